@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from training.checkpoint import Position
 from training.config import TrainConfig
-from training.data import augment
+from training.data import augment, unreadable
 from training.data.assignment import (
     Epoch,
     Lane,
@@ -126,6 +126,18 @@ def batches(samples: Any, plan: Plan, config: TrainConfig, replicas: Iterable[in
         turns = tf.data.Dataset.range(len(parts)).repeat()
         whole = tf.data.Dataset.choose_from_datasets(parts, turns, stop_on_empty_dataset=False)
     return whole.prefetch(2 * len(parts)).with_options(_options())
+
+
+def next_batch(feed: Iterator[Any], samples: Any) -> Any:
+    """The next batch of a feed of these samples.
+
+    Raises:
+        DataError: TensorFlow cannot read it; the message names the file, record or value.
+    """
+    try:
+        return next(feed)
+    except (tf.errors.OpError, StopIteration) as error:
+        raise unreadable(samples, error) from None
 
 
 def gathered(samples: Any, plan: Plan, config: TrainConfig, replica: int, read: Any) -> Any:

@@ -18,13 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from training.config import TrainConfig
-from training.data import DataError, splits
+from training.data import splits
 from training.data.splits import HeldOut
 from training.evaluation.evaluator import Result, evaluator, metrics_of
 from training.evaluation.write import write
 from training.events import Events
 from training.export import export
-from training.input_pipeline import batches, plan_for
+from training.input_pipeline import batches, next_batch, plan_for
 from training.job import Job
 from training.models.build import build_model
 from training.optimizer import build_optimizer, schedule
@@ -175,7 +175,7 @@ class Training:
         waiting: deque[tuple[Any, float]] = deque()
         for _ in range(steps):
             begin = time.monotonic()
-            batch = self._next()
+            batch = next_batch(self.feed, self.data.train)
             waited = time.monotonic() - begin
             waiting.append((self.strategy.call(self.step, batch), waited))
             self._count_position()
@@ -190,14 +190,6 @@ class Training:
         self._end_epoch(result.metrics)
         self._report_epoch(epoch + 1, trained, result.metrics, speed)
         return result
-
-    def _next(self) -> Any:
-        """The next batch; what TensorFlow cannot read is named with its file."""
-        try:
-            return next(self.feed)
-        except (tf.errors.OpError, StopIteration) as error:
-            fault = self.data.train.find_fault() or self.data.validation.find_fault()
-            raise DataError(fault or f"the training data cannot be read: {error}") from None
 
     def _count_position(self) -> None:
         samples = min(self.position.samples + self.plan.global_batch, self.plan.samples)

@@ -77,7 +77,7 @@ def name_first_argument(args: list[str]) -> list[str]:
 
 
 # `fab data push` is `fab data-push`: tasks whose name may be written as two arguments.
-TWO_PART_NAMES = {"data": ("push", "list")}
+TWO_PART_NAMES = {"data": ("push", "list", "shard")}
 
 
 def join_task_name(args: list[str]) -> list[str]:
@@ -89,7 +89,8 @@ def join_task_name(args: list[str]) -> list[str]:
         return [f"{args[0]}-{args[1]}", *args[2:]]
     given = f", not {args[1]!r}" if len(args) > 1 else ""
     hint = "   # or: ".join(f"fab --help {args[0]} {choice}" for choice in choices)
-    raise Exit(f"fab {args[0]} takes {' or '.join(choices)}{given}\n  next: {hint}", code=2)
+    wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    raise Exit(f"fab {args[0]} takes {wanted}{given}\n  next: {hint}", code=2)
 
 
 def _parse_tasks() -> None:

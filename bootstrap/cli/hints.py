@@ -18,7 +18,8 @@ BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hin
 NAMED = re.compile(r"--(hosts|stack|run)\b")
 # A command and its rest: up to the next command, a comment or the end of the sentence.
 COMMAND = re.compile(
-    r"\bfab (?P<task>data (?:push|list)|[a-z]+(?:-[a-z]+)*)(?P<rest>(?:(?! fab | && )[^#;,\n])*)"
+    r"\bfab (?P<task>data (?:push|list|shard)|[a-z]+(?:-[a-z]+)*)"
+    r"(?P<rest>(?:(?! fab | && )[^#;,\n])*)"
 )
 VALUES = re.compile(r"(?: [^\s#-]\S*)+")
 

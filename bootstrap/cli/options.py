@@ -94,6 +94,10 @@ HELP = {
     "server": "railhead (default), or tensorflow-serving: the host's tensorflow_model_server",
     "file": "a .json, .npy, .csv, .png or .jpg file here",
     "samples": "so many held-out samples of the data of the run",
+    "source": "a folder or a file here, s3://, gs://",
+    "destination": "a new folder here, or a new prefix of s3:// or gs://",
+    "shards": "number of files (16); a multiple of 8 reads fastest",
+    "split": "train (default), validation or test: which samples are written",
     "uri": "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
 }
 

@@ -275,6 +275,24 @@ def data_list(c: Context, uri: str | None = None, stack: str | None = None) -> N
         data.list_stack(target_of(None, stack).status().inventory)
 
 
+@task(positional=("source", "destination"))
+def data_shard(
+    c: Context,
+    source: str,
+    destination: str,
+    preset: str | None = None,
+    set: Sequence[str] = (),
+    split: str = "train",
+    shards: str = "16",
+) -> None:
+    """Write data as shards, few large files, with TensorFlow on this machine."""
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.workflows import data
+
+    files = whole_number(shards, "--shards", 1, 100_000)
+    data.shard(data.Sharding(source, destination, preset, tuple(set), split, files or 16))
+
+
 @task()
 def demo(c: Context) -> None:
     """Try everything on this machine: two SSH hosts, bootstrap, train, results, teardown."""

@@ -17,8 +17,9 @@ from bootstrap.provision import uv
 RUNTIME = "runtime-tf2.18-cpu"
 
 
-def runtime_here() -> Path:
-    """The Python of a runtime on this machine, for `--here`, made when it is not there.
+def runtime_here(otherwise: str = "the same command without --here") -> Path:
+    """The Python of a runtime on this machine, made when it is not there. `otherwise` is what to
+    type where there is none.
 
     Raises:
         UsageError: no runtime is locked for this machine.
@@ -27,7 +28,7 @@ def runtime_here() -> Path:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise UsageError(
             f"the runtimes are for Linux on x86_64, not {platform.system()} {platform.machine()}",
-            hint="the same command without --here",
+            hint=otherwise,
         )
     return python_of(RUNTIME)
 

@@ -1,14 +1,18 @@
-"""`fab data push` and `fab data list`."""
+"""`fab data push`, `fab data list` and `fab data shard`."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.clouds import bucket
 from bootstrap.clouds.storage import NoBucket, Store
+from bootstrap.console import log
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import clean, count, size
 from bootstrap.data.folders import listed, summary
@@ -16,9 +20,11 @@ from bootstrap.data.inputs import DataInput
 from bootstrap.data.place import hashed_input
 from bootstrap.data.spec import DataSpec, split_bucket_uri
 from bootstrap.data.upload import DATA, upload, upload_to_stack
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.plan.runtimes import REPO
+from bootstrap.provision.local_environment import runtime_here
 
 SHOWN = 20  # objects in a list
 ENTRY = 4096  # bytes of an entry of the stack's bucket
@@ -73,6 +79,55 @@ def list_stack(stack: Inventory) -> None:
             f"no data in {kept.store.url}/{DATA}",
             f"next: fab data push FOLDER bucket{stack.option}",
         )
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """What is written as shards: `split` of `source`, read with these settings, to `destination`
+    in so many files. Both are paths here or URIs."""
+
+    source: str
+    destination: str
+    preset: str | None
+    settings: tuple[str, ...]
+    split: str
+    files: int
+
+    @property
+    def argv(self) -> list[str]:
+        """As `python -m training.data` takes it, in any folder."""
+        argv = ["shard", _absolute(self.source), _absolute(self.destination)]
+        argv += ["--split", self.split, "--shards", str(self.files)]
+        argv += ["--preset", self.preset] if self.preset else []
+        return argv + [item for text in self.settings for item in ("--set", text)]
+
+
+def shard(given: Sharding) -> None:
+    """Write shards, in the environment of a runtime on this machine: it has TensorFlow.
+
+    Raises:
+        UsageError: there is no source, or a setting is wrong.
+        RailheadError: the data is wrong, or the shards cannot be written.
+    """
+    if "://" not in given.source and existing_path(Path(given.source).expanduser()) is None:
+        raise UsageError(f"there is no file or folder {given.source} here")
+    python = runtime_here("the same command on a machine with Linux on x86_64")
+    ours = ("RAILHEAD_RUN", "PYTHON", "TF_CONFIG", "OMPI_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    argv = [str(python), "-m", "training.data", *given.argv]
+    done = log.run(argv, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    if done.returncode:
+        reason = clean((done.stderr.strip().splitlines() or ["it gave no reason"])[-1])
+        failure = UsageError if done.returncode == 2 else RailheadError
+        raise failure(f"no shards were written: {reason}")
+    print_lines(*map(clean, done.stdout.splitlines()))
+    print_lines(f"next: fab train --data {given.split}={given.destination} ...")
+
+
+def _absolute(place: str) -> str:
+    """A URI as it is, a path in full."""
+    return place if "://" in place else str(Path(place).expanduser().absolute())
 
 
 @contextmanager

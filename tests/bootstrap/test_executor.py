@@ -283,14 +283,16 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         (
             "data",
             2,
-            "next: fab --help data push   # or: fab --help data list\n",
+            "# or: fab --help data list   # or: fab --help data shard\n",
         ),
-        ("data pull", 2, "fab data takes push or list, not 'pull'"),
+        ("data pull", 2, "fab data takes push, list or shard, not 'pull'"),
         ("train --hosts a --data push", 2, "--data 'push': write --data NAME=URI"),
         ("train --hosts a --script data push", 2, "No idea what 'push' is!"),
+        ("data shard none new", 2, "there is no file or folder none here"),
+        ("data shard . new --shards 0", 2, "--shards"),
         ("--help data push", 0, "fab [--core-opts] data-push"),
         ("data list --help", 0, "fab [--core-opts] data-list"),
-        ("--help data", 2, "fab data takes push or list"),
+        ("--help data", 2, "fab data takes push, list or shard"),
     ],
 )
 def test_data_push_and_data_list_may_be_two_words(

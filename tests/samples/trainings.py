@@ -47,7 +47,10 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
         strategy="mirrored" if mirrored else "one-device",
         config=resolve({**DEFAULTS, **settings}),
         results=folder,
-        data={name: Given(str(path)) for name, path in extra.get("data_folders", {}).items()},
+        data={
+            name: place if isinstance(place, Given) else Given(str(place))
+            for name, place in extra.get("data_folders", {}).items()
+        },
         checkpoints=folder / "checkpoints",
         resume=extra.get("resume", "auto"),
     )

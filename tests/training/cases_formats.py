@@ -110,7 +110,7 @@ def csv_tables(folder: Path) -> None:
     with refused("train.csv has no column 'label'"):
         load("csv", folder)
     table.write_text("a,label\n1,0\nx,1\n")
-    with refused("train.csv line 3: 'x' is not a number"):
+    with refused("train.csv line 3, column 'a': 'x' is not a number"):
         load("csv", folder)
     table.write_text("a,label\n1,0\n2,1,3\n")
     with refused("train.csv line 3 has 3 values, not 2"):
@@ -192,7 +192,7 @@ def folders_of_images(folder: Path) -> None:
     config, given = TrainConfig(data="images"), givens(train=folder / "a", test=folder / "c")
     assert len(splits.load(config, given).test) == 12
     image_folder(folder / "d", "ant cow")
-    with refused("validation has the classes ant, cow, but train has ant, bee"):
+    with refused("validation has the class cow, but train has ant, bee"):
         splits.load(config, givens(train=folder / "a", validation=folder / "d"))
 
 
@@ -219,7 +219,7 @@ def images_that_are_wrong_are_named(folder: Path) -> None:
     with refused("a/cow has no image"):
         load("images", folder / "a")
     (folder / "b").mkdir()
-    with refused("b needs a folder of images for each class, and has 0"):
+    with refused("b needs a folder of images for each class, and has none"):
         load("images", folder / "b")
     image_folder(folder / "c")
     (folder / "c/bee/3.png").write_bytes(b"no image")
@@ -240,7 +240,7 @@ def labels_must_fit_the_task(folder: Path) -> None:
     with refused("binary needs labels 0 and 1"):
         load("numpy", folder, task="binary")
     np.savez(folder / "d.npz", x=pixels(9, 4), y=np.full(9, np.nan))
-    with refused("regression needs finite labels"):
+    with refused("d.npz: y[0] is nan"):
         load("numpy", folder, task="regression")
 
 

@@ -20,7 +20,8 @@ RUNS = (  # what one process runs: TensorFlow's devices are set once in each
     ("cases_formats", "cases_shards", "cases_models"),
     ("cases_devices",),
     ("cases_checkpoints", "cases_steps"),
-    ("cases_settings", "cases_results", "cases_evaluation", "cases_served", "cases_tfrecord"),
+    ("cases_settings", "cases_results", "cases_evaluation", "cases_served", "cases_tfrecord")
+    + ("cases_tables", "cases_faults"),
 )
 
 # The first case of a process waits for all of them.

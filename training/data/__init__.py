@@ -46,6 +46,7 @@ class Samples(Protocol):
 
     inputs: Inputs
     classes: tuple[str, ...]  # names; empty where labels are plain numbers
+    ignored: tuple[str, ...]  # what the source has beside these samples, in words
 
     def __len__(self) -> int: ...
 
@@ -55,11 +56,15 @@ class Samples(Protocol):
     def part(self, numbers: Any) -> Samples:
         """The samples of these ascending numbers."""
 
+    def renumbered(self, numbers: Any, classes: tuple[str, ...]) -> Samples:
+        """The samples with these classes; `numbers` has the new number of each old class."""
+
     def digest(self) -> str:
         """The sha256 of inputs and labels."""
 
     def find_fault(self) -> str:
-        """Read everything and name the first broken file; empty where all is well."""
+        """Read everything and name the first broken file, record or value; empty where all is
+        well."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,12 @@ class Dataset:
     inputs: Inputs
     classes: int
     names: tuple[str, ...]
+
+
+def unreadable(samples: Samples, error: Exception) -> DataError:
+    """The error for samples that a feed could not read: it names the file, record or value."""
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    return DataError(samples.find_fault() or f"the data cannot be read: {reason}")
 
 
 def folder_of(name: str) -> str:

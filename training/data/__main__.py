@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,11 @@ def shard(options: argparse.Namespace) -> None:
     changes = {**configs.changes(options.preset or configs.DEFAULT), **changes}
     config = resolve({**changes, **parse_assignments(options.set)})
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if find_spec("tensorflow") is None:
+        raise ConfigError(
+            "shard needs TensorFlow, which this Python does not have\n"
+            f"  next: fab data shard {options.source.uri} {options.destination} --set data=..."
+        )
     from importlib import import_module
 
     from training.data import shard_writer, splits

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,26 @@ import numpy as np
 from training.data import DataError, Inputs
 
 PIXEL = 255.0
+PIECE = 1 << 16  # values that are checked at once: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Values [samples, ...] and labels [samples]. Bytes are pixels: a model gets them as 0..1."""
+    """Values [samples, ...] and labels [samples]. Bytes are pixels: a model gets them as 0..1.
+
+    `columns` are the names of the inputs of a table. `ignored` is what the source has beside these
+    samples, in words. `place` names a value [sample, ...] or a label [sample] by its index in
+    `source`; the samples of a part have other numbers, and no place.
+    """
 
     values: Any
     labels: Any
     classes: tuple[str, ...] = ()
     vocabulary: int = 0
     source: str = "the data"
+    columns: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    place: Callable[[tuple[int, ...]], str] | None = None
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.labels):
@@ -38,9 +47,10 @@ class Arrays:
         return Inputs(tuple(self.values.shape[1:]), self.vocabulary)
 
     def part(self, numbers: Any) -> Arrays:
-        return Arrays(
-            self.values[numbers], self.labels[numbers], self.classes, self.vocabulary, self.source
-        )
+        return replace(self, values=self.values[numbers], labels=self.labels[numbers], place=None)
+
+    def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> Arrays:
+        return replace(self, labels=np.array(numbers)[self.labels], classes=classes)
 
     def check(self, task: Any) -> int:
         return check_labels(self.labels, self.classes, task, self.source)
@@ -53,6 +63,10 @@ class Arrays:
         return found.hexdigest()
 
     def find_fault(self) -> str:
+        for array in (self.values, self.labels):
+            if (index := first_not_finite(array)) is not None:
+                place = self.place(index) if self.place else f"{self.source} sample {index[0]}"
+                return f"{place} is {array[index]:g}: inputs and labels must be finite numbers"
         return ""
 
     def reader(self) -> Callable[[Any], tuple[Any, Any]]:
@@ -61,6 +75,19 @@ class Arrays:
         with tf.device("cpu"):  # the whole set stays in host memory; batches go to the GPU
             values, labels = tf.constant(self.values), tf.constant(self.labels)
         return lambda numbers: (as_inputs(tf.gather(values, numbers)), tf.gather(labels, numbers))
+
+
+def first_not_finite(array: Any) -> tuple[int, ...] | None:
+    """The index of the first value that is NaN or infinite; None where there is none."""
+    if array.dtype.kind != "f":
+        return None
+    flat = array.reshape(-1)
+    for begin in range(0, len(flat), PIECE):
+        finite = np.isfinite(flat[begin : begin + PIECE])
+        if not finite.all():
+            found = np.unravel_index(begin + int(finite.argmin()), array.shape)
+            return tuple(int(number) for number in found)
+    return None
 
 
 def as_inputs(values: Any) -> Any:

@@ -85,6 +85,15 @@ def segments(
         raise DataError(f"{path} ends inside a record, or has fewer records than it should")
 
 
+def records_in(content: memoryview) -> Iterator[memoryview]:
+    """The data of each record of some whole records."""
+    begin = 0
+    while begin < len(content):
+        end = begin + HEADER + LENGTH.unpack_from(content, begin)[0]
+        yield content[begin + HEADER : end]
+        begin = end + FRAME - HEADER
+
+
 def missing(data: bytes | memoryview) -> int:
     """How long the record is that `data` begins with; 0 where its length is not known."""
     return LENGTH.unpack_from(data)[0] + FRAME if len(data) >= LENGTH.size else 0

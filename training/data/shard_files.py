@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from training.config import TrainConfig
 from training.data import DataError, Inputs, cache, manifest
-from training.data.arrays import as_inputs
+from training.data.arrays import as_inputs, first_not_finite
 from training.data.assignment import Span, take
-from training.data.formats.images import decode
-from training.data.manifest import Manifest
+from training.data.formats.images import decode, image_fault
+from training.data.manifest import Manifest, Schema
+from training.data.records import records_in
 from training.data.store import Folder, Store, open_store
-from training.data.stream import Stream
+from training.data.stream import Stream, span_segments
 from training.data.uri import Given
+
+SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
 
 
 class Source(Protocol):
@@ -36,6 +41,9 @@ class Source(Protocol):
 
     def find_fault(self) -> str:
         """Name the first shard that is not what the manifest says."""
+
+    def again(self, name: str) -> Store | None:
+        """From where a shard can be read again; None where this host has not read it."""
 
 
 class Files:
@@ -68,6 +76,9 @@ class Files:
             return str(error)
         return ""
 
+    def again(self, name: str) -> Store | None:
+        return Folder(self.folder) if (self.folder / name).exists() else None
+
 
 class Streamed:
     """Mode `stream`: records are read while they are downloaded; nothing is kept."""
@@ -85,22 +96,25 @@ class Streamed:
     def find_fault(self) -> str:
         return self.stream.fault
 
+    def again(self, name: str) -> Store | None:
+        return self.store
+
 
 @dataclass(frozen=True)
 class Shards:
-    """The records of `spans`, in the order of the manifest."""
+    """The records of `spans`, in the order of the manifest. `classes` are those of the manifest,
+    or others that have them too; `numbers` are then the numbers of the manifest's classes."""
 
     source: Source
     manifest: Manifest
     spans: tuple[Span, ...]
     image_size: int
+    classes: tuple[str, ...]
+    numbers: tuple[int, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return sum(span.count for span in self.spans)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.manifest.schema.classes
 
     @property
     def inputs(self) -> Inputs:
@@ -111,13 +125,18 @@ class Shards:
     def check(self, task: Any) -> int:
         schema = self.manifest.schema
         low, high, whole = schema.lowest_label, schema.highest_label, schema.label == "int64"
-        count = len(schema.classes) or (int(high) + 1 if whole else 0)
+        if self.numbers:
+            low, high = min(self.numbers), max(self.numbers)
+        count = len(self.classes) or (int(high) + 1 if whole else 0)
         if wrong := task.check_labels(low, high, whole, count):
             raise DataError(f"{self.source.store.uri} has labels from {low:g} to {high:g}: {wrong}")
         return count
 
     def part(self, numbers: Any) -> Shards:
         raise NotImplementedError("shards are read from front to back")
+
+    def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> Shards:
+        return replace(self, numbers=tuple(numbers), classes=classes)
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Shards, Shards]:
         """Cut one stretch out of each shard, at a seeded place; together `fraction` of all."""
@@ -136,17 +155,21 @@ class Shards:
         return replace(self, spans=tuple(kept)), replace(self, spans=tuple(held))
 
     def parse(self, records: Any) -> tuple[Any, Any]:
-        """Serialized examples [batch] to inputs and labels."""
+        """Serialized examples [batch] to inputs and labels; a value that is not finite is an error
+        of the operation."""
         schema = self.manifest.schema
         features = {
             "input": tf.io.FixedLenFeature([], tf.string),
             "label": tf.io.FixedLenFeature([], tf.as_dtype(schema.label)),
         }
         parsed = tf.io.parse_example(records, features)
+        labels = checked(parsed["label"])
+        if self.numbers:
+            labels = tf.gather(tf.constant(self.numbers, labels.dtype), labels)
         if schema.encoding == "image":
-            return decode(parsed["input"], self.image_size), parsed["label"]
-        values = tf.io.decode_raw(parsed["input"], tf.as_dtype(schema.encoding))
-        return as_inputs(tf.reshape(values, [-1, *schema.shape])), parsed["label"]
+            return decode(parsed["input"], self.image_size), labels
+        values = checked(tf.io.decode_raw(parsed["input"], tf.as_dtype(schema.encoding)))
+        return as_inputs(tf.reshape(values, [-1, *schema.shape])), labels
 
     def digest(self) -> str:
         found = hashlib.sha256()
@@ -156,7 +179,56 @@ class Shards:
         return found.hexdigest()
 
     def find_fault(self) -> str:
-        return self.source.find_fault()
+        return self.source.find_fault() or next(self._faults(), "")
+
+    def _faults(self) -> Iterator[str]:
+        """The records that cannot be used, read one after the other."""
+        for span in self.spans:
+            name, before = self.manifest.shards[span.shard].name, span.first
+            if (store := self.source.again(name)) is None:
+                continue
+            for content, count in span_segments(store, self.manifest, span, SEGMENT):
+                for number, record in enumerate(records_in(content), before + 1):
+                    if fault := record_fault(bytes(record), self.manifest.schema):
+                        yield f"{store.uri}/{name} record {number}{fault}"
+                before += count
+
+
+def checked(values: Any) -> Any:
+    """The same values; the operation fails where one of them is NaN or infinite.
+
+    A sum costs a tenth of looking at each value. It is infinite for some large numbers too, so
+    that it only decides whether to look.
+    """
+    if not values.dtype.is_floating:
+        return values
+    return tf.cond(
+        tf.math.is_finite(tf.reduce_sum(values)),
+        lambda: values,
+        lambda: tf.debugging.check_numerics(values, "a value of a shard is not finite"),
+    )
+
+
+def record_fault(record: bytes, schema: Schema) -> str:
+    """What is wrong in a record, as the end of a sentence about it; empty where nothing is."""
+    try:
+        features = tf.train.Example.FromString(record).features.feature
+        value = features["input"].bytes_list.value[0]
+    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name; or no value
+        return " is not a tf.train.Example with the feature 'input'"
+    label = np.array(features["label"].float_list.value)
+    if first_not_finite(label) is not None:
+        return f": the label is {label[0]:g}: labels must be finite numbers"
+    if schema.encoding == "image":
+        return f" {fault}" if (fault := image_fault(value)) else ""
+    kind = np.dtype(schema.encoding)
+    if len(value) != (wanted := kind.itemsize * math.prod(schema.shape)):
+        return f": the input has {len(value)} bytes, and not {wanted} as the manifest says"
+    values = np.frombuffer(value, kind)
+    if (index := first_not_finite(values)) is not None:
+        place = f"value {index[0] + 1} of the input"
+        return f": {place} is {values[index]:g}: inputs must be finite numbers"
+    return ""
 
 
 def open_shards(given: Given, config: TrainConfig, report: cache.Report) -> dict[str, Any]:
@@ -175,12 +247,13 @@ def open_shards(given: Given, config: TrainConfig, report: cache.Report) -> dict
         folder = cache.root() / cache.digest_of("shards", [content.decode()])
         local = given.path if isinstance(store, Folder) else folder
         source = Files(store, found, local, report)
-    return {"train": Shards(source, found, spans_of(found), config.image_size)}
+    spans, classes = spans_of(found), found.schema.classes
+    return {"train": Shards(source, found, spans, config.image_size, classes)}
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """A folder that has a manifest never comes here."""
-    raise DataError(f"{folder} has no {manifest.NAME}: python -m training.data shard makes it")
+    raise DataError(f"{folder} has no {manifest.NAME}: fab data shard makes it")
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from typing import Any
 
 from training.config import TrainConfig
 from training.data import DATASETS, DataError, Dataset
+from training.data.arrays import Arrays
 from training.data.cache import Report, download_all
+from training.data.formats.labels import name_of
 from training.data.manifest import NAME
 from training.data.store import Item, open_store
 from training.data.uri import Given
@@ -69,16 +71,19 @@ def held_out(
         split = "validation" if whole.test is None else "test"
         samples = whole.validation if whole.test is None else whole.test
     samples.check(task_of(config.task))
-    if names and samples.classes and samples.classes != names:
-        raise DataError(
-            f"{split} has the classes {', '.join(samples.classes)}, "
-            f"but the model has {', '.join(names)}"
-        )
+    if names and samples.classes:
+        samples = with_classes(samples, names, split, "the model")
     return HeldOut(split, samples, names)
 
 
 def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) -> dict[str, Any]:
-    """The splits of one URI. Shards are known by their manifest, whatever they were made of."""
+    """The splits of one URI. Shards are known by their manifest, whatever they were made of.
+
+    What the URI has beside them is reported, in one message.
+
+    Raises:
+        DataError: the data cannot be read, has no samples, or a value that is not finite.
+    """
     items = open_store(given.uri).items() if given.location else []
     if any(item.name == NAME for item in items) or (given.path / NAME).is_file():
         from training.data import shard_files
@@ -86,14 +91,17 @@ def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) 
         splits: dict[str, Any] = shard_files.open_shards(given, config, report)
     elif given.mode == "stream":
         raise DataError(
-            f"{given.uri} has no {NAME}: mode stream reads shards, which "
-            "python -m training.data shard makes"
+            f"{given.uri} has no {NAME}: mode stream reads shards, which fab data shard makes"
         )
     else:
         splits = module.read(local_path(given, items, report), config)
     for name, samples in splits.items():
         if len(samples) == 0:
             raise DataError(f"{given.uri} has no samples ({name})")
+        if isinstance(samples, Arrays) and (fault := samples.find_fault()):  # in memory: cheap
+            raise DataError(fault)
+    if ignored := dict.fromkeys(text for samples in splits.values() for text in samples.ignored):
+        report(f"{given.uri}: not used: {'; '.join(ignored)}")
     return splits
 
 
@@ -130,23 +138,50 @@ def checked(found: Mapping[str, Any], config: TrainConfig) -> Dataset:
     """Check that labels fit the task and that all splits have the same inputs and classes."""
     task, train = task_of(config.task), found["train"]
     classes = train.check(task)
-    for name, samples in found.items():
-        if samples.inputs != train.inputs:
-            raise DataError(
-                f"{name} has inputs {samples.inputs.shape}, but train has {train.inputs.shape}"
-            )
-        if samples.classes != train.classes:
-            raise DataError(
-                f"{name} has the classes {', '.join(samples.classes)}, "
-                f"but train has {', '.join(train.classes)}"
-            )
+    if task.metric == "accuracy" and classes < 2:
+        names = ", ".join(names_of(train.classes, classes))
+        raise DataError(f"train has one class, {names}: {config.task} needs at least 2")
+    splits = {name: fitted(samples, train, name) for name, samples in found.items()}
+    for name, samples in splits.items():
         if samples.check(task) > classes:
             raise DataError(f"{name} has labels that train does not have")
     return Dataset(
         train=train,
-        validation=found["validation"],
-        test=found.get("test"),
+        validation=splits["validation"],
+        test=splits.get("test"),
         inputs=train.inputs,
         classes=classes,
         names=names_of(train.classes, classes) if task.metric == "accuracy" else (),
     )
+
+
+def fitted(samples: Any, train: Any, name: str) -> Any:
+    """Samples with the class numbers of the training data; DataError where they do not fit it."""
+    if samples.inputs != train.inputs:
+        raise DataError(
+            f"{name} has inputs {samples.inputs.shape}, but train has {train.inputs.shape}"
+        )
+    own, wanted = (getattr(each, "columns", ()) for each in (samples, train))
+    if own and wanted and own != wanted:
+        raise DataError(
+            f"{name} has the columns {', '.join(own)}, but train has {', '.join(wanted)}"
+        )
+    return with_classes(samples, train.classes, name, "train")
+
+
+def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) -> Any:
+    """The same samples with the numbers that `other` gives to its classes.
+
+    Raises:
+        DataError: a class is not one of them.
+    """
+    if samples.classes == classes:
+        return samples
+    numbers = {name_of(text): number for number, text in enumerate(classes)}
+    unknown = [text for text in samples.classes if name_of(text) not in numbers]
+    if unknown or not samples.classes:
+        what = f"class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
+        own = f"the {what}" if unknown else "no names of classes"
+        theirs = ", ".join(classes) or "no names of classes"
+        raise DataError(f"{name} has {own}, but {other} has {theirs}")
+    return samples.renumbered([numbers[name_of(text)] for text in samples.classes], classes)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from training.config import TrainConfig
 from training.data.assignment import lanes_for
 from training.evaluation.scores import Counts, counts_of
-from training.input_pipeline import batches, plan_for
+from training.input_pipeline import batches, next_batch, plan_for
 from training.results import Metrics
 from training.step import SUMS, compiled, sums
 from training.strategies.protocol import Strategy
@@ -45,7 +45,10 @@ def metrics_of(tallies: Any) -> Metrics:
 def evaluator(
     strategy: Strategy, model: Any, samples: Any, config: TrainConfig, task: Task, classes: int
 ) -> Callable[[], Result]:
-    """A function that evaluates the model as it is now; all processes must call it together."""
+    """A function that evaluates the model as it is now; all processes must call it together.
+
+    It raises DataError, which names the file or record, where samples cannot be read.
+    """
     lanes = lanes_for(strategy.size)
     batch = -(-config.batch_size * strategy.size // lanes) * lanes
     plan = plan_for(samples, config, replicas=strategy.size, global_batch=batch, training=False)
@@ -54,7 +57,7 @@ def evaluator(
     step = compiled(strategy, _replica_step(strategy, model, task, classes), feed)
 
     def evaluate() -> Result:
-        results = [strategy.call(step, next(feed)) for _ in range(plan.steps)]
+        results = [strategy.call(step, next_batch(feed, samples)) for _ in range(plan.steps)]
         tallies = sum(strategy.fetch(result).astype(np.float64) for result in results)
         return _result(tallies, classes)
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.config import TrainConfig
-from training.input_pipeline import batches, plan_for
+from training.input_pipeline import batches, next_batch, plan_for
 from training.tasks import Task
 
 FOLDER = "worst"
@@ -56,7 +56,9 @@ def _worst(
     plan = plan_for(samples, config, replicas=1, global_batch=size, training=False)
     found: list[tuple[float, int, int, Any]] = []
     count = 0
-    for inputs, labels, weights, _ in batches(samples, plan, config, [0]).take(plan.steps):
+    feed = iter(batches(samples, plan, config, [0]))
+    for _ in range(plan.steps):
+        inputs, labels, weights, _ = next_batch(feed, samples)
         outputs = tf.cast(model(inputs, training=False), tf.float32)
         losses, guesses = task.losses(labels, outputs), task.predictions(outputs)
         wrong = np.flatnonzero((guesses.numpy() != labels.numpy()) & (weights.numpy() > 0))

@@ -90,7 +90,7 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
     import tensorflow as tf
 
     from training.config import ConfigError, resolve
-    from training.data import DataError
+    from training.data import DataError, unreadable
     from training.data.splits import load
     from training.job import parse_data
 
@@ -102,7 +102,10 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
     if not hasattr(samples, "reader"):
         raise ClientError("held-out samples of shards cannot be read one by one")
     numbers = tf.range(min(count, len(samples)))
-    values, labels = samples.reader()(numbers)
+    try:
+        values, labels = samples.reader()(numbers)
+    except tf.errors.OpError as error:
+        raise ClientError(str(unreadable(samples, error))) from None
     return Samples(values.numpy().tolist(), labels.numpy().tolist())
 
 

@@ -6,6 +6,7 @@ Each record is a label and 3072 pixels: 32 x 32 red, then green, then blue.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from training.config import TrainConfig
 from training.data import DataError
 from training.data.arrays import Arrays
+from training.data.formats.folders import not_used
 
 RECORD = 1 + 3 * 32 * 32
 NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
@@ -26,7 +28,9 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     train, test = sorted(folder.glob("data_batch_*.bin")), sorted(folder.glob("test_batch.bin"))
     if not train and not test:
         raise DataError(f"{folder} has no data_batch_1.bin")
-    splits = {"train": batch(train or test, folder)}
+    rest = [item for item in folder.iterdir() if item not in [*train, *test]]
+    first = replace(batch(train or test, folder), ignored=not_used(rest, folder))
+    splits = {"train": first}
     return {**splits, "test": batch(test, folder)} if train and test else splits
 
 

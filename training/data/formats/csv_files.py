@@ -1,36 +1,61 @@
 """CSV files: a header, one sample per line, one column of labels, all other columns numbers.
 
 FOLDER/train.csv, validation.csv, test.csv      or a folder with one .csv, or a file
+
+UTF-8, separated by `,`, `;` or tabs: by the one that makes the column of labels a column.
 """
 
 from __future__ import annotations
 
 import csv
+import io
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from training.config import TrainConfig
-from training.data import SPLITS, DataError
+from training.data import DataError
 from training.data.arrays import Arrays
+from training.data.formats.folders import not_used, read_text, splits_in
+from training.data.formats.labels import numbered
 from training.tasks import task_of
+
+SEPARATORS = ",;\t"
+INDEX = re.compile(r"(Unnamed: \d+)?")  # columns that pandas writes for the numbers of rows
+SHOWN = 20  # columns in a message
+
+
+@dataclass(frozen=True)
+class Table:
+    """The samples of a file: inputs float32 [samples, columns] and labels as texts. `lines` are
+    those of the file, from 1; `index` the columns that are not used, in words."""
+
+    path: Path
+    columns: tuple[str, ...]
+    inputs: Any
+    label: str
+    labels: list[str]
+    lines: Any
+    index: tuple[str, ...]
+
+    def place(self, where: tuple[int, ...]) -> str:
+        """The line and the column of an input [sample, column], or of a label [sample]."""
+        name = self.columns[where[1]] if len(where) > 1 else self.label
+        return f"{self.path} line {self.lines[where[0]]}, column {name!r}"
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """The files of a folder, or one file."""
-    named = {name: folder / f"{name}.csv" for name in SPLITS}
-    files = {name: path for name, path in named.items() if path.is_file()}
-    if not files:
-        found = sorted(folder.glob("*.csv")) if folder.is_dir() else [folder]
-        if len(found) != 1:
-            raise DataError(f"{folder} needs train.csv, or one .csv file")
-        files = {"train": found[0]}
-    tables = {name: table(path, config) for name, path in files.items()}
-    if task_of(config.task).metric != "accuracy":
-        return {name: numbers(*found) for name, found in tables.items()}
-    names = tuple(sorted({text for _, texts, _ in tables.values() for text in texts}, key=by_value))
-    return {name: classes(*found, names) for name, found in tables.items()}
+    files = files_of(folder)
+    rest = set(folder.iterdir()) - set(files.values()) if folder.is_dir() else set()
+    ignored = not_used(rest, folder)
+    return {
+        name: samples(table(path, config), config, ignored if name == "train" else ())
+        for name, path in files.items()
+    }
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
@@ -38,56 +63,131 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
     raise DataError("data=csv needs a folder: --data train=FOLDER")
 
 
-def table(path: Path, config: TrainConfig) -> tuple[Any, list[str], Path]:
-    """Inputs float32 [samples, columns], the labels as text, and the file."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
-        header = next(rows, [])
-        if config.label not in header:
-            raise DataError(f"{path} has no column {config.label!r}: --set label=COLUMN")
-        column = header.index(config.label)
-        inputs, labels = [], []
-        for line, row in enumerate(rows, 2):
-            if len(row) != len(header):
-                raise DataError(f"{path} line {line} has {len(row)} values, not {len(header)}")
-            labels.append(row.pop(column))
-            inputs.append(row)
+def files_of(folder: Path) -> dict[str, Path]:
+    """The file of each split."""
+    if not folder.is_dir():
+        return {"train": folder}
+    found = sorted(folder.glob("*.csv"))
+    named = splits_in(path.stem for path in found)
+    if not named and len(found) != 1:
+        raise DataError(f"{folder} needs train.csv, or one .csv file, and has {len(found)}")
+    return {name: folder / f"{stem}.csv" for name, stem in named.items()} or {"train": found[0]}
+
+
+def table(path: Path, config: TrainConfig) -> Table:
+    """Read one file; DataError names the line of what is wrong."""
+    text = read_text(path)
+    header, separator = header_of(text, path, config.label)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    column = header.index(config.label)
+    index = [i for i, name in enumerate(header) if i != column and INDEX.fullmatch(name)]
+    kept = [i for i in range(len(header)) if i != column and i not in index]
+    if not kept:
+        raise DataError(f"{path} has no column beside {config.label!r} that could be an input")
+    labels, inputs, lines = [], [], []
+    for row in each_row(rows, len(header), path):
+        if not row[column].strip():
+            raise DataError(f"{path} line {rows.line_num}: the label is empty")
+        labels.append(row[column])
+        inputs.append([row[i] for i in kept])
+        lines.append(rows.line_num)
     if not inputs:
         raise DataError(f"{path} has no sample")
+    columns = tuple(header[i] for i in kept)
+    left = tuple(f"{path.name} {unnamed(header[i], i)} (an index)" for i in index)
     try:
-        return np.array(inputs, np.float32), labels, path
+        values = np.array(inputs, np.float32)
     except ValueError:
-        raise DataError(first_fault(path, inputs)) from None
+        raise DataError(first_fault(path, columns, inputs, lines)) from None
+    return Table(path, columns, values, config.label, labels, np.array(lines), left)
 
 
-def first_fault(path: Path, inputs: list[list[str]]) -> str:
-    """Which value is no number."""
-    for line, row in enumerate(inputs, 2):
-        for value in row:
-            try:
-                float(value)
-            except ValueError:
-                return f"{path} line {line}: {value!r} is not a number"
+def header_of(text: str, path: Path, label: str) -> tuple[list[str], str]:
+    """The names of the columns, and the character between them."""
+    first = text[: 1 << 20]
+    headers = {
+        separator: [
+            name.strip() for name in next(csv.reader(io.StringIO(first), delimiter=separator), [])
+        ]
+        for separator in SEPARATORS
+    }
+    for separator, header in headers.items():
+        if (count := header.count(label)) > 1:
+            raise DataError(f"{path} has {count} columns {label!r}: the label must be one column")
+        if count:
+            return header, separator
+    names = max(headers.values(), key=len)
+    columns = ", ".join(names[:SHOWN])
+    raise DataError(f"{path} has no column {label!r}: --set label=COLUMN. Its columns: {columns}")
+
+
+def each_row(rows: Any, columns: int, path: Path) -> Any:
+    """The rows behind the header that are not empty; DataError for one of another length."""
+    try:
+        next(rows)
+        for row in rows:
+            if row and len(row) != columns:
+                raise DataError(f"{path} line {rows.line_num} has {len(row)} values, not {columns}")
+            if row:
+                yield row
+    except csv.Error as error:
+        raise DataError(f"{path} line {rows.line_num} cannot be read: {error}") from None
+
+
+def unnamed(name: str, number: int) -> str:
+    """A column without a name of its own, for a message."""
+    return f"column {name!r}" if name else f"column {number + 1} without a name"
+
+
+def first_fault(
+    path: Path, columns: tuple[str, ...], inputs: list[list[str]], lines: list[int]
+) -> str:
+    """Which value is not a number."""
+    for line, row in zip(lines, inputs, strict=True):
+        for name, value in zip(columns, row, strict=True):
+            place = f"{path} line {line}, column {name!r}"
+            if not value.strip():
+                return f"{place} is empty: every input must be a number"
+            if not is_number(value):
+                point = value.replace(",", ".")
+                hint = f": write {point}, with a point" if is_number(point) else ""
+                return f"{place}: {value!r} is not a number{hint}"
     return f"{path} cannot be read"
 
 
-def numbers(inputs: Any, labels: list[str], path: Path) -> Arrays:
-    """Labels as numbers, for regression."""
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
     try:
-        return Arrays(inputs, np.array(labels, np.float32), source=str(path))
+        float(text)
     except ValueError:
-        raise DataError(f"{path}: labels must be numbers for regression") from None
+        return False
+    return True
 
 
-def classes(inputs: Any, labels: list[str], path: Path, names: tuple[str, ...]) -> Arrays:
-    """Labels as classes: their texts, in order."""
-    known = {name: number for number, name in enumerate(names)}
-    return Arrays(inputs, np.array([known[text] for text in labels]), names, source=str(path))
+def samples(found: Table, config: TrainConfig, ignored: tuple[str, ...]) -> Arrays:
+    """Labels become classes in the order of their names, or numbers for a regression."""
+    names: tuple[str, ...] = ()
+    if task_of(config.task).metric == "accuracy":
+        labels, names = numbered(found.labels)
+    else:
+        labels = numbers(found)
+    return Arrays(
+        found.inputs,
+        labels,
+        names,
+        source=str(found.path),
+        columns=found.columns,
+        ignored=(*ignored, *found.index),
+        place=found.place,
+    )
 
 
-def by_value(text: str) -> tuple[float, str]:
-    """Numbers in their order, then texts."""
-    try:
-        return float(text), text
-    except ValueError:
-        return float("inf"), text
+def numbers(found: Table) -> Any:
+    """Labels float32 [samples]."""
+    for line, text in zip(found.lines, found.labels, strict=True):
+        if not is_number(text):
+            raise DataError(
+                f"{found.path} line {line}: the label {text!r} is not a number, "
+                "as regression needs it"
+            )
+    return np.array(found.labels, np.float32)

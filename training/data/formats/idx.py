@@ -6,6 +6,7 @@ import gzip
 import math
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from training.data import DataError
 from training.data.arrays import Arrays
+from training.data.formats.folders import not_used
 
 UNSIGNED_BYTE = 8
 FILES = {"train": "train", "test": "t10k"}
@@ -22,16 +24,17 @@ def read(folder: Path) -> dict[str, Any]:
     """The splits of a folder; DataError where not one is there."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder of IDX files")
-    splits = {}
+    splits, rest = {}, set(folder.iterdir())
     for split, prefix in FILES.items():
         images, labels = find(folder, f"{prefix}-images"), find(folder, f"{prefix}-labels")
         if images and labels:
             splits[split] = samples(images, labels)
+            rest -= {images, labels}
     if not splits:
         raise DataError(f"{folder} has no train-images-idx3-ubyte and train-labels-idx1-ubyte")
     if "train" not in splits:  # a folder given as test data
         splits["train"] = splits["test"]
-    return splits
+    return {**splits, "train": replace(splits["train"], ignored=not_used(rest, folder))}
 
 
 def find(folder: Path, prefix: str) -> Path | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,10 +19,13 @@ import numpy as np
 import tensorflow as tf
 
 from training.config import TrainConfig
-from training.data import SPLITS, DataError, Inputs
+from training.data import DataError, Inputs
 from training.data.arrays import check_labels
+from training.data.formats.folders import not_used, read_text, splits_in
+from training.data.formats.labels import numbered
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+WEBP = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 has it, 2.18 has not
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", *((".webp",) if WEBP else ()))
 IMAGE_FOLDERS = ("images", "train_images")
 
 
@@ -84,6 +88,7 @@ class EncodedImages:
     classes: tuple[str, ...]
     pixels: int
     source: str
+    ignored: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.contents)
@@ -94,6 +99,9 @@ class EncodedImages:
 
     def part(self, numbers: Any) -> EncodedImages:
         return replace(self, contents=self.contents.part(numbers), labels=self.labels[numbers])
+
+    def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> EncodedImages:
+        return replace(self, labels=np.array(numbers)[self.labels], classes=classes)
 
     def check(self, task: Any) -> int:
         return check_labels(self.labels, self.classes, task, self.source)
@@ -114,19 +122,45 @@ class EncodedImages:
     def find_fault(self) -> str:
         """Decode one image after the other until one fails."""
         for number in range(len(self)):
+            name = self.contents.name(number)
             try:
                 content = self.contents.content(number)
-                tf.io.decode_image(content, channels=3, expand_animations=False)
-            except (tf.errors.OpError, ValueError, OSError):
-                return f"{self.contents.name(number)} is not an image that can be read"
+            except OSError as error:
+                return f"{name} cannot be read: {error.strerror}"
+            if fault := image_fault(content):
+                return f"{name} {fault}"
         return ""
+
+
+def image_fault(content: bytes) -> str:
+    """Why an image cannot be decoded; empty where it can."""
+    try:
+        decoded(content)
+    except (tf.errors.OpError, ValueError):
+        webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP" and not WEBP
+        hint = f": it is WebP, which TensorFlow {tf.__version__} does not read" if webp else ""
+        return f"is not an image that can be read{hint}"
+    return ""
+
+
+def decoded(file: Any) -> Any:
+    """One encoded image as uint8 [height, width, 3]."""
+
+    def other() -> Any:
+        return tf.io.decode_image(file, channels=3, expand_animations=False)
+
+    if not WEBP:
+        return other()
+    # decode_image refuses to make 3 channels of a WebP file with transparency.
+    is_webp = tf.strings.substr(file, 8, 4) == "WEBP"
+    return tf.cond(is_webp, lambda: tf.io.decode_webp(file)[..., :3], other)
 
 
 def decode(files: Any, size: int) -> Any:
     """Encoded images, string [batch], to float32 [batch, size, size, 3] in 0..1."""
 
     def one(file: Any) -> Any:
-        image = tf.io.decode_image(file, channels=3, expand_animations=False)
+        image = decoded(file)
         image.set_shape([None, None, 3])
         return tf.image.resize(image, [size, size], antialias=True) / 255.0
 
@@ -140,10 +174,13 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
         raise DataError(f"{folder} is not a folder of images")
     if (folder / "train.csv").is_file():
         return {"train": from_table(folder, config)}
-    if (folder / "train").is_dir():
-        names = [name for name in SPLITS if (folder / name).is_dir()]
-        return {name: by_class(folder / name, config) for name in names}
-    return {"train": by_class(folder, config)}
+    inside = list(folder.iterdir())
+    names = splits_in(item.name for item in inside if item.is_dir())
+    if "train" not in names:
+        return {"train": by_class(folder, config)}
+    rest = not_used([item for item in inside if item.name not in names.values()], folder)
+    found = {split: by_class(folder / name, config) for split, name in names.items()}
+    return {**found, "train": replace(found["train"], ignored=(*rest, *found["train"].ignored))}
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
@@ -154,23 +191,37 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
 def by_class(folder: Path, config: TrainConfig) -> EncodedImages:
     """One folder per class, its name is the label."""
     classes = sorted(item.name for item in folder.iterdir() if is_class(item))
-    if len(classes) < 2:
-        raise DataError(f"{folder} needs a folder of images for each class, and has {len(classes)}")
+    if not classes:
+        raise DataError(f"{folder} needs a folder of images for each class, and has none")
     paths: list[str] = []
     labels: list[int] = []
+    rest = [item for item in folder.iterdir() if item.name not in classes]
     for label, name in enumerate(classes):
-        found = sorted(str(p) for p in (folder / name).rglob("*") if p.suffix.lower() in ENDINGS)
+        found, others = images_in(folder / name)
         if not found:
             raise DataError(f"{folder / name} has no image ({', '.join(ENDINGS)})")
-        paths += found
+        paths += map(str, found)
         labels += [label] * len(found)
-    numbers = np.array(labels, np.int64)
-    files = Files(tuple(paths))
-    return EncodedImages(files, numbers, tuple(classes), config.image_size, str(folder))
+        rest += others
+    numbers, files = np.array(labels, np.int64), Files(tuple(paths))
+    ignored = not_used(rest, folder)
+    return EncodedImages(files, numbers, tuple(classes), config.image_size, str(folder), ignored)
+
+
+def images_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The images of a folder and of folders below it, sorted; and its other files."""
+    images, others = [], []
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix.lower() in ENDINGS and not hidden:
+            images.append(path)
+        elif path.is_file():
+            others.append(path)
+    return images, others
 
 
 def is_class(item: Path) -> bool:
-    """Hidden folders are no classes."""
+    """Hidden folders are not classes."""
     return item.is_dir() and not item.name.startswith(".")
 
 
@@ -180,19 +231,22 @@ def from_table(folder: Path, config: TrainConfig) -> EncodedImages:
     if images is None:
         raise DataError(f"{folder} has train.csv, but no folder {' or '.join(IMAGE_FOLDERS)}")
     table = folder / "train.csv"
-    with table.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader(io.StringIO(read_text(table), newline="")))
     if not rows or not {"image_id", "label"} <= rows[0].keys():
         raise DataError(f"{table} needs the columns image_id and label, and rows")
     for line, row in enumerate(rows, 2):
         if not (images / (row["image_id"] or "")).is_file():
             raise DataError(f"{table} line {line}: {images / (row['image_id'] or '')} is missing")
-    classes = tuple(sorted({row["label"] for row in rows}, key=by_number))
-    labels = np.array([classes.index(row["label"]) for row in rows], np.int64)
-    files = Files(tuple(str(images / row["image_id"]) for row in rows))
-    return EncodedImages(files, labels, classes, config.image_size, str(folder))
-
-
-def by_number(text: str) -> tuple[int, str]:
-    """Labels that are numbers in the order of numbers."""
-    return (int(text), "") if text.isdecimal() else (1 << 62, text)
+        if not (row["label"] or "").strip():
+            raise DataError(f"{table} line {line}: the label is empty")
+    labels, classes = numbered([row["label"] for row in rows])
+    paths = [images / row["image_id"] for row in rows]
+    rest = (set(folder.iterdir()) - {table, images}) | (set(images.rglob("*")) - set(paths))
+    return EncodedImages(
+        Files(tuple(map(str, paths))),
+        labels,
+        classes,
+        config.image_size,
+        str(folder),
+        not_used(rest, folder),
+    )

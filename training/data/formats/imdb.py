@@ -1,4 +1,5 @@
-"""IMDb reviews: Keras's imdb.npz (word numbers), or folders of texts train/pos, train/neg, test/...
+"""Texts: folders train/CLASS/*.txt, test/CLASS/*.txt such as those of the IMDb reviews, or Keras's
+imdb.npz (word numbers).
 
 A text becomes `text_length` word numbers, filled up with 0. Words of texts get their numbers by a
 hash, so there is no vocabulary to build or to ship.
@@ -7,10 +8,11 @@ hash, so there is no vocabulary to build or to ship.
 from __future__ import annotations
 
 import pickle
-import re
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,14 @@ import numpy as np
 from training.config import TrainConfig
 from training.data import DataError
 from training.data.arrays import Arrays
+from training.data.formats.folders import not_used, read_text, splits_in
 
 CLASSES = ("neg", "pos")
-WORD = re.compile(r"[a-z0-9']+")
+UNLABELLED = "unsup"  # of the IMDb reviews: texts without a label
+# Scripts that put no spaces between words: Thai to Lao, Myanmar, Khmer, kana, Han.
+UNSPACED = (range(0xE00, 0xF00), range(0x1000, 0x10A0), range(0x1780, 0x1800))
+UNSPACED += (range(0x3040, 0x3100), range(0x3400, 0xA000), range(0xF900, 0xFB00))
+UNSPACED += (range(0x20000, 0x40000),)
 # What a pickle of an array of lists is made of. Anything else could run code.
 HARMLESS = {("numpy", name) for name in ("_reconstruct", "ndarray", "dtype")}
 HARMLESS |= {("_codecs", "encode")}  # bytes in old pickles
@@ -32,10 +39,13 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     file = folder if folder.is_file() else folder / "imdb.npz"
     if file.is_file():
         return from_archive(file, config)
-    if (folder / "train").is_dir():
-        names = [name for name in ("train", "test") if (folder / name).is_dir()]
-        return {name: from_texts(folder / name, config) for name in names}
-    return {"train": from_texts(folder, config)}
+    inside = list(folder.iterdir())
+    names = splits_in(item.name for item in inside if item.is_dir())
+    if "train" not in names:
+        return {"train": from_texts(folder, config)}
+    rest = not_used([item for item in inside if item.name not in names.values()], folder)
+    found = {split: from_texts(folder / name, config) for split, name in names.items()}
+    return {**found, "train": replace(found["train"], ignored=(*rest, *found["train"].ignored))}
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
@@ -59,11 +69,12 @@ def from_archive(file: Path, config: TrainConfig) -> dict[str, Any]:
     splits = {}
     for name in ("train", "test"):
         if {f"x_{name}.npy", f"y_{name}.npy"} <= arrays.keys():
-            texts, labels = arrays[f"x_{name}.npy"], arrays[f"y_{name}.npy"]
+            texts, labels = arrays.pop(f"x_{name}.npy"), arrays.pop(f"y_{name}.npy")
             splits[name] = reviews(texts, labels, config, str(file))
     if "train" not in splits:
         raise DataError(f"{file} has no x_train and y_train")
-    return splits
+    ignored = tuple(f"the array {name.removesuffix('.npy')} of {file.name}" for name in arrays)
+    return {**splits, "train": replace(splits["train"], ignored=ignored)}
 
 
 class Harmless(pickle.Unpickler):
@@ -92,21 +103,46 @@ def member(archive: zipfile.ZipFile, name: str) -> Any:
 
 
 def from_texts(folder: Path, config: TrainConfig) -> Arrays:
-    """neg/*.txt and pos/*.txt."""
+    """CLASS/*.txt; the classes are the names of the folders, sorted."""
+    inside = list(folder.iterdir()) if folder.is_dir() else []
+    names = [item.name for item in inside if item.is_dir() and not item.name.startswith(".")]
+    classes = tuple(sorted(set(names) - {UNLABELLED}))
+    if not classes:
+        raise DataError(f"{folder} needs a folder of texts for each class, and has none")
     texts: list[list[int]] = []
     labels: list[int] = []
-    for label, name in enumerate(CLASSES):
-        files = sorted((folder / name).glob("*.txt")) if folder.is_dir() else []
+    rest = [item for item in inside if item.name not in names]
+    for label, name in enumerate(classes):
+        files = sorted((folder / name).glob("*.txt"))
         if not files:
             raise DataError(f"{folder / name} has no .txt file")
-        texts += [words(file.read_text("utf-8", errors="replace"), config) for file in files]
+        texts += [words(read_text(file), config) for file in files]
         labels += [label] * len(files)
-    return reviews(texts, labels, config, str(folder))
+        rest += set((folder / name).iterdir()) - set(files)
+    ignored = [f"the folder {UNLABELLED} (texts without a label)"] if UNLABELLED in names else []
+    found = reviews(texts, labels, config, str(folder))
+    return replace(found, classes=classes, ignored=(*not_used(rest, folder), *ignored))
+
+
+class _Words(dict[int, str]):
+    """For str.translate: letters, digits, marks and `'` stay, all else becomes a space. A
+    character of a script without spaces becomes a word of its own."""
+
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        kept = letter == "'" or unicodedata.category(letter)[0] in "LMN"
+        unspaced = any(code in script for script in UNSPACED)
+        self[code] = f" {letter} " if kept and unspaced else letter if kept else " "
+        return self[code]
+
+
+WORDS = _Words()
 
 
 def words(text: str, config: TrainConfig) -> list[int]:
     """Numbers from 1 to vocabulary - 1, the same on every machine."""
-    found = WORD.findall(text.lower())[: config.text_length]
+    plain = unicodedata.normalize("NFC", text.lower())
+    found = plain.translate(WORDS).split()[: config.text_length]
     return [1 + zlib.crc32(word.encode()) % (config.vocabulary - 1) for word in found]
 
 

@@ -1,8 +1,13 @@
-"""NumPy files: data.npz with x and y (or x_train, y_train, x_test, y_test), or x.npy and y.npy."""
+"""NumPy files: x.npy and y.npy, or one .npz with x and y, or with x_train, y_train, x_test, y_test.
+
+Validation data may be x_validation, x_val or x_valid.
+"""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +16,25 @@ import numpy as np
 from training.config import TrainConfig
 from training.data import DataError
 from training.data.arrays import Arrays
+from training.data.formats.folders import not_used, splits_in
 from training.tasks import task_of
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """The arrays of a folder, or of one .npz file."""
-    files = sorted(folder.glob("*.npz")) if folder.is_dir() else [folder]
-    if folder.is_dir() and (folder / "x.npy").is_file():
-        pair = {name: array(folder / f"{name}.npy") for name in ("x", "y")}
-        return {"train": samples(pair["x"], pair["y"], config, folder)}
+    if not folder.is_dir():
+        return from_archive(folder, config)
+    rest = set(folder.iterdir())
+    if (folder / "x.npy").is_file():
+        pair = [folder / "x.npy", folder / "y.npy"]
+        found = samples(*map(array, pair), config, folder, ("x.npy", "y.npy"))
+        return {"train": replace(found, ignored=not_used(rest - set(pair), folder))}
+    files = sorted(folder.glob("*.npz"))
     if len(files) != 1:
-        raise DataError(f"{folder} needs x.npy and y.npy, or one .npz file")
-    return from_archive(files[0], config)
+        raise DataError(f"{folder} needs x.npy and y.npy, or one .npz file, and has {len(files)}")
+    splits = from_archive(files[0], config)
+    ignored = (*not_used(rest - {files[0]}, folder), *splits["train"].ignored)
+    return {**splits, "train": replace(splits["train"], ignored=ignored)}
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
@@ -45,20 +57,32 @@ def from_archive(path: Path, config: TrainConfig) -> dict[str, Any]:
             arrays = {name: found[name] for name in found.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    if {"x", "y"} <= arrays.keys():
-        return {"train": samples(arrays["x"], arrays["y"], config, path)}
-    splits = {
-        name: samples(arrays[f"x_{name}"], arrays[f"y_{name}"], config, path)
-        for name in ("train", "test")
-        if {f"x_{name}", f"y_{name}"} <= arrays.keys()
-    }
-    if "train" not in splits:
+    pairs = pairs_in(arrays)
+    if "train" not in pairs:
         raise DataError(f"{path} has {', '.join(arrays)}: it needs x and y, or x_train and y_train")
-    return splits
+    used = {name for pair in pairs.values() for name in pair}
+    ignored = tuple(f"the array {name} of {path.name}" for name in arrays if name not in used)
+    splits = {
+        split: samples(arrays[pair[0]], arrays[pair[1]], config, path, pair)
+        for split, pair in pairs.items()
+    }
+    return {**splits, "train": replace(splits["train"], ignored=ignored)}
 
 
-def samples(values: Any, labels: Any, config: TrainConfig, source: Path) -> Arrays:
-    """Inputs as they are; images of [samples, height, width] get one channel."""
+def pairs_in(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The names of the inputs and the labels of each split."""
+    there = set(names)
+    if {"x", "y"} <= there:
+        return {"train": ("x", "y")}
+    ends = [name[2:] for name in there if name.startswith("x_") and f"y_{name[2:]}" in there]
+    return {split: (f"x_{end}", f"y_{end}") for split, end in splits_in(ends).items()}
+
+
+def samples(
+    values: Any, labels: Any, config: TrainConfig, source: Path, names: tuple[str, str]
+) -> Arrays:
+    """Inputs as they are; images of [samples, height, width] get one channel. `names` are those of
+    the two arrays."""
     if values.dtype.kind not in "uif" or values.ndim < 2:
         raise DataError(f"{source}: x must be numbers [samples, ...], not {values.dtype}")
     if labels.dtype.kind not in "biuf":
@@ -66,11 +90,40 @@ def samples(values: Any, labels: Any, config: TrainConfig, source: Path) -> Arra
     if values.ndim == 3 and values.dtype == np.uint8:
         values = values[..., None]
     if values.dtype != np.uint8:
-        values = values.astype(np.float32)
-    return Arrays(values, as_labels(labels.reshape(-1), config, source), source=str(source))
+        with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite
+            values = values.astype(np.float32)
+
+    def place(index: tuple[int, ...]) -> str:
+        name = names[0] if len(index) > 1 else names[1]
+        return f"{source}: {name}[{', '.join(map(str, index))}]"
+
+    one_each = one_per_sample(labels, config, source)
+    return Arrays(values, as_labels(one_each, config), source=str(source), place=place)
 
 
-def as_labels(labels: Any, config: TrainConfig, source: Path) -> Any:
-    """Labels in the type of the task; fractions are kept for the check to name them."""
-    wanted = labels.astype(task_of(config.task).label_type)
+def one_per_sample(labels: Any, config: TrainConfig, source: Path) -> Any:
+    """One number per sample; one-hot labels [samples, classes] become classes."""
+    if labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1):
+        return labels.reshape(-1)
+    if task_of(config.task).metric == "accuracy" and is_one_hot(labels):
+        return labels.argmax(axis=1)
+    raise DataError(
+        f"{source}: y has the shape {labels.shape}, and {config.task} takes one number per sample"
+        ", or for classes one-hot rows [samples, classes]"
+    )
+
+
+def is_one_hot(labels: Any) -> bool:
+    """Whether each row has a single 1 and else 0."""
+    return (
+        labels.ndim == 2
+        and bool(((labels == 0) | (labels == 1)).all())
+        and bool((labels.sum(axis=1) == 1).all())
+    )
+
+
+def as_labels(labels: Any, config: TrainConfig) -> Any:
+    """Labels in the type of the task; what it cannot hold is kept for the checks to name it."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        wanted = labels.astype(task_of(config.task).label_type)
     return wanted if (wanted == labels).all() or wanted.dtype.kind == "f" else labels

@@ -12,7 +12,8 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,14 @@ import tensorflow as tf
 
 from training.config import TrainConfig
 from training.data import DataError
-from training.data.arrays import Arrays
+from training.data.arrays import Arrays, first_not_finite
+from training.data.formats.folders import SPLIT_OF, not_used
 from training.data.formats.images import EncodedImages
 from training.data.records import FRAME, HEADER, check_lengths, damaged, is_header
 
 NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
 NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
-SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
-SPLIT = re.compile(rf"(?:^|[-_./])({'|'.join(SPLITS)})(?=[-_./\d]|$)")
+SPLIT = re.compile(rf"(?:^|[-_./])({'|'.join(SPLIT_OF)})(?=[-_./\d]|$)")
 GZIP = b"\x1f\x8b"
 TYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string}
 BATCH = 64  # records that are parsed at once
@@ -161,7 +162,12 @@ class Held:
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """The files of a folder, each in the split that its path names; or one file."""
-    return {name: samples(paths, config) for name, paths in files_of(folder).items()}
+    files = files_of(folder)
+    used = {path for paths in files.values() for path in paths}
+    rest = [path for path in folder.rglob("*") if path.is_file() and path not in used]
+    found = {name: samples(paths, config) for name, paths in files.items()}
+    first = next(iter(found))
+    return {**found, first: replace(found[first], ignored=not_used(rest, folder))}
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
@@ -178,7 +184,7 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
         inner = path.relative_to(folder).as_posix()
         if NAME.search(inner) and path.is_file() and not re.search(r"(^|/)\.", inner):
             words = SPLIT.findall(inner)  # the last one: a file's name counts before its folders
-            found.setdefault(SPLITS[words[-1]] if words else "", []).append(path)
+            found.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(path)
     if not found:
         raise DataError(f"{folder} has no TFRecord file ({NAMES})")
     if "" in found and len(found) > 1:
@@ -199,19 +205,35 @@ def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImage
     parts = [part_of(file, layout, config, keep) for file in files]
     labels = np.concatenate([some for part in parts for some in part.labels])
     source = str(paths[0] if len(paths) == 1 else paths[0].parent)
+    place = partial(place_of, parts, config)
     if not images:
         values = np.concatenate([some for part in parts for some in part.inputs])
-        return Arrays(values.astype(np.float32), labels, source=source)
+        return Arrays(values.astype(np.float32), labels, source=source, place=place)
+    if (index := first_not_finite(labels)) is not None:
+        raise DataError(f"{place(index)} is {labels[index]:g}: labels must be finite numbers")
     contents = held(parts) if keep else places(parts, config.input_feature)
     return EncodedImages(contents, labels, (), config.image_size, source)
+
+
+def place_of(parts: Sequence[Part], config: TrainConfig, index: tuple[int, ...]) -> str:
+    """The file and the record of an input [sample, value], or of a label [sample]."""
+    if len(index) > 1:
+        feature = f"value {index[1] + 1} of {config.input_feature!r}"
+    else:
+        feature = repr(config.label_feature)
+    return f"{names_of_records(parts)[index[0]]}: {feature}"
+
+
+def names_of_records(parts: Sequence[Part]) -> list[str]:
+    """Where each record is."""
+    counts = [(part.file.path, len(part.lengths_of_all())) for part in parts]
+    return [f"{path} record {number + 1}" for path, count in counts for number in range(count)]
 
 
 def held(parts: Sequence[Part]) -> Held:
     """The images of all files."""
     images = [image for part in parts for some in part.inputs for image in some]
-    counts = [(part.file.path, len(part.lengths_of_all())) for part in parts]
-    names = [f"{path} record {number + 1}" for path, count in counts for number in range(count)]
-    return Held(tuple(images), tuple(names))
+    return Held(tuple(images), tuple(names_of_records(parts)))
 
 
 def places(parts: Sequence[Part], feature: str) -> Places:

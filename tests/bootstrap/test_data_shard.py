@@ -1,0 +1,68 @@
+"""`fab data shard`: what it runs on this machine, and what becomes of a failure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.workflows import data as workflow
+from bootstrap.workflows.data import Sharding
+from training.data.__main__ import parser
+
+PROGRAM = """#!{python}
+import json, os, sys
+seen = dict(argv=sys.argv[1:], folder=os.getcwd(), run=os.environ.get("RAILHEAD_RUN_FILE"))
+open({seen!r}, "w").write(json.dumps(seen))
+print("DEST: 5 records")
+print("a line of a library\\nthe reason", file=sys.stderr)
+sys.exit({code})
+"""
+
+
+def runtime(tmp_path: Path, code: int = 0) -> Path:
+    """A program in the place of the runtime's Python; returns the file that it writes."""
+    python, seen = folder_of(RUNTIME) / "bin/python", tmp_path / "seen.json"
+    python.parent.mkdir(parents=True)
+    python.write_text(PROGRAM.format(python=sys.executable, seen=str(seen), code=code))
+    python.chmod(0o755)
+    return seen
+
+
+def test_the_runtime_here_shards_with_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAILHEAD_RUN_FILE", "of another run")
+    seen = runtime(tmp_path)
+    workflow.shard(Sharding("my data", "s3://b/p", "mnist", ("seed=3", "label=y"), "test", 8))
+    found = json.loads(seen.read_text())
+    assert found["argv"][:2] == ["-m", "training.data"] and found["run"] is None
+    assert (Path(found["folder"]) / "training/data/__main__.py").is_file()
+    options = parser().parse_args(found["argv"][2:])
+    assert options.source.uri == str(tmp_path / "my data")
+    assert (options.destination, options.split, options.shards) == ("s3://b/p", "test", 8)
+    assert (options.preset, options.set) == ("mnist", ["seed=3", "label=y"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["DEST: 5 records", "next: fab train --data test=s3://b/p ..."]
+
+
+@pytest.mark.parametrize(("code", "error"), [(1, RailheadError), (2, UsageError)])
+def test_a_failure_has_the_reason_and_the_exit_code(
+    tmp_path: Path, code: int, error: type[RailheadError]
+) -> None:
+    runtime(tmp_path, code)
+    with pytest.raises(RailheadError, match="no shards were written: the reason$") as raised:
+        workflow.shard(Sharding(str(tmp_path), "new", None, (), "train", 16))
+    assert type(raised.value) is error
+
+
+def test_nothing_is_made_for_a_source_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="there is no file or folder none here"):
+        workflow.shard(Sharding("none", "new", None, (), "train", 16))
+    assert not folder_of(RUNTIME).exists()

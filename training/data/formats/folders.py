@@ -1,0 +1,69 @@
+"""Folders and texts as people keep them: which splits are there, and what is not used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from training.data import DataError
+
+# What the splits are called in folders, files and arrays.
+SPLIT_OF = {
+    "train": "train",
+    "validation": "validation",
+    "val": "validation",
+    "valid": "validation",
+    "test": "test",
+}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def splits_in(names: Iterable[str]) -> dict[str, str]:
+    """Which of these names stands for each split; of several the first one in SPLIT_OF."""
+    there = set(names)
+    found: dict[str, str] = {}
+    for name, split in SPLIT_OF.items():
+        if name in there:
+            found.setdefault(split, name)
+    return found
+
+
+def not_used(paths: Iterable[Path], folder: Path) -> tuple[str, ...]:
+    """In words, how many files these are, their endings, and the first one; folders by name."""
+    folders, files = [], []
+    for path in sorted(paths):
+        (folders if path.is_dir() else files).append(path.relative_to(folder).as_posix())
+    found = [f"the folder {name}" for name in folders]
+    if files:
+        found.append(_counted(files))
+    return tuple(found)
+
+
+def _counted(names: list[str]) -> str:
+    endings = Counter(Path(name).suffix.lower() or "without an ending" for name in names)
+    if len(names) == 1:
+        return f"1 file ({next(iter(endings))}), {names[0]}"
+    counts = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
+    return f"{len(names)} files ({counts}), such as {names[0]}"
+
+
+def read_text(path: Path) -> str:
+    """A file of UTF-8, with or without a byte order mark.
+
+    Raises:
+        DataError: it cannot be read, or has another encoding; the message has the line.
+    """
+    try:
+        content = path.read_bytes()
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        wide = content.startswith(UTF_16)
+        line = content.count(b"\n", 0, error.start) + 1
+        place = str(path) if wide else f"{path} line {line}"
+        encoding = "UTF-16" if wide else "LATIN1"
+        raise DataError(
+            f"{place} is not UTF-8. Convert it: iconv -f {encoding} -t UTF-8 {path} > NEW"
+        ) from None
