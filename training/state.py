@@ -13,8 +13,8 @@ from training.checkpoint import Checkpoint, Checkpoints, Position
 from training.config import ConfigError, TrainConfig
 from training.job import Job
 from training.results import Records, TrainingError
-from training.step import behind
 from training.strategies.protocol import Strategy
+from training.variables import is_seed, tensors_of
 
 # A checkpoint of a training with another value of these would go on with other samples or arrays.
 FIXED = ("data", "task", "model", "optimizer", "seed", "held_out", "image_size", "text_length")
@@ -103,7 +103,7 @@ class State:
         """Write a checkpoint: all processes read the variables, rank 0 writes."""
         begin = time.monotonic()
         variables = [*model.variables, *optimizer.variables]
-        arrays = self.strategy.values(behind(variables))
+        arrays = self.strategy.values(tensors_of(variables))
         if self.strategy.rank == 0:
             try:
                 self.checkpoints.write(position, self.settings, arrays)
@@ -142,11 +142,6 @@ class State:
                     f"the checkpoint in {self.checkpoints.folder} is of another training: "
                     f"{name} was {before}, and is {now}"
                 )
-
-
-def is_seed(variable: Any) -> bool:
-    """Whether this is the state of a random layer, such as Dropout."""
-    return str(variable.path).endswith("seed_generator_state")
 
 
 def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:

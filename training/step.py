@@ -6,7 +6,7 @@ of all replicas' gradients is the gradient of the mean, whatever the sizes of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -14,13 +14,10 @@ import tensorflow as tf
 from training.config import TrainConfig
 from training.strategies.protocol import Strategy
 from training.tasks import Task
+from training.variables import tensors_of
+from training.watch import Watch
 
 SUMS = 3  # losses, samples, metric
-
-
-def behind(variables: Sequence[Any]) -> list[Any]:
-    """The tf.Variables behind Keras 3's, which neither the tape nor Horovod understands."""
-    return [variable.value for variable in variables]
 
 
 def sums(losses: Any, scores: Any, weights: Any) -> Any:
@@ -39,21 +36,22 @@ class Step:
     ) -> None:
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self.task, self.config = task, config
+        self.watch = Watch(model, optimizer)
         self.compute = self._gradients
         if config.xla == "on":
             self.compute = tf.function(self._gradients, jit_compile=True, autograph=False)
 
     def compile(self, feed: Any) -> Any:
-        """All replicas' step as one graph; it returns float32 [3 + size]: sums and bad replicas."""
+        """All replicas' step as one graph; it returns float32 [3 + size + watched values]: sums,
+        then for each replica and for each value how much of it is not finite."""
         return compiled(self.strategy, self._step, feed)
 
     def _step(self, batch: Any) -> Any:
         gradients, tally = self.compute(*batch)
         strategy = self.strategy
-        bad = tf.one_hot(strategy.replica(), strategy.size)
-        finite = tf.math.is_finite(tally[0])
-        bad = tf.where(finite, tf.zeros_like(bad), bad)
-        gradients, tallies = strategy.reduce(gradients, tf.concat([tally, bad], axis=0))
+        faults = self.watch.faults(tally[0], gradients)
+        bad = tf.one_hot(strategy.replica(), strategy.size) * tf.reduce_max(faults)
+        gradients, tallies = strategy.reduce(gradients, tf.concat([tally, bad, faults], axis=0))
         pairs = zip(gradients, self.model.trainable_variables, strict=True)
         self.optimizer.apply_gradients(pairs)
         return tallies
@@ -80,7 +78,7 @@ class Step:
                 loss += tf.add_n(self.model.losses) / self.strategy.size / self.config.accumulation
             if self.config.precision == "mixed_float16":
                 loss = self.optimizer.scale_loss(loss)
-        variables = behind(self.model.trainable_variables)
+        variables = tensors_of(self.model.trainable_variables)
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
         return gradients, sums(losses, self.task.scores(labels, outputs), weights)
 

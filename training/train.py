@@ -39,9 +39,10 @@ from training.results import (
     judge,
 )
 from training.state import State, plan_start
-from training.step import SUMS, Step, behind
+from training.step import SUMS, Step
 from training.strategies.protocol import Strategy
 from training.tasks import task_of
+from training.variables import moving, tensors_of
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
@@ -78,7 +79,7 @@ class Training:
         with strategy.scope():
             self._build()
         # The weights only: the random state of layers such as Dropout is each rank's own.
-        strategy.broadcast(behind(self.model.weights) + behind(self.optimizer.variables))
+        strategy.broadcast(tensors_of(self.model.weights) + tensors_of(self.optimizer.variables))
         self.state.restore(self.found, self.model, self.optimizer)
         self.state.check_room(self.model, self.optimizer)
         self.events = Events(job.results, strategy.rank, job.config)
@@ -144,6 +145,7 @@ class Training:
             lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
         )
         step = Step(self.strategy, self.model, self.optimizer, self.task, self.config)
+        self.watched = step.watch.texts
         self.step = step.compile(self.feed)
         self.progress = Progress(
             self.records,
@@ -158,7 +160,7 @@ class Training:
         evaluate = evaluator(
             self.strategy, self.model, samples, self.config, self.task, self.data.classes
         )
-        statistics = [v for v in behind(self.model.non_trainable_weights) if v.dtype.is_floating]
+        statistics = tensors_of(moving(self.model))
 
         def averaged() -> Result:
             self.strategy.average(statistics)  # such as batch normalisation's moving averages
@@ -215,16 +217,19 @@ class Training:
             self.progress.count(result[1], waited, partial(_mean_loss, self.tallies.copy()))
 
     def _check_finite(self, result: Any, step: int) -> None:
-        """Stop where a replica's loss is no number; every rank has the same result."""
-        bad = np.flatnonzero(result[SUMS:])
-        if not len(bad):
+        """Stop where a replica has a value that is not finite; every rank has the same result."""
+        faults = np.flatnonzero(result[SUMS + self.strategy.size :])
+        if not len(faults):
             return
         here = len(self.strategy.replicas)
+        bad = np.flatnonzero(result[SUMS : SUMS + self.strategy.size])
         ranks = sorted({int(replica) // here for replica in bad})
+        # With the loss all gradients are lost: to name it says enough.
+        more = f" (and {len(faults) - 1} more)" if faults[0] and len(faults) > 1 else ""
         raise TrainingError(
-            f"the loss of step {step} is not a number on rank {', '.join(map(str, ranks))}: "
-            f"lower learning_rate ({self.config.learning_rate}, here {self.rate.peak:g}) "
-            "or look for such values in the data"
+            f"{self.watched[faults[0]].replace('{step}', str(step))}{more} is not a number on rank "
+            f"{', '.join(map(str, ranks))}: lower learning_rate ({self.config.learning_rate}, "
+            f"here {self.rate.peak:g}) or look for such values in the data"
         )
 
     def _end_epoch(self, held_out: Metrics) -> None:
@@ -269,7 +274,7 @@ class Training:
         if self.data.test is not None:
             result = self._evaluator(self.data.test)()
         evaluation = judge(result.metrics, self.config.min_accuracy, self.task.metric)
-        self.strategy.values(behind(self.model.weights))  # some are reduced as they are read
+        self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read
         if self.strategy.rank == 0:
             export(self.model, self.data, self.config, self.job.results)
             self._write(evaluation, result)

@@ -19,8 +19,8 @@ import tensorflow as tf
 from training import models, optimizer, train
 from training.__main__ import main
 from training.job import Job
-from training.state import is_seed
 from training.strategies import distributed
+from training.variables import is_seed
 
 
 class Watched(train.Training):
