@@ -6,6 +6,7 @@ workers of MultiWorkerMirroredStrategy.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -137,7 +138,7 @@ class Training:
         while self.position.step < self.total and not self._should_stop():
             result = self.run_epoch(evaluate)
         self.events.close(self.position.step)
-        return self._finish(result or evaluate())
+        return self._finish(result, evaluate)
 
     def prepare_steps(self) -> None:
         """The batches, the step as a graph, and the count of steps."""
@@ -235,7 +236,7 @@ class Training:
     def _end_epoch(self, held_out: Metrics) -> None:
         """The position after an epoch; the best model so far may get a checkpoint."""
         best = self.position.best
-        better = best is None or held_out.loss < best
+        better = math.isfinite(held_out.loss) and (best is None or held_out.loss < best)
         self.position = replace(
             self.position,
             epoch=self.position.epoch + 1,
@@ -244,6 +245,8 @@ class Training:
             best=held_out.loss if better else best,
             waited=0 if better else self.position.waited + 1,
         )
+        if better:
+            self.state.keep_best(self.model)
         if better and self.state.due_for_best():
             self._save()
 
@@ -266,29 +269,51 @@ class Training:
         self.records.emit("epoch", epoch=epoch, epochs=self.epochs, **values)
         self.events.scalars(self.position.step, **values)
 
-    def _finish(self, result: Result) -> Evaluation:
-        """The last checkpoint, the exports and the evaluation on the test data."""
+    def _finish(self, result: Result | None, evaluate: Callable[[], Result]) -> Evaluation:
+        """The last checkpoint, the exports, and then the evaluation: if held-out data cannot be
+        read, the model is there. `result` is that of the last epoch."""
         if self.state.enabled:
             self.position = replace(self.position, done=True)
             self._save()
-        if self.data.test is not None:
-            result = self._evaluator(self.data.test)()
-        evaluation = judge(result.metrics, self.config.min_accuracy, self.task.metric)
+        epoch = self._choose_epoch()
         self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read
         if self.strategy.rank == 0:
             export(self.model, self.data, self.config, self.job.results)
-            self._write(evaluation, result)
+        self.strategy.total(np.zeros(1))  # a process that fails ends the others: not before here
+        if self.data.test is not None:
+            result = self._evaluator(self.data.test)()
+        elif result is None or epoch != self.position.epoch:
+            result = evaluate()
+        evaluation = judge(result.metrics, self.config.min_accuracy, self.task.metric)
+        if self.strategy.rank == 0:
+            self._write(evaluation, result, epoch)
         return evaluation
 
-    def _write(self, evaluation: Evaluation, result: Result) -> None:
+    def _choose_epoch(self) -> int:
+        """The epoch whose model is exported, from 1; the model gets its weights."""
+        last, best = self.position.epoch, self.position.epoch - self.position.waited
+        if not self.config.exports_best or self.position.best is None or best == last:
+            return last
+        restored = self.state.restore_best(self.model)
+        loss = f"the held-out loss of epoch {best} was the lowest, {self.position.best:g}: "
+        text = (
+            f"its model is exported, not that of epoch {last} (restore_best=off exports the last)"
+            if restored
+            else f"the checkpoint does not have its model, so that of epoch {last} is exported"
+        )
+        self.records.emit("message", text=loss + text)
+        return best if restored else last
+
+    def _write(self, evaluation: Evaluation, result: Result, epoch: int) -> None:
         test = self.data.test
         held_out = HeldOut(
             "validation" if test is None else "test",
             self.data.validation if test is None else test,
             self.data.names,
         )
-        exported = self.job.results / MODEL
-        write(self.job, self.records, self.model, exported, held_out, evaluation, result)
+        model = self.job.results / MODEL
+        more = {"epoch": epoch}
+        write(self.job, self.records, self.model, model, held_out, evaluation, result, more)
 
 
 def _mean_loss(tallies: Any) -> float:
