@@ -6,7 +6,7 @@ of all replicas' gradients is the gradient of the mean, whatever the sizes of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -32,10 +32,18 @@ class Step:
     """The training step of one replica."""
 
     def __init__(
-        self, strategy: Strategy, model: Any, optimizer: Any, task: Task, config: TrainConfig
+        self,
+        strategy: Strategy,
+        model: Any,
+        optimizer: Any,
+        task: Task,
+        config: TrainConfig,
+        *,
+        idle: bool,
     ) -> None:
+        """`idle`: a replica may be without samples in a step."""
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
-        self.task, self.config = task, config
+        self.task, self.config, self.idle = task, config, idle
         self.watch = Watch(model, optimizer)
         self.compute = self._gradients
         if config.xla == "on":
@@ -57,17 +65,28 @@ class Step:
         return tallies
 
     def _gradients(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
-        """Gradients and sums of one replica's batch, computed in so many parts."""
+        """Gradients and sums of one replica's batch, computed in so many parts.
+
+        Each part begins with the moving averages of the step before, and the mean over the samples
+        is what stays: they move once per step, and not at all for a batch of padding.
+        """
         parts = self.config.accumulation
-        if parts == 1:
+        if parts == 1 and not self.idle:
             return self._part(inputs, labels, weights, total)
-        found = []
+        state = tensors_of(self.watch.state)
+        before = [tf.identity(variable) for variable in state]
+        gradients, tallies, after = [], [], []
         for index in range(parts):
             rows, counts = _rows(weights, index, parts)
+            _assign(state, before if index else [])
             part = self._part(tf.gather(inputs, rows), tf.gather(labels, rows), counts, total)
-            found.append(part)
-        gradients, tallies = zip(*found, strict=True)
-        return [tf.add_n(same) for same in zip(*gradients, strict=True)], tf.add_n(tallies)
+            gradients.append(part[0])
+            tallies.append(part[1])
+            after.append([part[1][1] * (now - old) for now, old in zip(state, before, strict=True)])
+        tally = tf.add_n(tallies)
+        moved = [tf.add_n(same) / tf.maximum(tally[1], 1.0) for same in zip(*after, strict=True)]
+        _assign(state, [old + change for old, change in zip(before, moved, strict=True)])
+        return [tf.add_n(same) for same in zip(*gradients, strict=True)], tally
 
     def _part(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
@@ -84,11 +103,16 @@ class Step:
 
 
 def _rows(weights: Any, index: int, parts: int) -> tuple[Any, Any]:
-    """The rows of one part of a batch and their weights; a short batch repeats rows of weight 0."""
+    """The rows of a part of a batch and their weights; one of weight 0 where there is none."""
     count = tf.shape(weights)[0]
-    size = (count + parts - 1) // parts
-    rows = tf.range(size) + index * size
-    return rows % count, tf.where(rows < count, tf.gather(weights, rows % count), 0.0)
+    begin, end = index * count // parts, (index + 1) * count // parts
+    rows = tf.range(begin, tf.maximum(end, begin + 1))
+    return rows, tf.where(rows < end, tf.gather(weights, rows), 0.0)
+
+
+def _assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    for variable, value in zip(variables, values, strict=False):
+        variable.assign(value)
 
 
 def compiled(strategy: Strategy, replica_step: Callable[[Any], Any], feed: Any) -> Any:

@@ -43,7 +43,7 @@ from training.state import State, plan_start
 from training.step import SUMS, Step
 from training.strategies.protocol import Strategy
 from training.tasks import task_of
-from training.variables import moving, tensors_of
+from training.variables import is_seed, moving, tensors_of
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
@@ -133,6 +133,8 @@ class Training:
     def run(self) -> Evaluation:
         """Train all epochs, evaluate, and leave the results."""
         self.prepare_steps()
+        if self.strategy.rank == 0 and (text := accumulation_note(self.model, self.config)):
+            self.records.emit("message", text=text)
         evaluate = self._evaluator(self.data.validation)
         result = None
         while self.position.step < self.total and not self._should_stop():
@@ -145,7 +147,8 @@ class Training:
         self.feed = self.strategy.iterate(
             lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
         )
-        step = Step(self.strategy, self.model, self.optimizer, self.task, self.config)
+        parts = (self.strategy, self.model, self.optimizer, self.task, self.config)
+        step = Step(*parts, idle=self.plan.idle)
         self.watched = step.watch.texts
         self.step = step.compile(self.feed)
         self.progress = Progress(
@@ -314,6 +317,21 @@ class Training:
         model = self.job.results / MODEL
         more = {"epoch": epoch}
         write(self.job, self.records, self.model, model, held_out, evaluation, result, more)
+
+
+def accumulation_note(model: Any, config: TrainConfig) -> str:
+    """What makes a step in parts differ from a step at once; empty where nothing does."""
+    kinds = {
+        "moving averages take the statistics of each part": moving(model),
+        "random layers draw for each part": [v for v in model.variables if is_seed(v)],
+    }
+    reasons = [reason for reason, variables in kinds.items() if variables]
+    if config.accumulation == 1 or not reasons:
+        return ""
+    return (
+        f"accumulation={config.accumulation}: {', and '.join(reasons)}; the result is not that of "
+        "accumulation=1"
+    )
 
 
 def _mean_loss(tallies: Any) -> float:
