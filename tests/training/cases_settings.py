@@ -53,7 +53,7 @@ def moving_averages_move_once_per_step_and_not_by_padding(folder: Path) -> None:
         wanted = run(folder / "plain")
         parts = run(folder / "parts", accumulation=3)
         settings: dict[str, Any] = dict(global_batch=199, checkpoint_steps=1, checkpoint_keep=3)
-        run(folder / "idle", mirrored=True, epochs=1, **settings)  # 200 samples
+        run(folder / "idle", kill_at=2, mirrored=True, **settings)  # 200 samples
     np.testing.assert_allclose(parts.weights[2], wanted.weights[2], atol=1e-6)
     assert not any("accumulation" in text for text in wanted.messages)
     assert any("accumulation=3: moving averages" in text for text in parts.messages)
