@@ -40,10 +40,13 @@ class Step:
         config: TrainConfig,
         *,
         idle: bool,
+        report: Callable[[str], None],
     ) -> None:
-        """`idle`: a replica may be without samples in a step."""
+        """`idle`: a replica may be without samples in a step. `report` gets what to tell."""
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self.task, self.config, self.idle = task, config, idle
+        self.report = report
+        self.unused: Sequence[str] = ()
         self.watch = Watch(model, optimizer)
         self.compute = self._gradients
         if config.xla == "on":
@@ -97,9 +100,20 @@ class Step:
                 loss += tf.add_n(self.model.losses) / self.strategy.size / self.config.accumulation
             if self.config.precision == "mixed_float16":
                 loss = self.optimizer.scale_loss(loss)
-        variables = tensors_of(self.model.trainable_variables)
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+        variables = self.model.trainable_variables
+        found = tape.gradient(loss, tensors_of(variables))
+        self._note_unused([v.path for v, g in zip(variables, found, strict=True) if g is None])
+        gradients = [
+            tf.zeros_like(v.value) if g is None else tf.convert_to_tensor(g)
+            for v, g in zip(variables, found, strict=True)
+        ]
         return gradients, sums(losses, self.task.scores(labels, outputs), weights)
+
+    def _note_unused(self, paths: Sequence[str]) -> None:
+        """While the graph is made: as Keras does, train the other weights and say so once."""
+        if paths and not self.unused:
+            self.unused = paths
+            self.report(f"the loss does not depend on {', '.join(paths)}: not trained")
 
 
 def _rows(weights: Any, index: int, parts: int) -> tuple[Any, Any]:

@@ -133,8 +133,8 @@ class Training:
     def run(self) -> Evaluation:
         """Train all epochs, evaluate, and leave the results."""
         self.prepare_steps()
-        if self.strategy.rank == 0 and (text := accumulation_note(self.model, self.config)):
-            self.records.emit("message", text=text)
+        if text := accumulation_note(self.model, self.config):
+            self._say(text)
         evaluate = self._evaluator(self.data.validation)
         result = None
         while self.position.step < self.total and not self._should_stop():
@@ -148,7 +148,7 @@ class Training:
             lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
         )
         parts = (self.strategy, self.model, self.optimizer, self.task, self.config)
-        step = Step(*parts, idle=self.plan.idle)
+        step = Step(*parts, idle=self.plan.idle, report=self._say)
         self.watched = step.watch.texts
         self.step = step.compile(self.feed)
         self.progress = Progress(
@@ -159,6 +159,10 @@ class Training:
             rate=lambda number: float(self.rate(number)),
             scalars=self.events.scalars,
         )
+
+    def _say(self, text: str) -> None:
+        if self.strategy.rank == 0:
+            self.records.emit("message", text=text)
 
     def _evaluator(self, samples: Any) -> Callable[[], Result]:
         evaluate = evaluator(
@@ -304,7 +308,7 @@ class Training:
             if restored
             else f"the checkpoint does not have its model, so that of epoch {last} is exported"
         )
-        self.records.emit("message", text=loss + text)
+        self._say(loss + text)
         return best if restored else last
 
     def _write(self, evaluation: Evaluation, result: Result, epoch: int) -> None:

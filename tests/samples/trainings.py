@@ -101,6 +101,7 @@ def own_model(build: Callable[..., Any]) -> Iterator[None]:
     """`build` is that of model `linear`, as if it stood in a module of training/models."""
     module = ModuleType("own_model")
     module.build = build  # type: ignore[attr-defined]
+    module.__file__ = build.__code__.co_filename
     with (
         patch.dict(sys.modules, own_model=module),
         patch.dict(MODELS, linear="own_model"),
