@@ -290,7 +290,7 @@ def check_settings(
     document = _checked(done.stdout)
     if done.returncode or document is None:
         raise UsageError(
-            f"{repo / 'training'} cannot check its settings: "
+            f"{repo}/training cannot check its settings: "
             f"{error.splitlines()[-1] if error else 'the answer is not that of --check --json'}",
             hint=f"cd {shlex.quote(str(repo))} && python -S -m training --check --json",
         )
