@@ -36,7 +36,7 @@ from bootstrap.serving.rest import Signature
 from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
-from bootstrap.workflows import train as training
+from bootstrap.workflows import train as train_workflow
 from bootstrap.workflows.endpoint import OpenEndpoint
 from bootstrap.workflows.resume import request_for
 
@@ -101,6 +101,7 @@ class Cluster:
         *,
         preset: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        training: str | Path | None = None,
         script: str | Path | None = None,
         args: Arguments = None,
         workdir: str | Path | None = None,
@@ -138,7 +139,8 @@ class Cluster:
         """
         given = TrainArgs(
             launcher=launcher, strategy=strategy, ps=_text(ps), preset=preset,
-            settings=_assignments(settings), script=_text(script), workdir=_text(workdir),
+            settings=_assignments(settings), training=_text(training),
+            script=_text(script), workdir=_text(workdir),
             args=_arguments(args), keras=_text(keras), env=_assignments(env),
             secrets=tuple(secrets), outputs=tuple(outputs), data=_assignments(data),
             sagemaker=sagemaker, metrics=_assignments(metrics),
@@ -152,10 +154,10 @@ class Cluster:
             system=self._system, requirements=used.requirements, peer_address=self._peer_address,
             runtime=used.runtime, launcher=request.options.launcher, mixed=self._allow_mixed,
         )  # fmt: skip
-        chosen = training.TrainOptions(
+        chosen = train_workflow.TrainOptions(
             request, options, self._results, detach=True, stop_policy=policy, earlier=earlier
         )
-        run = Run(training.train(self._inventory(), chosen).run_id)
+        run = Run(train_workflow.train(self._inventory(), chosen).run_id)
         if wait:
             run.wait()
         return run
@@ -245,8 +247,8 @@ class Run:
         if here:
             return object_in(evaluation_here.evaluate(earlier, request) / "evaluation.json")
         options = options_of(launcher=request.options.launcher, mixed=True)
-        chosen = training.TrainOptions(request, options, earlier.run.results / FOLDER)
-        done = training.train(self._hosts(), chosen)
+        chosen = train_workflow.TrainOptions(request, options, earlier.run.results / FOLDER)
+        done = train_workflow.train(self._hosts(), chosen)
         return object_in(done.results / "evaluation.json")
 
     def deploy(

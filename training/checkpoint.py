@@ -1,6 +1,6 @@
 """Checkpoints in a folder: written beside, hashed, renamed when whole; the newest whole one loads.
 
-    checkpoints/step-00000120/state.npz        the arrays of model and optimizer
+    checkpoints/step-00000120/state.npz        the arrays of model and optimizer, and of `Beside`
                               manifest.json    written last: position, settings, files with sha256
 
 Nothing here knows TensorFlow: arrays come and go as numpy's.
@@ -44,6 +44,23 @@ class Position:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What a checkpoint holds beside the variables that all replicas have in common.
+
+    `moving`: the moving averages of each replica, [replicas, values]; None where they are the same.
+    `best`: the weights of the best epoch so far; empty where they are not kept.
+    """
+
+    moving: Any = None
+    best: Sequence[Any] = ()
+
+    def named(self) -> dict[str, Any]:
+        """The arrays by their names in the file."""
+        own = {} if self.moving is None else {"moving": self.moving}
+        return own | {f"best_{index}": array for index, array in enumerate(self.best)}
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A whole checkpoint; `settings` are those of its training, `shapes` those of its arrays."""
 
@@ -51,6 +68,7 @@ class Checkpoint:
     settings: dict[str, Any]
     shapes: list[list[int]]
     arrays: list[Any] = field(repr=False)
+    beside: Beside = field(default_factory=Beside, repr=False)
 
 
 class Checkpoints:
@@ -66,7 +84,13 @@ class Checkpoints:
         found = [item.name for item in self.folder.iterdir() if NAME.fullmatch(item.name)]
         return sorted(found, key=lambda name: int(name.rpartition("-")[2]))
 
-    def write(self, position: Position, settings: dict[str, Any], arrays: Sequence[Any]) -> Path:
+    def write(
+        self,
+        position: Position,
+        settings: dict[str, Any],
+        arrays: Sequence[Any],
+        beside: Beside | None = None,
+    ) -> Path:
         """Write one: whole or not at all; then remove those that are not kept."""
         import numpy as np
 
@@ -75,7 +99,7 @@ class Checkpoints:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         held = io.BytesIO()
-        np.savez(held, *arrays)
+        np.savez(held, *arrays, **(beside or Beside()).named())
         write_synced(partial / ARRAYS, held.getbuffer())
         document = {
             "format": FORMAT,
@@ -163,9 +187,12 @@ def read(folder: Path) -> Checkpoint:
             raise ValueError(f"{file['name']} has another sha256 than its manifest says")
     with np.load(folder / ARRAYS, allow_pickle=False) as stored:
         arrays = [stored[f"arr_{index}"] for index in range(len(document["shapes"]))]
+        count = sum(name.startswith("best_") for name in stored.files)
+        best = [stored[f"best_{index}"] for index in range(count)]
+        beside = Beside(stored["moving"] if "moving" in stored.files else None, best)
     fields = dict(document["position"])
     fields["tallies"] = tuple(float(value) for value in fields["tallies"])
-    return Checkpoint(Position(**fields), document["settings"], document["shapes"], arrays)
+    return Checkpoint(Position(**fields), document["settings"], document["shapes"], arrays, beside)
 
 
 def write_synced(path: Path, data: Any) -> None:

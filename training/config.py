@@ -81,6 +81,11 @@ class TrainConfig:
     early_stopping: int = setting(
         0, "stop after so many epochs without a lower held-out loss; 0 = never", least=0
     )
+    restore_best: str = setting(
+        "auto",
+        "export the epoch with the lowest held-out loss, not the last; auto: with early_stopping",
+        choices=("auto", *SWITCH),
+    )
     # Optimizer
     optimizer: str = setting("adam", "update rule", choices=OPTIMIZERS)
     learning_rate: float = setting(
@@ -123,6 +128,13 @@ class TrainConfig:
             object.__setattr__(self, item.name, value)
         if self.min_accuracy is not None and self.task == "regression":
             raise ConfigError("min_accuracy needs a task with an accuracy, not regression")
+
+    @property
+    def exports_best(self) -> bool:
+        """Whether the best epoch's model is exported, and not the last one's."""
+        return self.restore_best == "on" or (
+            self.restore_best == "auto" and self.early_stopping > 0
+        )
 
 
 def resolve(changes: Mapping[str, Any]) -> TrainConfig:

@@ -65,10 +65,18 @@ class Plan:
         """The batches of one replica in one epoch."""
         return shares(self.epoch(number), replica, self.steps_of(number))
 
+    def length(self, replica: int) -> int:
+        """Samples in a replica's batch of shards; the last one of an epoch may be shorter."""
+        return self._whole.length(0, replica)
+
     @property
-    def length(self) -> int:
-        """Samples in one replica's batch, padding included; the last of an epoch may be shorter."""
-        return Epoch(self.samples, self.global_batch, self.replicas, self.lanes).length(0)
+    def idle(self) -> bool:
+        """Whether a replica is without samples in a step."""
+        return self._whole.idle
+
+    @property
+    def _whole(self) -> Epoch:
+        return Epoch(self.samples, self.global_batch, self.replicas, self.lanes)
 
 
 def plan_for(
@@ -167,7 +175,7 @@ def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -
 
     def epoch_batches(epoch: Any) -> Any:
         steps = generated(lanes.steps, (VECTOR, FLOATS, SCALAR), epoch)
-        records = lanes.records(epoch).batch(plan.length)
+        records = lanes.records(epoch).batch(plan.length(replica))
         return tf.data.Dataset.zip((steps, records)).map(
             lambda step, found: finished(plan, config, epoch, step, samples.parse(found)),
             num_parallel_calls=calls(config),

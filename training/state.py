@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from training.checkpoint import Checkpoint, Checkpoints, Position
+from training.checkpoint import Beside, Checkpoint, Checkpoints, Position
 from training.config import ConfigError, TrainConfig
 from training.job import Job
 from training.results import Records, TrainingError
-from training.step import behind
 from training.strategies.protocol import Strategy
+from training.variables import is_seed, moving, tensors_of
 
 # A checkpoint of a training with another value of these would go on with other samples or arrays.
 FIXED = ("data", "task", "model", "optimizer", "seed", "held_out", "image_size", "text_length")
@@ -32,6 +33,7 @@ class State:
         self.settings = {**asdict(job.config), "samples": samples}
         self.written = time.monotonic()
         self.cost = 0.0
+        self.best: Sequence[Any] = ()  # weights of the best epoch, on rank 0
 
     def load(self) -> tuple[Position, Checkpoint | None]:
         """Where to begin; rank 0 reads the files, the others learn the position from it."""
@@ -62,18 +64,69 @@ class State:
                 f"the newest checkpoint in {self.checkpoints.folder} is of another model: "
                 "its arrays have other shapes"
             )
+        self._assign(variables, found.arrays if found else None)
+        self.best = found.beside.best if found and self.config.exports_best else ()
+        self._restore_moving(found.beside.moving if found else None, model)
+
+    def keep_best(self, model: Any) -> None:
+        """Keep the weights as they are now; all processes read them, rank 0 keeps them."""
+        if self.config.exports_best:
+            weights = self.strategy.values(tensors_of(model.weights))
+            self.best = weights if self.strategy.rank == 0 else ()
+
+    def restore_best(self, model: Any) -> bool:
+        """Give every process the weights that were kept; False where rank 0 has none."""
+        if not self.agree(len(self.best) > 0):
+            return False
+        self._assign(model.weights, self.best or None)
+        return True
+
+    def _assign(self, variables: Sequence[Any], arrays: Sequence[Any] | None) -> None:
+        """Give the variables of every process rank 0's `arrays`; the others have None."""
         for index, variable in enumerate(variables):
             own = np.asarray(variable.value.numpy())
-            values = found.arrays[index] if found else np.zeros_like(own)
+            values = np.zeros_like(own) if arrays is None else arrays[index]
             values = self.strategy.total(values.astype(np.float64)).astype(own.dtype)
             if is_seed(variable):  # each rank has its own seed; the count goes on
                 values = np.array([own[0], values[1]], own.dtype)
             variable.assign(values)
 
+    def _moving(self, model: Any) -> Any:
+        """Each replica's moving averages, float64 [replicas, values]; None where there is one."""
+        variables = tensors_of(moving(model))
+        if self.strategy.size == 1 or not variables:
+            return None
+        own = [self.strategy.replica_values(variable) for variable in variables]
+        here = np.hstack([values.reshape(len(values), -1) for values in own])
+        rows = np.zeros((self.strategy.size, here.shape[1]))
+        rows[self.strategy.replicas] = here
+        return self.strategy.total(rows)
+
+    def _restore_moving(self, rows: Any, model: Any) -> None:
+        """Give each replica its moving averages of rank 0's `rows`, else the mean of all."""
+        if not self.agree(rows is not None):
+            return
+        size, variables = self.strategy.size, tensors_of(moving(model))
+        if rows is not None and len(rows) != size:
+            text = f"moving averages: each of {size} replica(s) starts from the mean of {len(rows)}"
+            self.records.emit("message", text=text)
+            rows = np.repeat(rows.mean(axis=0, keepdims=True), size, axis=0)
+        count = sum(math.prod(variable.shape) for variable in variables)
+        rows = self.strategy.total(np.zeros((size, count)) if rows is None else rows)
+        rows = rows[self.strategy.replicas]
+        for variable in variables:
+            width = math.prod(variable.shape)
+            own, rows = rows[:, :width], rows[:, width:]
+            shape = (len(own), *variable.shape)
+            self.strategy.assign_replicas(
+                variable, own.reshape(shape).astype(variable.dtype.as_numpy_dtype)
+            )
+
     def check_room(self, model: Any, optimizer: Any) -> None:
         """Refuse to start where the checkpoints do not fit on the disk."""
         if self.strategy.rank == 0 and self.enabled:
             variables = [*model.variables, *optimizer.variables]
+            variables += model.weights if self.config.exports_best else []
             size = sum(math.prod(v.shape) * np.dtype(v.dtype).itemsize for v in variables)
             self.checkpoints.check_room(size)
 
@@ -103,10 +156,11 @@ class State:
         """Write a checkpoint: all processes read the variables, rank 0 writes."""
         begin = time.monotonic()
         variables = [*model.variables, *optimizer.variables]
-        arrays = self.strategy.values(behind(variables))
+        arrays = self.strategy.values(tensors_of(variables))
+        beside = Beside(self._moving(model), self.best)
         if self.strategy.rank == 0:
             try:
-                self.checkpoints.write(position, self.settings, arrays)
+                self.checkpoints.write(position, self.settings, arrays, beside)
                 self.records.emit("checkpoint", step=position.step)
             except OSError as error:  # a full disk costs the checkpoint, not the training
                 self.records.emit("message", text=f"no checkpoint was written: {error}")
@@ -142,11 +196,6 @@ class State:
                     f"the checkpoint in {self.checkpoints.folder} is of another training: "
                     f"{name} was {before}, and is {now}"
                 )
-
-
-def is_seed(variable: Any) -> bool:
-    """Whether this is the state of a random layer, such as Dropout."""
-    return str(variable.path).endswith("seed_generator_state")
 
 
 def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:

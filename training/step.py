@@ -14,13 +14,10 @@ import tensorflow as tf
 from training.config import TrainConfig
 from training.strategies.protocol import Strategy
 from training.tasks import Task
+from training.variables import tensors_of
+from training.watch import Watch
 
 SUMS = 3  # losses, samples, metric
-
-
-def behind(variables: Sequence[Any]) -> list[Any]:
-    """The tf.Variables behind Keras 3's, which neither the tape nor Horovod understands."""
-    return [variable.value for variable in variables]
 
 
 def sums(losses: Any, scores: Any, weights: Any) -> Any:
@@ -35,41 +32,64 @@ class Step:
     """The training step of one replica."""
 
     def __init__(
-        self, strategy: Strategy, model: Any, optimizer: Any, task: Task, config: TrainConfig
+        self,
+        strategy: Strategy,
+        model: Any,
+        optimizer: Any,
+        task: Task,
+        config: TrainConfig,
+        *,
+        idle: bool,
+        report: Callable[[str], None],
     ) -> None:
+        """`idle`: a replica may be without samples in a step. `report` gets what to tell."""
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
-        self.task, self.config = task, config
+        self.task, self.config, self.idle = task, config, idle
+        self.report = report
+        self.unused: Sequence[str] = ()
+        self.watch = Watch(model, optimizer)
         self.compute = self._gradients
         if config.xla == "on":
             self.compute = tf.function(self._gradients, jit_compile=True, autograph=False)
 
     def compile(self, feed: Any) -> Any:
-        """All replicas' step as one graph; it returns float32 [3 + size]: sums and bad replicas."""
+        """All replicas' step as one graph; it returns float32 [3 + size + watched values]: sums,
+        then for each replica and for each value how much of it is not finite."""
         return compiled(self.strategy, self._step, feed)
 
     def _step(self, batch: Any) -> Any:
         gradients, tally = self.compute(*batch)
         strategy = self.strategy
-        bad = tf.one_hot(strategy.replica(), strategy.size)
-        finite = tf.math.is_finite(tally[0])
-        bad = tf.where(finite, tf.zeros_like(bad), bad)
-        gradients, tallies = strategy.reduce(gradients, tf.concat([tally, bad], axis=0))
+        faults = self.watch.faults(tally[0], gradients)
+        bad = tf.one_hot(strategy.replica(), strategy.size) * tf.reduce_max(faults)
+        gradients, tallies = strategy.reduce(gradients, tf.concat([tally, bad, faults], axis=0))
         pairs = zip(gradients, self.model.trainable_variables, strict=True)
         self.optimizer.apply_gradients(pairs)
         return tallies
 
     def _gradients(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
-        """Gradients and sums of one replica's batch, computed in so many parts."""
+        """Gradients and sums of one replica's batch, computed in so many parts.
+
+        Each part begins with the moving averages of the step before, and the mean over the samples
+        is what stays: they move once per step, and not at all for a batch of padding.
+        """
         parts = self.config.accumulation
-        if parts == 1:
+        if parts == 1 and not self.idle:
             return self._part(inputs, labels, weights, total)
-        found = []
+        state = tensors_of(self.watch.state)
+        before = [tf.identity(variable) for variable in state]
+        gradients, tallies, after = [], [], []
         for index in range(parts):
             rows, counts = _rows(weights, index, parts)
+            _assign(state, before if index else [])
             part = self._part(tf.gather(inputs, rows), tf.gather(labels, rows), counts, total)
-            found.append(part)
-        gradients, tallies = zip(*found, strict=True)
-        return [tf.add_n(same) for same in zip(*gradients, strict=True)], tf.add_n(tallies)
+            gradients.append(part[0])
+            tallies.append(part[1])
+            after.append([part[1][1] * (now - old) for now, old in zip(state, before, strict=True)])
+        tally = tf.add_n(tallies)
+        moved = [tf.add_n(same) / tf.maximum(tally[1], 1.0) for same in zip(*after, strict=True)]
+        _assign(state, [old + change for old, change in zip(before, moved, strict=True)])
+        return [tf.add_n(same) for same in zip(*gradients, strict=True)], tally
 
     def _part(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
@@ -80,17 +100,33 @@ class Step:
                 loss += tf.add_n(self.model.losses) / self.strategy.size / self.config.accumulation
             if self.config.precision == "mixed_float16":
                 loss = self.optimizer.scale_loss(loss)
-        variables = behind(self.model.trainable_variables)
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+        variables = self.model.trainable_variables
+        found = tape.gradient(loss, tensors_of(variables))
+        self._note_unused([v.path for v, g in zip(variables, found, strict=True) if g is None])
+        gradients = [
+            tf.zeros_like(v.value) if g is None else tf.convert_to_tensor(g)
+            for v, g in zip(variables, found, strict=True)
+        ]
         return gradients, sums(losses, self.task.scores(labels, outputs), weights)
+
+    def _note_unused(self, paths: Sequence[str]) -> None:
+        """While the graph is made: as Keras does, train the other weights and say so once."""
+        if paths and not self.unused:
+            self.unused = paths
+            self.report(f"the loss does not depend on {', '.join(paths)}: not trained")
 
 
 def _rows(weights: Any, index: int, parts: int) -> tuple[Any, Any]:
-    """The rows of one part of a batch and their weights; a short batch repeats rows of weight 0."""
+    """The rows of a part of a batch and their weights; one of weight 0 where there is none."""
     count = tf.shape(weights)[0]
-    size = (count + parts - 1) // parts
-    rows = tf.range(size) + index * size
-    return rows % count, tf.where(rows < count, tf.gather(weights, rows % count), 0.0)
+    begin, end = index * count // parts, (index + 1) * count // parts
+    rows = tf.range(begin, tf.maximum(end, begin + 1))
+    return rows, tf.where(rows < end, tf.gather(weights, rows), 0.0)
+
+
+def _assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    for variable, value in zip(variables, values, strict=False):
+        variable.assign(value)
 
 
 def compiled(strategy: Strategy, replica_step: Callable[[Any], Any], feed: Any) -> Any:

@@ -6,6 +6,7 @@ workers of MultiWorkerMirroredStrategy.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -39,9 +40,10 @@ from training.results import (
     judge,
 )
 from training.state import State, plan_start
-from training.step import SUMS, Step, behind
+from training.step import SUMS, Step
 from training.strategies.protocol import Strategy
 from training.tasks import task_of
+from training.variables import is_seed, moving, tensors_of
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
@@ -78,7 +80,7 @@ class Training:
         with strategy.scope():
             self._build()
         # The weights only: the random state of layers such as Dropout is each rank's own.
-        strategy.broadcast(behind(self.model.weights) + behind(self.optimizer.variables))
+        strategy.broadcast(tensors_of(self.model.weights) + tensors_of(self.optimizer.variables))
         self.state.restore(self.found, self.model, self.optimizer)
         self.state.check_room(self.model, self.optimizer)
         self.events = Events(job.results, strategy.rank, job.config)
@@ -131,19 +133,23 @@ class Training:
     def run(self) -> Evaluation:
         """Train all epochs, evaluate, and leave the results."""
         self.prepare_steps()
+        if text := accumulation_note(self.model, self.config):
+            self._say(text)
         evaluate = self._evaluator(self.data.validation)
         result = None
         while self.position.step < self.total and not self._should_stop():
             result = self.run_epoch(evaluate)
         self.events.close(self.position.step)
-        return self._finish(result or evaluate())
+        return self._finish(result, evaluate)
 
     def prepare_steps(self) -> None:
         """The batches, the step as a graph, and the count of steps."""
         self.feed = self.strategy.iterate(
             lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
         )
-        step = Step(self.strategy, self.model, self.optimizer, self.task, self.config)
+        parts = (self.strategy, self.model, self.optimizer, self.task, self.config)
+        step = Step(*parts, idle=self.plan.idle, report=self._say)
+        self.watched = step.watch.texts
         self.step = step.compile(self.feed)
         self.progress = Progress(
             self.records,
@@ -154,11 +160,15 @@ class Training:
             scalars=self.events.scalars,
         )
 
+    def _say(self, text: str) -> None:
+        if self.strategy.rank == 0:
+            self.records.emit("message", text=text)
+
     def _evaluator(self, samples: Any) -> Callable[[], Result]:
         evaluate = evaluator(
             self.strategy, self.model, samples, self.config, self.task, self.data.classes
         )
-        statistics = [v for v in behind(self.model.non_trainable_weights) if v.dtype.is_floating]
+        statistics = tensors_of(moving(self.model))
 
         def averaged() -> Result:
             self.strategy.average(statistics)  # such as batch normalisation's moving averages
@@ -207,22 +217,25 @@ class Training:
             self.progress.count(result[1], waited, partial(_mean_loss, self.tallies.copy()))
 
     def _check_finite(self, result: Any, step: int) -> None:
-        """Stop where a replica's loss is no number; every rank has the same result."""
-        bad = np.flatnonzero(result[SUMS:])
-        if not len(bad):
+        """Stop where a replica has a value that is not finite; every rank has the same result."""
+        faults = np.flatnonzero(result[SUMS + self.strategy.size :])
+        if not len(faults):
             return
         here = len(self.strategy.replicas)
+        bad = np.flatnonzero(result[SUMS : SUMS + self.strategy.size])
         ranks = sorted({int(replica) // here for replica in bad})
+        # With the loss all gradients are lost: to name it says enough.
+        more = f" (and {len(faults) - 1} more)" if faults[0] and len(faults) > 1 else ""
         raise TrainingError(
-            f"the loss of step {step} is not a number on rank {', '.join(map(str, ranks))}: "
-            f"lower learning_rate ({self.config.learning_rate}, here {self.rate.peak:g}) "
-            "or look for such values in the data"
+            f"{self.watched[faults[0]].replace('{step}', str(step))}{more} is not a number on rank "
+            f"{', '.join(map(str, ranks))}: lower learning_rate ({self.config.learning_rate}, "
+            f"here {self.rate.peak:g}) or look for such values in the data"
         )
 
     def _end_epoch(self, held_out: Metrics) -> None:
         """The position after an epoch; the best model so far may get a checkpoint."""
         best = self.position.best
-        better = best is None or held_out.loss < best
+        better = math.isfinite(held_out.loss) and (best is None or held_out.loss < best)
         self.position = replace(
             self.position,
             epoch=self.position.epoch + 1,
@@ -231,6 +244,8 @@ class Training:
             best=held_out.loss if better else best,
             waited=0 if better else self.position.waited + 1,
         )
+        if better:
+            self.state.keep_best(self.model)
         if better and self.state.due_for_best():
             self._save()
 
@@ -253,29 +268,66 @@ class Training:
         self.records.emit("epoch", epoch=epoch, epochs=self.epochs, **values)
         self.events.scalars(self.position.step, **values)
 
-    def _finish(self, result: Result) -> Evaluation:
-        """The last checkpoint, the exports and the evaluation on the test data."""
+    def _finish(self, result: Result | None, evaluate: Callable[[], Result]) -> Evaluation:
+        """The last checkpoint, the exports, and then the evaluation: if held-out data cannot be
+        read, the model is there. `result` is that of the last epoch."""
         if self.state.enabled:
             self.position = replace(self.position, done=True)
             self._save()
-        if self.data.test is not None:
-            result = self._evaluator(self.data.test)()
-        evaluation = judge(result.metrics, self.config.min_accuracy, self.task.metric)
-        self.strategy.values(behind(self.model.weights))  # some are reduced as they are read
+        epoch = self._choose_epoch()
+        self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read
         if self.strategy.rank == 0:
             export(self.model, self.data, self.config, self.job.results)
-            self._write(evaluation, result)
+        self.strategy.total(np.zeros(1))  # a process that fails ends the others: not before here
+        if self.data.test is not None:
+            result = self._evaluator(self.data.test)()
+        elif result is None or epoch != self.position.epoch:
+            result = evaluate()
+        evaluation = judge(result.metrics, self.config.min_accuracy, self.task.metric)
+        if self.strategy.rank == 0:
+            self._write(evaluation, result, epoch)
         return evaluation
 
-    def _write(self, evaluation: Evaluation, result: Result) -> None:
+    def _choose_epoch(self) -> int:
+        """The epoch whose model is exported, from 1; the model gets its weights."""
+        last, best = self.position.epoch, self.position.epoch - self.position.waited
+        if not self.config.exports_best or self.position.best is None or best == last:
+            return last
+        restored = self.state.restore_best(self.model)
+        loss = f"the held-out loss of epoch {best} was the lowest, {self.position.best:g}: "
+        text = (
+            f"its model is exported, not that of epoch {last} (restore_best=off exports the last)"
+            if restored
+            else f"the checkpoint does not have its model, so that of epoch {last} is exported"
+        )
+        self._say(loss + text)
+        return best if restored else last
+
+    def _write(self, evaluation: Evaluation, result: Result, epoch: int) -> None:
         test = self.data.test
         held_out = HeldOut(
             "validation" if test is None else "test",
             self.data.validation if test is None else test,
             self.data.names,
         )
-        exported = self.job.results / MODEL
-        write(self.job, self.records, self.model, exported, held_out, evaluation, result)
+        model = self.job.results / MODEL
+        more = {"epoch": epoch}
+        write(self.job, self.records, self.model, model, held_out, evaluation, result, more)
+
+
+def accumulation_note(model: Any, config: TrainConfig) -> str:
+    """What makes a step in parts differ from a step at once; empty where nothing does."""
+    kinds = {
+        "moving averages take the statistics of each part": moving(model),
+        "random layers draw for each part": [v for v in model.variables if is_seed(v)],
+    }
+    reasons = [reason for reason, variables in kinds.items() if variables]
+    if config.accumulation == 1 or not reasons:
+        return ""
+    return (
+        f"accumulation={config.accumulation}: {', and '.join(reasons)}; the result is not that of "
+        "accumulation=1"
+    )
 
 
 def _mean_loss(tallies: Any) -> float:

@@ -41,6 +41,7 @@ HELP = {
     "ps": "parameter servers of --strategy parameter-server; default: 1",
     "preset": "a set of values for our own training: digits, smoke, ...",
     "set": "a setting of our own training, name=value; repeatable",
+    "training": "a folder named training: your copy of the built-in training, changed",
     "script": "your own program, instead of our own training",
     "workdir": "the folder to ship with --script and to run in; default: the script's folder",
     "args": "arguments of --script, quoted as in a shell: --args='--epochs 3'",

@@ -24,6 +24,7 @@ def train(
     ps: str | None = None,
     preset: str | None = None,
     set: Sequence[str] = (),
+    training: str | None = None,
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
@@ -63,10 +64,10 @@ def train(
     stop_policy = read_stop_policy(keep, no_stop, max_hours)
     given = TrainArgs(
         launcher=launcher, strategy=strategy, ps=ps, preset=preset, settings=tuple(set),
-        script=script, workdir=workdir, args=args, keras=keras, env=tuple(env), env_file=env_file,
-        secrets=tuple(secret), outputs=tuple(outputs), data=tuple(data), sagemaker=sagemaker,
-        metrics=tuple(metric), requirements=requirements, runtime=runtime, mins=tuple(min),
-        maxs=tuple(max),
+        training=training, script=script, workdir=workdir, args=args, keras=keras, env=tuple(env),
+        env_file=env_file, secrets=tuple(secret), outputs=tuple(outputs), data=tuple(data),
+        sagemaker=sagemaker, metrics=tuple(metric), requirements=requirements, runtime=runtime,
+        mins=tuple(min), maxs=tuple(max),
     )  # fmt: skip
     earlier = earlier_run(resume) if resume else None
     request, used = request_for(given, earlier)

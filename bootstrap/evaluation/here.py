@@ -18,7 +18,6 @@ from bootstrap.evaluation.recorded import require_passed
 from bootstrap.evaluation.request import FOLDER, NAME
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
-from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.evaluation.thresholds import judged, number
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts
@@ -57,7 +56,7 @@ def _of_training(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict
     argv = [str(runtime_here()), "-m", "training", "--results", str(folder)]
     argv += ["--evaluate", str(_model_file(request)), *settings]
     argv += [item for text in options for item in ("--data", text)]
-    for line in _lines(argv, REPO, {}):
+    for line in _lines(argv, request.bundle.root, {}):
         print_lines(line)
     found: dict[str, Any] = json.loads((folder / FILE).read_text())
     return found

@@ -12,7 +12,6 @@ from pathlib import Path
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import DataSpec, parse_each
 from bootstrap.errors import UsageError
-from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
 from bootstrap.runs.launch import Program
 from bootstrap.runs.metrics.options import require_metrics
@@ -24,6 +23,7 @@ from bootstrap.runs.request import (
     read_request,
     read_secrets,
     run_options,
+    training_repo,
 )
 from bootstrap.ssh.bundle import pack_training
 
@@ -78,12 +78,14 @@ def _of_training(earlier: EarlierRun, args: TrainArgs, model: str | None) -> Run
     path = _keras_file(earlier, model)
     texts = setting_texts(earlier.document)
     options = run_options(args)
-    require_metrics(options.thresholds, check_settings(None, texts)["metrics"])
+    own = earlier.args.training
+    repo = training_repo(str(earlier.folder / own) if own else None)
+    require_metrics(options.thresholds, check_settings(None, texts, repo)["metrics"])
     program = Program("evaluation", settings=earlier.document["program"]["settings"])
     given = read_inputs(parse_each(args.data, script=False))
     data = (*(given or _recorded_data(earlier, script=False)), *_model(path, script=False))
     return RunRequest(
-        options, program, pack_training(REPO), read_secrets(args.secrets), data, args.record()
+        options, program, pack_training(repo), read_secrets(args.secrets), data, args.record()
     )
 
 

@@ -14,7 +14,7 @@ from bootstrap.inventory import local_state
 from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.run import Run
 
-PATHS = ("script", "workdir", "env_file", "requirements")
+PATHS = ("training", "script", "workdir", "env_file", "requirements")
 FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric", "mins": "min", "maxs": "max"}
 
 

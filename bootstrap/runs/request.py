@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -45,6 +46,7 @@ class TrainArgs:
     ps: str | None = None
     preset: str | None = None
     settings: tuple[str, ...] = ()
+    training: str | None = None
     script: str | None = None
     workdir: str | None = None
     args: str | None = None
@@ -125,13 +127,16 @@ def read_request(
     data = read_inputs(parse_all(args.data, script=args.script is not None))
     if args.script is None:
         _refuse_script_options(args)
-        check = check_settings(args.preset, args.settings)
+        repo = training_repo(args.training)
+        check = check_settings(args.preset, args.settings, repo)
         _check_training_data(check["settings"]["data"], check["folder"], data)
         require_metrics(options.thresholds, check["metrics"])
         program = Program("training", settings=check["settings"])
-        return RunRequest(options, program, pack_training(REPO), secrets, data, args.record())
-    if args.preset or args.settings:
-        raise UsageError("--preset and --set are for our own training; a script takes --args")
+        return RunRequest(options, program, pack_training(repo), secrets, data, args.record())
+    if args.preset or args.settings or args.training:
+        raise UsageError(
+            "--preset, --set and --training are for our own training; a script takes --args"
+        )
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
     program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
@@ -244,22 +249,65 @@ def _env_file(path: str) -> list[tuple[str, str]]:
     return [(where, line) for where, line in numbered if line and not line.startswith("#")]
 
 
-def check_settings(preset: str | None, settings: Sequence[str]) -> dict[str, Any]:
-    """What `python -m training --check --json` prints: the resolved `settings` of our own training,
-    the `folder` and the `metrics` that they have.
+def training_repo(folder: str | None) -> Path:
+    """The folder that contains `training/`: that of --training, else this clone.
+
+    Raises:
+        UsageError: it is not a copy of the built-in training.
+    """
+    if folder is None:
+        return REPO
+    path = Path(folder).expanduser().resolve()
+    if path.name != "training" or not (path / "__main__.py").is_file():
+        raise UsageError(
+            f"--training {folder}: a folder named training with a __main__.py, as the built-in one",
+            hint=f"cp -r {REPO / 'training'} mine/training   # change it, then --training"
+            " mine/training",
+        )
+    return path.parent
+
+
+def check_settings(
+    preset: str | None, settings: Sequence[str], repo: Path = REPO
+) -> dict[str, Any]:
+    """What `python -m training --check --json` prints in `repo`: the resolved `settings`, the
+    `folder` and the `metrics` that they have.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
+
+    Raises:
+        UsageError: a setting is wrong, or the training in `repo` cannot check them.
     """
     argv = [sys.executable, "-S", "-B", "-m", "training", "--check", "--json"]
     argv += ["--preset", preset] if preset else []
     for setting in settings:
         argv += ["--set", setting]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
-    done = log.run(argv, cwd=REPO, env=environment, capture_output=True)
-    if done.returncode:
-        raise UsageError(done.stderr.strip())
-    document: dict[str, Any] = json.loads(done.stdout)
+    done = log.run(argv, cwd=repo, env=environment, capture_output=True)
+    error = done.stderr.strip()
+    if done.returncode == 2:
+        raise UsageError(error)
+    document = _checked(done.stdout)
+    if done.returncode or document is None:
+        raise UsageError(
+            f"{repo}/training cannot check its settings: "
+            f"{error.splitlines()[-1] if error else 'the answer is not that of --check --json'}",
+            hint=f"cd {shlex.quote(str(repo))} && python -S -m training --check --json",
+        )
     return document
+
+
+def _checked(text: str) -> dict[str, Any] | None:
+    """The answer of `--check --json`; None where a part is missing."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    parts = {"settings": dict, "folder": str, "metrics": list}
+    if not isinstance(document, dict):
+        return None
+    right = all(isinstance(document.get(name), kind) for name, kind in parts.items())
+    return document if right and isinstance(document["settings"].get("data"), str) else None
 
 
 def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> None:

@@ -14,7 +14,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.runtimes import gpus_of
+from bootstrap.plan.runtimes import REPO, gpus_of
 from bootstrap.runs import results, start
 from bootstrap.runs.earlier_run import EarlierRun, changed_data
 from bootstrap.runs.follow import RunConnection
@@ -108,6 +108,8 @@ def program_summary(request: RunRequest) -> str:
     """What the ranks run, and on which model if it is an evaluation."""
     kinds = {"training": "the training of Railhead", "evaluation": "the evaluation of Railhead"}
     program = kinds.get(request.program.kind) or f"script {request.program.path}"
+    if request.program.kind in kinds and request.bundle.root != REPO:
+        program += f", as in {request.bundle.root / 'training'}"
     evaluated = request.options.evaluates
     return f"{program} on the model of run {evaluated}" if evaluated else program
 

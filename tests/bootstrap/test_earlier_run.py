@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples.forks import copy_with_a_model
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
@@ -24,6 +25,8 @@ SCRIPT = TrainArgs(
     outputs=("*.h5",),
 )
 TRAINING = TrainArgs(preset="smoke", settings=("seed=7",), strategy="auto")
+
+COPY = TrainArgs(training="training", settings=("model=mine",))
 
 
 @pytest.fixture
@@ -45,10 +48,12 @@ def recorded(args: TrainArgs, cluster: str = "c") -> RunRequest:
     return request
 
 
-@pytest.mark.parametrize("args", [SCRIPT, TRAINING], ids=["script", "training"])
+@pytest.mark.parametrize("args", [SCRIPT, TRAINING, COPY], ids=["script", "training", "copy"])
 def test_the_same_program_and_options_from_another_folder(
     project: Path, args: TrainArgs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if args.training:
+        copy_with_a_model(project)
     before = recorded(args)
     monkeypatch.chdir(project.parent)
     again, _ = resumed_request(earlier_run("r1"), TrainArgs())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from invoke.exceptions import Exit
+from samples.forks import copy_with_a_model
 from standins.supervised_run import Run as SupervisedRun
 from standins.supervised_run import says
 
@@ -149,6 +151,18 @@ def test_an_evaluation_has_the_settings_and_the_data_of_its_run(
     assert (train.spec.name, train.spec.uri) == ("train", str(project / "mnist"))
     assert model.spec.name == "model" and model.files
     assert [file.path for file in model.files.files] == ["model.keras"]
+
+
+def test_an_evaluation_has_the_copy_of_the_training_of_its_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_with_a_model(project)
+    given = replace(TRAINING, training="training", settings=("data=numpy", "model=mine"))
+    earlier = recorded(project, given)
+    monkeypatch.chdir("/")
+    request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
+    assert request.program.settings["model"] == "mine" and request.bundle.root == project
+    assert "training/models/mine.py" in {file.path for file in request.bundle.files}
 
 
 def test_other_data_needs_no_training_data(project: Path) -> None:

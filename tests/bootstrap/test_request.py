@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples.forks import copy_with_a_model
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import StopPolicy, run_document
 from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.workflows.train import program_summary
 
 
 @pytest.fixture
@@ -34,9 +36,43 @@ def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
     assert request.options.outputs == ("**",)
 
 
+def test_a_copy_of_the_training_checks_its_settings_and_is_sent(tmp_path: Path) -> None:
+    place = copy_with_a_model(tmp_path)
+    request = read_request(TrainArgs(training=str(place), settings=("model=mine",)), {})
+    assert request.program.settings["model"] == "mine"
+    built_in = read_request(TrainArgs(), {})
+    sent = {file.path for file in request.bundle.files}
+    assert sent == {file.path for file in built_in.bundle.files} | {"training/models/mine.py"}
+    assert request.bundle.root == tmp_path
+    assert "mine" not in program_summary(built_in) and str(place) in program_summary(request)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "expected"),
+    [
+        ("__main__.py", None, "a folder named training with a __main__.py"),
+        ("config.py", "import tensorflow", "No module named 'tensorflow'"),
+        ("config.py", "x = (", "was never closed"),
+        ("__main__.py", "print('{}')", "the answer is not that of --check --json"),
+        ("__main__.py", "print('[1]')", "the answer is not that of --check --json"),
+    ],
+)
+def test_a_copy_that_cannot_check_its_settings_is_refused(
+    tmp_path: Path, file: str, content: str | None, expected: str
+) -> None:
+    place = copy_with_a_model(tmp_path)
+    (place / file).unlink()
+    if content is not None:
+        (place / file).write_text(content)
+    with pytest.raises(UsageError, match=expected) as caught:
+        read_request(TrainArgs(training=str(place)), {})
+    assert "Traceback" not in str(caught.value) and "training" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
+        ({"training": "/nowhere/training"}, "--training /nowhere/training: a folder named"),
         ({"preset": "digts"}, "'digts'. Did you mean digits"),
         ({"preset": "digts"}, "Choices: digits, linear, smoke, synthetic"),
         ({"settings": ("epohcs=3",)}, "epohcs.*epochs"),
@@ -77,8 +113,9 @@ def test_an_invalid_option_is_refused_before_any_host_is_contacted(
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ({"preset": "digits"}, "--preset and --set are for our own training"),
+        ({"preset": "digits"}, "--preset, --set and --training are for our own training"),
         ({"settings": ("epochs=3",)}, "a script takes --args"),
+        ({"training": "training"}, "a script takes --args"),
         ({"args": "it's"}, "is not closed"),
         ({"workdir": "/nowhere"}, "/nowhere"),
         ({"script": "trian.py"}, "no script trian.py"),

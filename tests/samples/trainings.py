@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
@@ -21,6 +23,7 @@ import tensorflow as tf
 from training import job, train
 from training.config import resolve
 from training.data.uri import Given
+from training.models import MODELS
 from training.results import Records
 from training.strategies import distributed
 
@@ -94,6 +97,19 @@ def same(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
 
 def losses(outcome: Any) -> list[list[float]]:
     return [[record["loss"], record["val_loss"]] for record in outcome.epochs]
+
+
+@contextlib.contextmanager
+def own_model(build: Callable[..., Any]) -> Iterator[None]:
+    """`build` is that of model `linear`, as if it stood in a module of training/models."""
+    module = ModuleType("own_model")
+    module.build = build  # type: ignore[attr-defined]
+    module.__file__ = build.__code__.co_filename
+    with (
+        patch.dict(sys.modules, own_model=module),
+        patch.dict(MODELS, linear="own_model"),
+    ):
+        yield
 
 
 @contextlib.contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from samples.trainings import losses, run, same
@@ -13,6 +15,9 @@ from standins.case_runner import case, refused, replaced
 
 from training import checkpoint
 from training.config import ConfigError
+from training.models import MODELS
+from training.state import CHECK_EVERY
+from training.variables import moving
 
 DROPOUT: dict[str, Any] = dict(
     model="mnist-cnn", synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2
@@ -38,6 +43,34 @@ def a_training_goes_on_with_another_number_of_replicas(folder: Path) -> None:
     assert "global batch 32" in rest.line, "the batch of the checkpoint counts"
     np.testing.assert_allclose(losses(rest), losses(whole), rtol=1e-5)
     same(rest, whole)
+
+
+@case
+def moving_averages_go_on_as_each_replica_had_them(folder: Path) -> None:
+    """In the middle of an epoch they differ; other replicas than before start from their mean."""
+    settings: dict[str, Any] = dict(checkpoint_steps=2, global_batch=32)
+    with patch.dict(MODELS, linear="layers_with_state"):
+        whole = run(folder / "whole", mirrored=True, **settings)
+        run(folder / "cut", kill_at=10, mirrored=True, **settings)  # the third of epoch 2
+        rest = run(folder / "cut", mirrored=True, **settings)
+        same(rest, whole, 1e-7)
+        run(folder / "other", kill_at=2, mirrored=True, **settings)
+        rows = np.load(folder / "other/checkpoints/step-00000002/state.npz")["moving"]
+        alone = run(folder / "other", **{**settings, "steps": 2})
+    assert np.abs(rows[0] - rows[1]).max() > 1e-3
+    averages = np.concatenate([v.numpy() for v in moving(alone.training.model)])
+    np.testing.assert_allclose(averages, rows.mean(axis=0), rtol=1e-6)
+    assert any("the mean of 2" in text for text in alone.messages)
+
+
+@case
+def minutes_between_checkpoints_are_minutes(folder: Path) -> None:
+    state = run(folder, steps=1, checkpoint_minutes=2.0).training.state
+    found = []
+    for passed in (115.0, 125.0):
+        state.written = time.monotonic() - passed
+        found.append([state.due(step) for step in (CHECK_EVERY - 1, CHECK_EVERY)])
+    assert found == [[False, False], [False, True]]
 
 
 @case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zipfile
 from collections import defaultdict
@@ -11,9 +12,12 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from samples.files import image_folder
 from samples.trainings import folder_with, run
 from standins.case_runner import case, replaced
 
+from training.checkpoint import Checkpoints
+from training.data import DataError
 from training.results import Progress
 
 
@@ -33,6 +37,60 @@ def exports_give_the_same_outputs_and_hold_the_settings(folder: Path) -> None:
     for text in texts:
         assert json.loads(text)["settings"]["model"] == "cnn"
         assert json.loads(text)["classes"][9] == "9"
+
+
+@case
+def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) -> None:
+    """The validation data has the other labels: the first epoch is the best one."""
+    generator = np.random.RandomState(0)
+    x = generator.normal(size=(64, 4))
+    level: dict[str, Any] = dict(decay="none", warmup_epochs=0.0, learning_rate=0.05)
+    with (
+        folder_with(folder / "t", x=x, y=(x[:, 0] > 0).astype(int)) as train,
+        folder_with(folder / "v", x=x, y=(x[:, 0] < 0).astype(int)) as validation,
+    ):
+        given: dict[str, Any] = dict(data="numpy", **level)
+        given["data_folders"] = {"train": train, "validation": validation}
+        stopping: dict[str, Any] = {**given, "epochs": 9, "early_stopping": 3}
+        first = run(folder / "1", **{**given, "epochs": 1})
+        last = run(folder / "4", **stopping, restore_best="off")
+        for name, more in (("best", {}), ("mirrored", {"mirrored": True, "global_batch": 16})):
+            found = run(folder / name, **stopping, **more)
+            assert len(found.epochs) == 4 and found.evaluation["epoch"] == 1
+            assert_exported(found, first)
+        run(folder / "cut", kill_at=6, checkpoint_steps=6, **stopping)  # inside epoch 2
+        resumed = run(folder / "cut", checkpoint_steps=6, **stopping)
+    assert_exported(resumed, first)
+    assert [resumed.evaluation["epoch"], last.evaluation["epoch"]] == [1, 4]
+    assert_exported(last, last)
+    assert last.evaluation["loss"] > first.evaluation["loss"]
+
+
+def assert_exported(found: Any, wanted: Any) -> None:
+    """The exported model and its evaluation are those that `wanted` ended with."""
+    exported = keras.models.load_model(found.folder / "model.keras").get_weights()
+    for one, other in zip(exported, wanted.weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    np.testing.assert_allclose(found.evaluation["loss"], wanted.evaluation["loss"], rtol=1e-5)
+
+
+@case
+def a_model_is_exported_before_test_data_is_read(folder: Path) -> None:
+    image_folder(folder / "images", count=12)
+    image_folder(folder / "test", count=12)
+    whole = (folder / "test/bee/3.png").read_bytes()
+    (folder / "test/bee/3.png").write_bytes(b"no image")
+    given: dict[str, Any] = dict(data="images", image_size=8, epochs=1, checkpoint_steps=2)
+    given["data_folders"] = {"train": folder / "images", "test": folder / "test"}
+    with contextlib.suppress(DataError, tf.errors.OpError):
+        run(folder / "r", **given)
+        raise AssertionError("the broken image was not noticed")
+    weights = keras.models.load_model(folder / "r/model.keras").get_weights()
+    found, _ = Checkpoints(folder / "r/checkpoints").newest()
+    assert found is not None and found.position.done
+    np.testing.assert_array_equal(weights[0], found.arrays[0])
+    (folder / "test/bee/3.png").write_bytes(whole)
+    assert run(folder / "r", **given).evaluation["split"] == "test"
 
 
 @case

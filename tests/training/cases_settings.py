@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
-from samples.trainings import DEFAULTS, losses, run, same
+from keras import layers
+from samples.trainings import DEFAULTS, losses, own_model, run, same
 from standins.case_runner import case
 
 from training import input_pipeline
@@ -20,6 +22,47 @@ def accumulation_and_xla_make_the_same_model(folder: Path) -> None:
     same(run(folder / "parts", accumulation=3), wanted)
     same(run(folder / "xla", xla="on"), wanted)
     same(run(folder / "both", accumulation=5, xla="on", mirrored=True, global_batch=16), wanted)
+
+
+def regularized(inputs: Any, outputs: int, config: Any) -> Any:
+    flat = [layers.Input(inputs.shape), layers.Flatten()]
+    return keras.Sequential([*flat, layers.Dense(outputs, kernel_regularizer="l2")])
+
+
+@case
+def a_regularizer_counts_once_per_step(folder: Path) -> None:
+    settings: dict[str, Any] = dict(optimizer="sgd", global_batch=16, learning_rate=0.1)
+    with own_model(regularized):
+        wanted = run(folder / "plain", **settings)
+        same(run(folder / "parts", accumulation=3, **settings), wanted)
+        same(run(folder / "both", accumulation=2, mirrored=True, **settings), wanted)
+    free = run(folder / "free", **settings)
+    moved = np.abs(free.weights[0] - wanted.weights[0]).max()
+    assert moved > 1e-3, "the regularizer has no effect"
+
+
+def normalized(inputs: Any, outputs: int, config: Any) -> Any:
+    flat = [layers.Input(inputs.shape), layers.Flatten(), layers.BatchNormalization()]
+    return keras.Sequential([*flat, layers.Dense(outputs)])
+
+
+@case
+def moving_averages_move_once_per_step_and_not_by_padding(folder: Path) -> None:
+    """The layer sees the inputs themselves: their means do not depend on how a batch is cut."""
+    with own_model(normalized):
+        wanted = run(folder / "plain")
+        parts = run(folder / "parts", accumulation=3)
+        settings: dict[str, Any] = dict(global_batch=199, checkpoint_steps=1, checkpoint_keep=3)
+        run(folder / "idle", kill_at=2, mirrored=True, **settings)  # 200 samples
+    np.testing.assert_allclose(parts.weights[2], wanted.weights[2], atol=1e-6)
+    assert not any("accumulation" in text for text in wanted.messages)
+    assert any("accumulation=3: moving averages" in text for text in parts.messages)
+    one, two = [
+        np.load(folder / f"idle/checkpoints/step-0000000{step}/state.npz")["moving"]
+        for step in (1, 2)
+    ]
+    moved = [bool((row != before).any()) for before, row in zip(one, two, strict=True)]
+    assert moved == [False, True], "position 199 is of the second replica"
 
 
 @case

@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import keras
 import numpy as np
+from keras import layers
 from samples.files import image_folder
-from samples.trainings import MIRRORED, folder_with, losses, run, same
+from samples.trainings import MIRRORED, folder_with, losses, own_model, run, same
 from standins.case_runner import case, refused
 
 from training.data.__main__ import main as data_command
@@ -97,6 +98,36 @@ def a_loss_that_is_no_number_names_its_step_and_rank(folder: Path) -> None:
     with refused("is not a number on rank 0: lower learning_rate (1e+38, here 2e+38)"):
         high: dict[str, Any] = dict(learning_rate=1e38, warmup_epochs=0.0, epochs=20)
         run(folder / "s", mirrored=True, **high)  # a rank is a process, not a replica
+
+
+def logarithms(inputs: Any, outputs: int, config: Any) -> Any:
+    """A negative input makes a moving average that is not a number; ReLU hides it from the loss."""
+    rows = [layers.Input(inputs.shape), layers.Activation(keras.ops.log)]
+    rows += [layers.BatchNormalization(name="norm"), layers.Dense(4, activation="relu")]
+    return keras.Sequential([*rows, layers.Dense(outputs)])
+
+
+def root_of_zero(inputs: Any, outputs: int, config: Any) -> Any:
+    """A finite loss whose gradient is not a number."""
+    absolute = layers.Activation(lambda x: keras.ops.sqrt(x * x))
+    rows = [layers.Input(inputs.shape), layers.Dense(4, kernel_initializer="zeros", name="first")]
+    return keras.Sequential([*rows, absolute, layers.Dense(outputs)])
+
+
+@case
+def values_in_the_model_that_are_no_numbers_are_named(folder: Path) -> None:
+    """Where the loss stays finite."""
+    x, named = np.ones((64, 3)), "norm/moving_mean after step"
+    x[40, 1] = -1
+    with folder_with(folder / "d", x=x, y=np.arange(64) % 2) as source:
+        given: dict[str, Any] = dict(data="numpy", data_folders={"train": source}, epochs=1)
+        with own_model(logarithms), refused(named, "is not a number on rank 0"):
+            run(folder / "1", **given)
+        with own_model(logarithms), refused(named, "is not a number on rank 0"):
+            run(folder / "2", mirrored=True, **given)
+        for precision, which in (("float32", "sequential"), ("mixed_float16", "step")):
+            with own_model(root_of_zero), refused(f"the gradient of {which}", "is not a number"):
+                run(folder / precision, precision=precision, **{**given, "epochs": 20})
 
 
 @case

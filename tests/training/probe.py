@@ -19,8 +19,8 @@ import tensorflow as tf
 from training import models, optimizer, train
 from training.__main__ import main
 from training.job import Job
-from training.state import is_seed
 from training.strategies import distributed
+from training.variables import is_seed
 
 
 class Watched(train.Training):
@@ -44,6 +44,9 @@ class Watched(train.Training):
             ],
             "rates": [float(rate(0)), float(rate(steps))],
         }
+        if os.environ.get("PROBE_SUMS"):  # one more than float16 can count
+            of_replica = [tf.constant([2049.0])], tf.constant([2049.0])
+            found["sums"] = [float(part) for part in flat(self.strategy.reduce(*of_replica))]
         path = Path(os.environ["PROBE_FOLDER"], f"rank-{self.strategy.rank}.json")
         path.write_text(json.dumps(found))
         return evaluation
@@ -53,6 +56,12 @@ class Watched(train.Training):
         super()._save()
         if self.position.step == int(os.environ.get("PROBE_KILL_AT", "-1")):
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def flat(sums: tuple[list[Any], Any]) -> list[Any]:
+    """The gradient's sum and that of the tallies."""
+    ((gradient,), tallies) = sums
+    return [gradient[0], tallies[0]]
 
 
 def two_replicas_on_the_cpu(job: Job) -> distributed.Distributed:

@@ -57,17 +57,17 @@ def test_every_sample_counts_exactly_once(
 
 
 @pytest.mark.parametrize(("samples", "replicas", "batch"), CASES)
-def test_all_replicas_take_the_same_steps_with_batches_of_the_same_length(
+def test_all_replicas_take_the_same_steps_and_only_an_empty_batch_is_padded(
     samples: int, replicas: int, batch: int
 ) -> None:
+    """An empty batch makes a batch normalisation divide by zero, and padding counts in it."""
     epoch = Epoch(samples, batch, replicas, replicas)
     assert epoch.steps == -(-samples // batch)
-    lengths = {
-        tuple(len(share.positions) for share in shares(epoch, replica, epoch.steps))
-        for replica in range(replicas)
-    }
-    (only,) = lengths
-    assert min(only) >= 1, "an empty batch makes a batch normalisation divide by zero"
+    found = [share for r in range(replicas) for share in shares(epoch, r, epoch.steps)]
+    assert len(found) == replicas * epoch.steps
+    assert {tuple(share.weights) for share in found if 0.0 in share.weights} <= {(0.0,)}
+    assert all(share.positions for share in found)
+    assert epoch.idle == any(0.0 in share.weights for share in found)
 
 
 @pytest.mark.parametrize(("samples", "replicas", "batch"), CASES)
@@ -108,7 +108,8 @@ def test_a_position_belongs_to_its_lane_and_the_lane_to_a_replica(
 
 
 def test_a_share_is_padded_to_one_sample_and_no_more() -> None:
-    assert Epoch(1, 1, 1, 1).length(0) == Epoch(1, 4, 4, 4).length(0) == 1
+    lengths = [Epoch(5, 4, 4, 4).length(step, replica) for step in (0, 1) for replica in range(4)]
+    assert lengths == [1] * 8 and Epoch(1, 1, 1, 1).length(0, 0) == 1
 
 
 def test_the_issue_s_example_of_steps() -> None:

@@ -307,8 +307,10 @@ def test_two_killed_ranks_go_on_at_the_same_sample(
 @needs_mpirun
 def test_horovod_with_its_own_settings_learns_the_same(tmp_path: Path, alone: Outcome) -> None:
     own = {"compression": "fp16", "fusion_mb": 8, "cycle_ms": 0.5, "timeline": "on"}
-    outcome = train(tmp_path, "auto", {**FLAT, **own}, processes=2)
+    outcome = train(tmp_path, "auto", {**FLAT, **own}, processes=2, PROBE_SUMS="1")
     assert outcome.code == 0, outcome.outputs
+    gradient, tally = outcome.ranks[1]["sums"]
+    assert tally == 2 * 2049 != gradient, "counts have all their digits, gradients 11 bits"
     assert "strategy horovod: mpirun started 2 processes" in outcome.outputs[0]
     weights = [outcome.ranks[rank]["weights"] for rank in (0, 1)]
     assert weights[0] == weights[1]

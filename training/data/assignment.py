@@ -56,10 +56,18 @@ class Epoch:
             return range(begin, max(begin, batch.stop), self.replicas)
         return [p for p in batch if p % self.lanes % self.replicas == replica]
 
-    def length(self, step: int) -> int:
-        """To how many samples each replica's share is padded: no batch is empty, all are equal."""
-        longest = max(len(self.share(step, replica)) for replica in range(self.replicas))
-        return max(1, longest)
+    def length(self, step: int, replica: int) -> int:
+        """Samples in a replica's batch: no batch is empty, and only one that would be is padded.
+
+        Padding counts in the statistics of a batch normalisation, though not in the loss.
+        """
+        return max(1, len(self.share(step, replica)))
+
+    @property
+    def idle(self) -> bool:
+        """Whether a replica has no sample of its own in the first or the last step."""
+        edges = (0, self.steps - 1)
+        return not all(self.share(step, r) for step in edges for r in range(self.replicas))
 
 
 @dataclass(frozen=True)
@@ -72,11 +80,11 @@ class Share:
 
 
 def shares(epoch: Epoch, replica: int, steps: int) -> Iterator[Share]:
-    """The batches of one replica. Padding repeats the first position of its step."""
+    """The batches of one replica. Padding is the first position of its step."""
     for step in range(steps):
         positions = epoch.positions(step)
         own = epoch.share(step, replica)
-        missing = epoch.length(step) - len(own)
+        missing = epoch.length(step, replica) - len(own)
         yield Share(
             positions=[*own, *[positions[0]] * missing],
             weights=[1.0] * len(own) + [0.0] * missing,

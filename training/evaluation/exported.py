@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import zipfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from training.evaluation.evaluator import evaluator
 from training.evaluation.write import write
 from training.export import SETTINGS
 from training.job import Job
+from training.models import MODELS
 from training.process import work_together
 from training.results import MODEL, Evaluation, Records, TrainingError, judge
 from training.strategies.protocol import Strategy
@@ -41,6 +43,7 @@ def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
     held_out = splits.held_out(
         job.config, job.data, names_in(path), lambda text: records.emit("message", text=text)
     )
+    importlib.import_module(MODELS[job.config.model])  # it may register classes of its own
     with strategy.scope():
         model = load(path)
     check_fit(model, held_out, job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,17 +25,19 @@ def write(
     held_out: HeldOut,
     evaluation: Evaluation,
     result: Result,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write evaluation.json and the worst pictures, and emit the record `evaluation`."""
+    """Write evaluation.json, with `more` in it, and the worst pictures; emit the record
+    `evaluation`."""
     task, samples = task_of(job.config.task), held_out.samples
     names = names_of(held_out.names, len(result.counts))
     own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
     classes = per_class(result.counts, names)
     figures = {**own, **means(classes)}
-    more: dict[str, Any] = {"split": held_out.split, **figures}
+    values: dict[str, Any] = {"split": held_out.split, **(more or {}), **figures}
     if result.confusion:
-        more |= {"classes": list(names), "confusion": result.confusion, "per_class": classes}
-    more |= write_worst(model, samples, job.config, task, names, job.results)
-    more |= {"model": sha256_of(exported), "data": samples.digest()}
-    write_evaluation(evaluation, job.results, **more)
+        values |= {"classes": list(names), "confusion": result.confusion, "per_class": classes}
+    values |= write_worst(model, samples, job.config, task, names, job.results)
+    values |= {"model": sha256_of(exported), "data": samples.digest()}
+    write_evaluation(evaluation, job.results, **values)
     records.emit("evaluation", **asdict(evaluation), **figures)

@@ -1,27 +1,90 @@
-"""Builds the model that a setting names."""
+"""Builds the model that a setting names, and checks that it is what the loss takes."""
 
 from __future__ import annotations
 
 import importlib
+import traceback
+from types import ModuleType
 from typing import Any
+
+import keras
+import numpy as np
 
 from training.config import TrainConfig
 from training.data import Inputs
 from training.models import MODELS
 from training.results import TrainingError
 
+PROBABILITIES = ("softmax", "sigmoid")
+
 
 def build_model(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
-    """Build the model that `config.model` names.
+    """Build the model that `config.model` names: a Functional or Sequential one, also where
+    `build` returns a subclass of keras.Model.
 
     Raises:
-        TrainingError: it does not take such inputs.
+        TrainingError: it does not take such inputs, or its outputs are not logits [batch, outputs].
     """
-    build = importlib.import_module(MODELS[config.model]).build
+    name = f"model {config.model}"
+    module = importlib.import_module(MODELS[config.model])
     try:
-        return build(inputs, outputs, config)
-    except ValueError as error:  # Keras: other dimensions, or images smaller than its windows
+        found = module.build(inputs, outputs, config)
+        if not isinstance(found, keras.Model):
+            raise TypeError(f"build() returned {found!r}, which is not a Keras model")
+        model = _with_inputs(found, inputs)
+    except TrainingError:
+        raise
+    except Exception as error:  # other dimensions, images smaller than a window, faults in build()
         raise TrainingError(
-            f"model {config.model} does not take samples of shape {inputs.shape}:"
-            " --set model=mlp and --set model=linear take any"
+            f"{name} does not take samples of shape {inputs.shape}: {_cause(error, module)}\n"
+            "--set model=mlp and --set model=linear take any"
         ) from error
+    _check_outputs(model, name, outputs)
+    if config.task != "regression" and (activation := _last_activation(model, outputs)):
+        raise TrainingError(
+            f"{name} ends with {activation}, and the loss of task {config.task} takes logits: "
+            "remove the activation of its last layer"
+        )
+    return model
+
+
+def _with_inputs(model: Any, inputs: Inputs) -> Any:
+    """The model with inputs and outputs of known shapes."""
+    if getattr(model, "inputs", None):
+        return model
+    samples = keras.Input(inputs.shape, dtype="int64" if inputs.vocabulary else "float32")
+    outputs = model(samples)
+    # A Sequential model knows its inputs from now on; a subclass becomes the only layer of another.
+    return model if getattr(model, "inputs", None) else keras.Model(samples, outputs)
+
+
+def _cause(error: Exception, module: ModuleType) -> str:
+    """The first lines of an error, and the line of the model's module that it came from."""
+    text = " ".join(str(error).split())[:300]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame.lineno for frame in frames if frame.filename == module.__file__]
+    place = f" ({module.__file__}, line {own[-1]})" if own else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+def _check_outputs(model: Any, name: str, outputs: int) -> None:
+    shape = model.output_shape
+    if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] not in (None, outputs):
+        raise TrainingError(
+            f"{name} has outputs of shape {shape}, and the task needs (None, {outputs}): "
+            "end build() with keras.layers.Dense(outputs)"
+        )
+
+
+def _last_activation(model: Any, outputs: int) -> str:
+    """The activation that makes probabilities of the outputs; empty where there is none."""
+    last = model
+    while getattr(last, "outputs", None):
+        last = last.outputs[0]._keras_history.operation
+    if isinstance(last, keras.Model):  # a subclass: only its values tell
+        sample = np.zeros((1, *model.input_shape[1:]), model.inputs[0].dtype)
+        values = keras.ops.convert_to_numpy(model(sample))
+        found = outputs > 1 and (values >= 0).all() and abs(values.sum() - 1) < 1e-3
+        return "softmax" if found else ""
+    own = getattr(getattr(last, "activation", None), "__name__", "")
+    return next((x for x in PROBABILITIES if x in (own, type(last).__name__.lower())), "")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from training.job import Job
@@ -65,6 +66,17 @@ class Distributed:
         for variable in variables if self.size > 1 else ():
             own = self.strategy.run(variable.read_value)
             variable.assign(self.strategy.reduce("MEAN", own, axis=None))
+
+    def replica_values(self, variable: Any) -> Any:
+        return np.stack([one.numpy() for one in self._own(variable)])
+
+    def assign_replicas(self, variable: Any, values: Any) -> None:
+        for one, value in zip(self._own(variable), values, strict=True):
+            one.assign(value)
+
+    def _own(self, variable: Any) -> Sequence[Any]:
+        found: Sequence[Any] = self.strategy.experimental_local_results(variable)
+        return found
 
     def total(self, values: Any) -> Any:
         return values

@@ -69,6 +69,13 @@ class Horovod:
         for variable in variables:
             variable.assign(self.hvd.allreduce(variable, op=self.hvd.Average))
 
+    def replica_values(self, variable: Any) -> Any:
+        return variable.numpy()[None]
+
+    def assign_replicas(self, variable: Any, values: Any) -> None:
+        (value,) = values
+        variable.assign(value)
+
     def total(self, values: Any) -> Any:
         return self.hvd.allreduce(tf.constant(values), op=self.hvd.Sum).numpy()
 

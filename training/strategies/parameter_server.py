@@ -121,6 +121,13 @@ class ParameterServer:
     def average(self, variables: Sequence[Any]) -> None:
         """Nothing to do: there is one copy of each variable."""
 
+    def replica_values(self, variable: Any) -> Any:
+        return variable.numpy()[None]
+
+    def assign_replicas(self, variable: Any, values: Any) -> None:
+        (value,) = values
+        variable.assign(value)
+
     def total(self, values: Any) -> Any:
         return values
 

@@ -48,6 +48,12 @@ class Strategy(Protocol):
     def average(self, variables: Sequence[Any]) -> None:
         """Give every process the mean of these tf.Variables, such as moving averages."""
 
+    def replica_values(self, variable: Any) -> Any:
+        """Each of this process's replicas' own value of a tf.Variable, [replicas here, ...]."""
+
+    def assign_replicas(self, variable: Any, values: Any) -> None:
+        """Give each of this process's replicas its own value of a tf.Variable."""
+
     def total(self, values: Any) -> Any:
         """The sum of a numpy array over all processes, on each of them."""
 

@@ -1,0 +1,18 @@
+"""A changed copy of the built-in training."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def copy_with_a_model(folder: Path, name: str = "mine") -> Path:
+    """A copy of training/ in a folder, with a linear model of this name beside the others."""
+    place = folder / "training"
+    shutil.copytree(ROOT / "training", place, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(place / "models/linear.py", place / f"models/{name}.py")
+    registry = place / "models/__init__.py"
+    registry.write_text(f'{registry.read_text()}\nMODELS["{name}"] = "training.models.{name}"\n')
+    return place
