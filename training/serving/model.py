@@ -16,6 +16,7 @@ from training.serving.signature import STRING, Arrays, Signature, Tensor
 Predict = Callable[[Arrays], dict[str, Any]]
 KERAS = (".keras", ".h5")
 SAVED_MODEL = "saved_model.pb"
+HOROVODS = "Op type not registered 'Horovod"
 
 
 class ModelError(Exception):
@@ -81,9 +82,7 @@ def load(path: Path) -> Model:
 
 
 def _load_saved_model(path: Path) -> Model:
-    import tensorflow as tf
-
-    loaded = tf.saved_model.load(str(path))
+    loaded = _with_horovods_ops(path)
     signatures, functions = {}, {}
     for name, function in loaded.signatures.items():
         inputs = function.structured_input_signature[1]
@@ -98,6 +97,26 @@ def _load_saved_model(path: Path) -> Model:
     if not signatures:
         raise ModelError("the SavedModel has no signature: export it with model.export()")
     return Model(signatures, functions, loaded)
+
+
+def _with_horovods_ops(path: Path) -> Any:
+    """The loaded SavedModel. Keras 2 saves the optimizer too, and Horovod's has operations that
+    TensorFlow knows when Horovod is imported; a model without them is served without Horovod."""
+    import tensorflow as tf
+
+    try:
+        return tf.saved_model.load(str(path))
+    except Exception as error:
+        if HOROVODS not in str(error):
+            raise
+    try:
+        importlib.import_module("horovod.tensorflow")
+    except ImportError:
+        raise ModelError(
+            "the SavedModel has Horovod's optimizer, and this runtime has no Horovod: serve it on "
+            "a host of its run, or save it with model.save(..., include_optimizer=False)"
+        ) from None
+    return tf.saved_model.load(str(path))
 
 
 def _load_keras(path: Path) -> Model:
