@@ -159,7 +159,7 @@ def test_every_option_of_the_task_deploys_from_python(
     assert request == DeployRequest(
         "digits", 9001, 2.0, update=True, max_batch=8, max_delay_ms=0.5, server="tensorflow-serving"
     )
-    assert source.name == "other.keras" and places == [("x,y", None)]
+    assert (source.run_id, source.name) == ("r1", "other.keras") and places == [("x,y", None)]
     given = {*inspect.signature(railhead.Run.deploy).parameters} - {"self"}
     assert given == {*inspect.signature(serving_tasks.deploy.body).parameters} - {"c", "run"}
 

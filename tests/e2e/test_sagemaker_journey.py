@@ -1,5 +1,5 @@
 """The journey of docs/coming-from.md, by the page's commands and by its Python lines: a SageMaker
-program is trained, evaluated, deployed, asked and undeployed."""
+program is trained, evaluated, deployed, queried and undeployed."""
 
 from __future__ import annotations
 
