@@ -43,7 +43,7 @@ def judge_recorded(earlier: EarlierRun, args: TrainArgs) -> dict[str, Any]:
 
 
 def require_passed(judgement: Mapping[str, Any]) -> None:
-    """BelowThreshold if a threshold is not reached, or the program reported that it has not passed."""
+    """BelowThreshold if a threshold is not reached, or the program reports that it failed."""
     if not judgement["passed"]:
         raise BelowThreshold("; ".join(judgement["failed"]) or "the evaluation did not pass")
 

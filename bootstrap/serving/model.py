@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.runs.model_files import (
+    KERAS,
     SAVED_MODEL,
     SAVED_MODEL_FILE,
     ModelSearch,
@@ -18,6 +22,18 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted.manifest import Manifest
 
 LIMIT = 4_000_000_000  # bytes of a model
+METADATA = "metadata.json"  # in a .keras file
+MOST_METADATA = 100_000  # bytes of it
+DAMAGED = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 
 _REMOVE_UNUSED = """cd "$HOME/.railhead/models" 2>/dev/null || exit 0
 used=$(readlink "$HOME"/.railhead/endpoints/*/versions/*)
@@ -57,6 +73,21 @@ def find_model(place: Path, search: ModelSearch) -> Path | None:
     else:
         found, folder = search.choose(names_below(place)), place
     return folder / found.path if found else None
+
+
+def needs_trust(model: Path) -> bool:
+    """Whether a model could run code, or read and write files of this computer, when it is loaded:
+    all but a .keras file of Keras 3, which loads it in a safe mode. The server chooses Keras by the
+    same number (training/serving/model.py); Keras 2 has no mode that is safe."""
+    if model.suffix != KERAS:
+        return True
+    try:
+        with zipfile.ZipFile(model) as archive:
+            if archive.getinfo(METADATA).file_size > MOST_METADATA:
+                return True
+            return not json.loads(archive.read(METADATA))["keras_version"].startswith("3.")
+    except (*DAMAGED, AttributeError):
+        return True
 
 
 def send_model(session: Session, model: Model) -> str:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
+from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
@@ -17,6 +17,7 @@ from bootstrap.serving.model import (
     copy_on_chief,
     find_model,
     find_on_chief,
+    needs_trust,
     no_model,
     pack_model,
     send_model,
@@ -81,6 +82,25 @@ class Source:
             raise self.no_model_error(place.host)
         print_lines(f"model: {on_chief} on {place.host}")
         return place.absolute(copy_on_chief(place.session, on_chief, self.run.run_id))
+
+    def confirm_trust(self, path: Path) -> None:
+        """Ask before the model at `path` is loaded on this computer, unless it is safe or trusted.
+
+        Raises:
+            UsageError: the answer is not yes, or nobody can answer.
+        """
+        if self.trusted or not needs_trust(path):
+            return
+        run = f" {self.run.run_id}" if self.run else ""
+        wanted = self.name or (str(self.path) if self.path else None)
+        model = f" --model {shlex.quote(wanted)}" if wanted else ""
+        hint = f"fab deploy{run}{model} --here --trust-model   # or without --here: on the host"
+        question = (
+            f"{shown(path)} would be loaded on this computer without a safe mode: it could read "
+            "and change your files. Trust it?"
+        )
+        if not confirm(question, hint=hint):
+            raise UsageError("the model is not trusted: nothing was started", hint=hint)
 
     def no_model_error(self, host: str) -> UsageError:
         """The error for a source without a model."""

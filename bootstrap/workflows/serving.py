@@ -35,7 +35,6 @@ from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import PORT, TENSORFLOW_SERVING, DeployRequest
 from bootstrap.serving.source import Source, run_data, shown
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
-from bootstrap.serving.trust import confirm_model
 from bootstrap.ssh.local_session import HERE
 
 
@@ -49,7 +48,7 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
     if path is None:
         raise source.no_model_error(HERE)
     print_lines(f"model: {shown(path)}")
-    confirm_model(path, source)
+    source.confirm_trust(path)
     endpoint = Deployed(request.name, None, HERE, PORT, source.run_id)
     refuse_elsewhere(endpoint)
     with place_here() as place:

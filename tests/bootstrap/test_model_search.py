@@ -24,11 +24,10 @@ from bootstrap.remote.run.manifest import home_name
 from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch
 from bootstrap.runs.run import Run
 from bootstrap.serving import records
-from bootstrap.serving.model import pack_model
+from bootstrap.serving.model import needs_trust, pack_model
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.source import Source, source_of
-from bootstrap.serving.trust import needs_trust
 from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
 
