@@ -65,6 +65,14 @@ def tunnel(operator: Operator, port: int) -> Iterator[int]:
         assert process.returncode == 0 and "the tunnel has ended" in out
 
 
+@pytest.fixture(scope="module")
+def trained(ready: Path, shared_caches: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of the training whose model all tests here serve, the last one on the hosts."""
+    somebody = Operator(ready, tmp_path_factory.mktemp("trained"), shared_caches)
+    somebody.fab(*TRAIN, seconds=200).ended(0)
+    return somebody.last
+
+
 @pytest.fixture
 def port(operator: Operator) -> Iterator[int]:
     """A free port of the host; no endpoint is left after the test."""
@@ -75,13 +83,12 @@ def port(operator: Operator) -> Iterator[int]:
     assert not listens(number)
 
 
-def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None:
-    operator.fab(*TRAIN, seconds=200).ended(0)
-    evaluation = json.loads((operator.last / "evaluation.json").read_text())
+def test_digits_from_training_to_undeploy(trained: Path, operator: Operator, port: int) -> None:
+    evaluation = json.loads((trained / "evaluation.json").read_text())
     deploy = ("deploy", "--name", NAME, "--port", str(port))
     operator.fab("predict", NAME, "--samples", "1").ended(2, "is deployed", "next: fab deploy")
     at_least = f"accuracy={evaluation['accuracy']}"
-    operator.fab("evaluate", operator.last.name, "--min", at_least).ended(0)
+    operator.fab("evaluate", trained.name, "--min", at_least).ended(0)
     operator.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1")
     assert listens(port)
     operator.fab(*deploy).ended(2, f"endpoint {NAME} is deployed already", "--update")
@@ -182,9 +189,11 @@ def b64() -> dict[str, str]:
     return {"b64": base64.b64encode(b"x").decode()}
 
 
-def test_an_endpoint_ends_when_its_time_is_over(operator: Operator, port: int) -> None:
-    operator.fab(*TRAIN, seconds=200).ended(0)
-    operator.fab("deploy", "--name", NAME, "--port", str(port)).ended(0, "it ends in")
+def test_an_endpoint_ends_when_its_time_is_over(
+    trained: Path, operator: Operator, port: int
+) -> None:
+    deploy = ("deploy", trained.name, "--name", NAME, "--port", str(port))
+    operator.fab(*deploy).ended(0, "it ends in")
     file = endpoint_folder(operator) / "endpoint.json"
     document = {**json.loads(file.read_text()), "until": time.time() + 1}
     file.with_name("part").write_text(json.dumps(document))  # the hour is nearly over
@@ -198,12 +207,11 @@ def test_an_endpoint_ends_when_its_time_is_over(operator: Operator, port: int) -
 
 
 def test_a_model_is_deployed_to_a_host_that_did_not_train_it(
-    operator: Operator, port: int, tmp_path: Path
+    trained: Path, operator: Operator, port: int, tmp_path: Path
 ) -> None:
     """As on a stack of one machine for endpoints: its hosts are not those of the run, and the
     results of the run are here. The runtime is on the host already."""
-    operator.fab("train", "--preset", "smoke", seconds=200).ended(0)
-    run_id = operator.last.name
+    run_id = trained.name
     other = Operator(tmp_path / "laptop", operator.folder, operator.caches)
     record = Path(f".railhead/clusters/ready/runs/{run_id}.json")
     for path, text in (
@@ -215,7 +223,7 @@ def test_a_model_is_deployed_to_a_host_that_did_not_train_it(
     other.fab("trust", "--hosts", "h2", "--yes").ended(0)
     deploy = ("deploy", run_id, "--name", NAME, "--port", str(port), "--hosts", "h2")
     other.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1 on h2")
-    accuracy = json.loads((operator.last / "evaluation.json").read_text())["accuracy"]
+    accuracy = json.loads((trained / "evaluation.json").read_text())["accuracy"]
     found = other.fab("predict", NAME, "--samples", "360").ended(0)
     assert f"accuracy {accuracy:.4f} on 360 samples" in found.out
     other.fab("undeploy", NAME).ended(0, "nothing listens")
