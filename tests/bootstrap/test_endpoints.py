@@ -144,6 +144,17 @@ def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> No
         read_request("m", *options, update=False)
 
 
+@pytest.mark.parametrize(
+    ("server", "given", "found"),
+    [(None, None, 32), ("tensorflow-serving", None, 1), ("tensorflow-serving", "8", 8)],
+)
+def test_only_a_server_that_checks_its_model_joins_requests_by_default(
+    server: str | None, given: str | None, found: int
+) -> None:
+    request = read_request("m", None, None, given, None, server, update=False)
+    assert request.server_options(8501)[-3:-2] == [str(found)]
+
+
 def test_a_damaged_record_of_the_run_is_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,7 +186,7 @@ def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path
 
     def run(argv: list[str], **_: Any) -> Reply:
         sent.append(argv)
-        return Reply(0, ['{"rows": [], "accuracy": null, "outputs": []}'])
+        return Reply(0, ('{"rows": [], "accuracy": null, "outputs": []}',))
 
     place: Any = SimpleNamespace(
         session=SimpleNamespace(run=run), absolute=lambda path: path, keras_home=dict

@@ -220,8 +220,8 @@ def test_signatures_limits_and_metrics(
         assert 'railhead_requests_total{method="predict",code="413"} 2' in text
         assert "railhead_model_version 1" in text
         counts = dict(line.rsplit(" ", 1) for line in text.splitlines())
-        code = 'railhead_requests_total{method="predict",code="200"}'
-        assert counts["railhead_predict_seconds_count"] == counts[code], "refusals do not count"
+        answered_ones = counts['railhead_requests_total{method="predict",code="200"}']
+        assert counts["railhead_predict_seconds_count"] == answered_ones, "refusals do not count"
         assert half.recv(9) == b"", "a head has a time limit"
         for client in (half, *slow):
             client.close()

@@ -70,7 +70,7 @@ class LargeWork:
         """What `work` returns or raises in the process."""
         process = self._process
         if process is None or process.poll() is not None:
-            argv = [sys.executable, "-c", START, str(self.memory), *sys.path]
+            argv = [sys.executable, "-I", "-c", START, str(self.memory), *sys.path]
             process = self._process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
