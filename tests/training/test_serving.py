@@ -203,7 +203,7 @@ def test_signatures_limits_and_metrics(
         }  # fmt: skip
         code, error = server.predict(signature_name="none", instances=[1])
         assert code == 400 and "measure, serving_default, sleep" in error["error"]
-        assert server.call(PREDICT, b" " * 2_000_000)[0] == 413
+        assert server.call(PREDICT, b" " * 50_000_000)[0] == 413
         assert server.sends(head(server, length=2_000_000)).recv(99).split()[1] == b"413"
         zipped = gzip.compress(b'{"instances": [[1, 2]]}')
         assert server.status(PREDICT, zipped, Content_Encoding="gzip") == 200

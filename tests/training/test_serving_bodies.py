@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.serving import rest
+from training.serving import bodies, rest
 from training.serving.bodies import AT_ONCE, SMALL, Bodies
 from training.serving.large import LARGE, LargeWork
 from training.serving.rest import Refused
@@ -38,19 +38,19 @@ def request(*parts: bytes, never_ends: bool = False, **headers: str) -> Any:
     return SimpleNamespace(stream=stream, headers=named)
 
 
-def outcome(sent: Any, bodies: Bodies | None = None) -> bytes | int:
+def outcome(sent: Any) -> bytes | int:
     """The body, or the status of the refusal. Nothing of it is held afterwards."""
-    bodies = bodies or Bodies(MOST, 0.2)
+    reader = Bodies(MOST, 0.2)
 
     async def read() -> bytes | int:
         try:
-            async with bodies.body(sent) as body:
+            async with reader.body(sent) as body:
                 return body
         except Refused as refused:
             return refused.status
 
     found = asyncio.run(asyncio.wait_for(read(), 20))
-    assert bodies.held == 0
+    assert reader.held == 0
     return found
 
 
@@ -81,11 +81,11 @@ def test_a_body_is_read_within_its_limits(sent: Any, found: bytes | int) -> None
 
 def test_bodies_that_never_end_leave_memory_to_small_ones() -> None:
     """As many as they are: the largest together have a limit."""
-    bodies = Bodies(MOST, 20)
+    reader = Bodies(MOST, 20)
 
     async def read(sent: Any) -> int:
         try:
-            async with bodies.body(sent) as body:
+            async with reader.body(sent) as body:
                 return len(body)
         except Refused as refused:
             return refused.status
@@ -93,18 +93,58 @@ def test_bodies_that_never_end_leave_memory_to_small_ones() -> None:
     async def work() -> None:
         part = b"x" * (MOST // 2)
         slow = [asyncio.create_task(read(request(part, never_ends=True))) for _ in range(260)]
-        while sum(task.done() for task in slow) < 260 - bodies.held // (MOST // 2 - SMALL):
+        while sum(task.done() for task in slow) < 260 - reader.held // (MOST // 2 - SMALL):
             await asyncio.sleep(0)
         assert {task.result() for task in slow if task.done()} == {503}
-        assert MOST * (AT_ONCE - 1) < bodies.held <= MOST * AT_ONCE
+        assert MOST * (AT_ONCE - 1) < reader.held <= MOST * AT_ONCE
         assert await read(request(b"x" * SMALL)) == SMALL
         assert await read(request(part)) == 503
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
-        assert bodies.held == 0 and await read(request(part)) == len(part)
+        assert reader.held == 0 and await read(request(part)) == len(part)
 
     asyncio.run(asyncio.wait_for(work(), 20))
+
+
+PART = {"type": "http.request", "body": b"x", "more_body": True}
+END = {"type": "http.request", "body": b"x", "more_body": False}
+GONE = {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "read", "left"),
+    [
+        ([PART, PART, END], 0, 0),
+        ([PART, PART, END], 1, 0),
+        ([PART, GONE], 1, 0),
+        ([END, GONE], 1, 1),  # nothing comes after a whole body: nobody waits for it
+        ([{**PART, "body": b"x" * 300}] * 9, 0, 5),
+    ],
+)
+def test_an_early_response_is_sent_before_the_rest_of_the_body_is_read(
+    messages: list[Any], read: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends all of it first sees no broken connection."""
+    monkeypatch.setattr(bodies, "DRAINED", 1000)
+    queue, sent = list(messages), list[tuple[str, int]]()
+
+    async def receive() -> Any:
+        return queue.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append((message["type"], len(queue)))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for _ in range(read):
+            await receive()
+        await send({"type": "http.response.start"})
+        await send({"type": "http.response.body", "body": b"refused"})
+
+    asyncio.run(asyncio.wait_for(bodies.drained(app)({"type": "http"}, receive, send), 20))
+    unread = len(messages) - read
+    assert sent[:2] == [("http.response.start", unread), ("http.response.body", unread)]
+    assert len(queue) == left
 
 
 def with_work(largest: int, work: Callable[[LargeWork], Awaitable[Any]]) -> Any:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from training.serving import local_requests, rest
-from training.serving.bodies import Bodies
+from training.serving.bodies import App, Bodies, drained
 from training.serving.large import LargeWork
 from training.serving.metrics import ServingMetrics
 from training.serving.rest import Refused
@@ -31,7 +31,6 @@ _PATH = re.compile(
     r"(?::(?P<verb>[a-z]+)|/(?P<metadata>metadata))?"
 )
 JSON = "application/json"
-App = Callable[[Any, Any, Any], Awaitable[None]]  # of ASGI
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -182,7 +181,7 @@ def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> 
         for path, handler in handlers.items()
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
-    return local_only(app) if endpoint.settings.host in LOOPBACK else app
+    return drained(local_only(app) if endpoint.settings.host in LOOPBACK else app)
 
 
 def local_only(app: App) -> App:

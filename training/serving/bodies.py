@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from training.serving.rest import Refused
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SMALL = 64_000  # bytes of each body that are not counted: small requests always fit
 AT_ONCE = 8  # bodies of the largest size that may be in memory
+DRAINED = 256_000_000  # bytes of a body that are read after the response
+App = Callable[[Any, Any, Any], Awaitable[None]]  # of ASGI
 
 
 class Bodies:
@@ -94,3 +96,32 @@ class Bodies:
 
     def _too_large(self) -> Refused:
         return Refused(413, f"a body of more than {self.largest // 1_000_000} MB")
+
+
+def drained(app: App) -> App:
+    """The application, whose early responses reach a client that first sends its whole body: the
+    rest of it is read before the connection may close."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        arrived = False
+
+        async def counted() -> Any:
+            nonlocal arrived
+            message = await receive()
+            arrived = not message.get("more_body", False)
+            return message
+
+        async def respond(message: Any) -> None:
+            is_last = message["type"] == "http.response.body" and not message.get("more_body")
+            if arrived or not is_last:
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            size = 0
+            while not arrived and size <= DRAINED:
+                size += len((await counted()).get("body", b""))
+            await send({"type": "http.response.body"})
+
+        await app(scope, *((counted, respond) if scope["type"] == "http" else (receive, send)))
+
+    return answer
