@@ -11,6 +11,7 @@ from typing import Any
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory.hosts import whole_number
 from bootstrap.serving import records, tensorflow_serving
 from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
@@ -24,11 +25,25 @@ from bootstrap.serving.state import (
     read_state,
     wait_for,
 )
+from bootstrap.ssh.local_session import HERE
 from bootstrap.ssh.session import REMOTE, Session
+from bootstrap.untrusted.unpack import Hostile
 
 SUPERVISOR = ("serve/endpoint.py", "serve/machine_use.py", "run/json_file.py")
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
+TRIED = 100  # ports that an endpoint may get
+# Prints the first port from $1 to $2 of 127.0.0.1 that nothing listens on.
+_FREE = """
+import socket, sys
+for port in range(int(sys.argv[1]), int(sys.argv[2]) + 1):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        continue
+    print(port)
+    break
+"""
 
 
 def check_deadline(place: Place, seconds: float) -> None:
@@ -84,6 +99,32 @@ def no_new_version(name: str) -> UsageError:
         f"endpoint {name} does not serve, so it gets no new version",
         hint=f"fab deploy --name {name}",
     )
+
+
+def choose_port(place: Place, wanted: int | None, usual: int) -> int:
+    """The port that was wanted, else the first free one from the usual one on.
+
+    Raises:
+        UsageError: the wanted port is in use, or none is free.
+    """
+    first, last = (wanted, wanted) if wanted else (usual, usual + TRIED - 1)
+    argv = [place.python, "-I", "-S", "-c", _FREE, str(first), str(last)]
+    tail = place.session.run(argv).tail
+    if not tail:
+        ports = f"port {first}" if first == last else f"each port from {first} to {last}"
+        where = "this machine" if place.host == HERE else place.host
+        raise UsageError(
+            f"{ports} of {where} is in use",
+            hint="the same command without --port takes the next free one"
+            if wanted
+            else "the same command with --port",
+        )
+    try:
+        found = whole_number(tail[-1], "port", first, last)
+    except UsageError:
+        raise Hostile("a port that is not valid") from None
+    assert found is not None
+    return found
 
 
 def deploy(

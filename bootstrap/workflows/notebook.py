@@ -12,10 +12,9 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving import notebook, on_host
-from bootstrap.serving.deploy import check_deadline, refuse_elsewhere
+from bootstrap.serving.deploy import check_deadline, choose_port, refuse_elsewhere
 from bootstrap.serving.environment import python_on_host
 from bootstrap.serving.place import chief_place
-from bootstrap.serving.ports import choose_port
 from bootstrap.serving.records import Deployed, record_cluster
 from bootstrap.serving.source import Source, source_of
 from bootstrap.serving.state import status_line

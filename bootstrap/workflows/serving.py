@@ -21,6 +21,7 @@ from bootstrap.serving import predict as prediction
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import (
     check_deadline,
+    choose_port,
     deploy,
     no_new_version,
     refuse_elsewhere,
@@ -30,7 +31,6 @@ from bootstrap.serving.deploy import (
 from bootstrap.serving.environment import place_environment, python_on_host
 from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
-from bootstrap.serving.ports import choose_port
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import PORT, TENSORFLOW_SERVING, DeployRequest
 from bootstrap.serving.source import Source, run_data, shown

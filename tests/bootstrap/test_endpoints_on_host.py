@@ -25,13 +25,13 @@ from bootstrap.lifecycle import reach, timer
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
+from bootstrap.serving.deploy import choose_port
 from bootstrap.serving.model import (
     pack_model,
     remove_unused_models,
     send_model,
 )
 from bootstrap.serving.place import Place, place_here
-from bootstrap.serving.ports import choose_port
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source
