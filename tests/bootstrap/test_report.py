@@ -115,6 +115,22 @@ def test_the_page_of_a_run_has_everything(project: Path) -> None:
     assert (folder / "report-loss.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null/a", "\0", "x" * 5000, "file"])
+def test_a_report_into_a_folder_that_cannot_be_is_refused(project: Path, folder: str) -> None:
+    record_run()
+    (project / "file").touch()
+    before = {*project.rglob("*")}
+    with pytest.raises(UsageError):
+        report([FIRST], folder, None, Path.cwd() / "results")
+    assert {*project.rglob("*")} == before
+
+
+def test_a_report_into_a_new_folder_makes_it(project: Path) -> None:
+    record_run()
+    page = report([FIRST], "a/b", None, Path.cwd() / "results")
+    assert page == project / "a/b/report.html" and page.exists()
+
+
 def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -> None:
     folder = record_run()
     assert "160.5" in page_of(FIRST), "321 samples/s over 2 ranks"
