@@ -120,33 +120,16 @@ def sweep(
     slots: str | None = None,
 ) -> None:
     """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
-    from bootstrap.console.output import print_lines
-    from bootstrap.evaluation.grid import read_trials
-    from bootstrap.inventory.hosts import whole_number
-    from bootstrap.lifecycle import power
-    from bootstrap.runs.request import TrainArgs, read_request
-    from bootstrap.workflows.series import sweep as workflow
-    from bootstrap.workflows.series.trials import run_trials
+    from bootstrap.cli.series import SweepOptions, run_sweep
+    from bootstrap.runs.request import TrainArgs
 
     base = TrainArgs(
         launcher=launcher, strategy=strategy, preset=preset, script=script, workdir=workdir,
         args=args, data=tuple(data), metrics=tuple(metric), env=tuple(env),
         secrets=tuple(secret), requirements=requirements, runtime=runtime,
     )  # fmt: skip
-    trials = read_trials(set, whole_number(random, "--random", 1, 100))
-    requests = [(trial, read_request(trial.args(base))) for trial in trials]
-    chosen = requests[0][1].options.launcher
-    options = options_of(requirements=requirements, runtime=runtime, launcher=chosen, mixed=True)
-    folder = workflow.folder_of(Path.cwd() / "results", base, trials)
-    number = whole_number(at_once, "--at-once", 1, 100) or 1
-    sweep = workflow.Sweep(requests, options, folder, not to_end, number)
-    status = target_of(hosts, stack, slots).status()
-    workflow.check(status.inventory, sweep)  # before machines of a stack are started
-    if workflow.has_ended(sweep):
-        print_lines("all trials have ended before")
-        workflow.report(sweep)
-        return
-    run_trials(power.ensure_running(status, print_lines, start_them=True), sweep)
+    options = SweepOptions(set, random, at_once, to_end)
+    run_sweep(target_of(hosts, stack, slots), base, options, Path.cwd() / "results")
 
 
 @task()
@@ -172,24 +155,18 @@ def scale(
     slots: str | None = None,
 ) -> None:
     """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): where more stops paying."""
+    from bootstrap.cli.series import run_scale
     from bootstrap.report.facts import read_run
-    from bootstrap.runs.request import TrainArgs, read_request
+    from bootstrap.runs.request import TrainArgs
     from bootstrap.workflows.series import scale as workflow
 
     results = Path.cwd() / "results"
     if of is not None:
         workflow.report([read_run(name.strip()) for name in of.split(",")], results)
         return
-    numbers = workflow.read_counts(counts)
-    request = read_request(
-        TrainArgs(
-            launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set),
-            script=script, workdir=workdir, args=args, data=tuple(data),
-            metrics=tuple(metric), env=tuple(env), secrets=tuple(secret),
-            requirements=requirements, runtime=runtime,
-        )
+    given = TrainArgs(
+        launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set), script=script,
+        workdir=workdir, args=args, data=tuple(data), metrics=tuple(metric), env=tuple(env),
+        secrets=tuple(secret), requirements=requirements, runtime=runtime,
     )  # fmt: skip
-    launcher = request.options.launcher
-    options = options_of(requirements=requirements, runtime=runtime, launcher=launcher, mixed=True)
-    inventory = target_of(hosts, stack, slots, start=True).running()
-    workflow.scale(inventory, workflow.Scale(request, options, numbers, results))
+    run_scale(target_of(hosts, stack, slots, start=True), given, counts, results)
