@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.cli.options import options_of
-from bootstrap.cli.series import SweepOptions, run_scale, run_sweep
+from bootstrap.cli.result_tasks import SweepOptions, run_scale, run_sweep
 from bootstrap.cli.targets import Target
 from bootstrap.cli.values import (
     Arguments,

@@ -261,7 +261,7 @@ def test_a_sweep_gives_its_trials_and_the_task_finds_them_ended(
 def test_each_trial_of_a_sweep_may_have_a_slice_of_the_hosts(hosts: Runs) -> None:
     rates = {"learning_rate": "0.1,0.2,0.5"}
     railhead.Cluster("h1,h2").sweep(rates, random=2, at_once=2, to_end=True, preset="digits")
-    assert sorted(hosts.hosts.values()) == ["h1", "h2"]
+    assert len(hosts.started) == 2 and {*hosts.hosts.values()} <= {"h1", "h2"}
 
 
 def test_a_scaling_trains_on_each_number_of_hosts(hosts: Runs) -> None:
@@ -295,6 +295,7 @@ HUGE = 10**5000  # Python does not write such a number as text
 WRONG: list[Any] = [10**30, HUGE, "a\0b"]
 MAPPINGS = ("settings", "env", "metrics", "minimum", "maximum", "data")
 CLUSTER = ("slots", "results", "requirements", "runtime", "peer_address", "hosts")
+ANY_NUMBER = ("results", "requirements", "env", "minimum", "maximum", "args", "outputs")
 TRAIN = ("preset", "script", "launcher", "strategy", "ps", "keras", "keep", "max_hours", "resume")
 
 
@@ -303,8 +304,8 @@ def wrong_uses() -> Iterator[Any]:
     for value in WRONG:
         shown = "huge" if value == HUGE else repr(value)
         for name in (*CLUSTER, *TRAIN, *MAPPINGS, "args", "outputs", "secrets"):
-            if (name, value) == ("results", 10**30):
-                continue  # a folder's name
+            if value == 10**30 and name in ANY_NUMBER:
+                continue
             yield pytest.param(name, value, id=f"{name}={shown}")
     yield from (pytest.param(name, "A", id=f"{name}=text") for name in ("outputs", "secrets"))
     yield from (pytest.param(name, [1], id=f"{name}=list") for name in MAPPINGS)

@@ -361,6 +361,17 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
     assert "not fetched" in first and f"fab fetch --run {third}" in first
 
 
+def test_of_the_runs_of_a_bucket_the_newest_are_listed(
+    on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST", 2)
+    local_state.save_cluster(replace(on_gcs.inventory, name="c"))
+    runs = [f"20261122-1{hour}0000-000{hour}" for hour in range(4)]
+    for run_id in runs:
+        on_gcs.put(f"runs/{run_id}/{RESULT}", b'{"state": "succeeded", "seconds": 5.0}')
+    assert listed() == runs[:1:-1]
+
+
 def test_runs_that_are_here_do_not_count_among_the_newest_of_a_bucket(
     on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
