@@ -228,7 +228,7 @@ def run_sweep(
     else:
         page = run_trials(power.ensure_running(status, print_lines, start_them=True), chosen)
     best = workflow.best(chosen)
-    return SweepOutcome(page, recorded(folder), best and best.run_id)
+    return SweepOutcome(page, recorded(folder), best.run_id if best else None)
 
 
 def run_scale(target: Target, given: TrainArgs, counts: str | None, results: Path) -> Path:

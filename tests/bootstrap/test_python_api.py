@@ -311,15 +311,15 @@ def wrong_uses() -> Iterator[Any]:
     yield from (pytest.param(name, [1], id=f"{name}=list") for name in MAPPINGS)
 
 
-@pytest.mark.parametrize(("name", "value"), wrong_uses())
+@pytest.mark.parametrize(("name", "value"), list(wrong_uses()))
 def test_a_value_that_no_option_has_is_refused_before_a_host_is_contacted(
     workflows: Workflows, name: str, value: Any
 ) -> None:
-    own = {} if name in ("preset", "settings") else {"script": "train.py"}
-    if name in ("hosts", *CLUSTER):
-        given: dict[str, Any] = {"hosts": "a"}
+    own: dict[str, Any] = {} if name in ("preset", "settings") else {"script": "train.py"}
+    if name in CLUSTER:
+        cluster: dict[str, Any] = {"hosts": "a", name: value}
         with pytest.raises(railhead.UsageError):
-            railhead.Cluster(**{**given, name: value}).train(preset="smoke")
+            railhead.Cluster(**cluster).train(preset="smoke")
     else:
         wrapped = {"a": value} if name in MAPPINGS and value in WRONG else value
         wrapped = [value] if name in ("outputs", "secrets", "args") and value in WRONG else wrapped
