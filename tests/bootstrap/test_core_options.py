@@ -70,7 +70,7 @@ def tasks_without_a_plan() -> dict[str, list[str]]:
     """By name the values of their arguments without a name."""
     modules = (tasks, machine_tasks, result_tasks, serving_tasks)
     found = [task for module in modules for task in help.tasks_of(module)]
-    named = {str(task.name).replace("_", "-"): ["x"] * len(task.positional) for task in found}
+    named = {str(task.name).replace("_", "-"): ["x" for _ in task.positional] for task in found}
     return {name: named[name] for name in sorted({*named} - {"bootstrap", "plan", "train"})}
 
 
