@@ -1,4 +1,4 @@
-"""Railhead from Python and from notebooks: train, evaluate, deploy, predict.
+"""Railhead from Python and from notebooks: train, sweep, scale, evaluate, deploy, predict.
 
     import railhead
 
@@ -12,26 +12,34 @@ Every method calls what the task of `fab` with its name calls: docs/python.md. E
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bootstrap.cli.options import options_of
+from bootstrap.cli.result_tasks import SweepOptions, run_scale, run_sweep
 from bootstrap.cli.targets import Target
+from bootstrap.cli.values import (
+    Arguments,
+    hosts_of,
+    lists_of,
+    text_of,
+    texts_of,
+    train_args,
+)
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation import here as evaluation_here
 from bootstrap.evaluation.recorded import is_recorded, judge_recorded
 from bootstrap.evaluation.request import FOLDER, read_evaluation
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.files import folder_of
+from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stop_policy import read_stop_policy
-from bootstrap.report import write
+from bootstrap.report import listing, write
 from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.runs.earlier_run import earlier_run
 from bootstrap.runs.metrics.plots import Record
-from bootstrap.runs.request import TrainArgs
 from bootstrap.serving.rest import Signature
 from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving
@@ -47,10 +55,10 @@ __all__ = [
     "RailheadError",
     "Run",
     "RunFailed",
+    "Sweep",
     "UsageError",
+    "runs",
 ]
-
-Arguments = str | Sequence[str] | Mapping[str, Any] | None
 
 
 class Cluster:
@@ -77,10 +85,12 @@ class Cluster:
         allow_mixed: bool = False,
         results: str | Path = "results",
     ) -> None:
-        self._target = Target(_hosts_text(hosts), slots=slots, start=True)
-        self._system, self._requirements, self._runtime = system, requirements, runtime
-        self._peer_address, self._allow_mixed = peer_address, allow_mixed
-        self._results = Path(results).expanduser().resolve()
+        number = whole_number(text_of(slots), "slots", 1, 1024)
+        self._target = Target(hosts_of(hosts), slots=number, start=True)
+        self._system, self._allow_mixed = system, allow_mixed
+        self._requirements, self._runtime = text_of(requirements), text_of(runtime)
+        self._peer_address = text_of(peer_address)
+        self._results = folder_of(text_of(results) or "results", "results")
 
     @classmethod
     def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:
@@ -137,17 +147,13 @@ class Cluster:
             UsageError: nothing was started. RunFailed: the run failed or was cancelled.
             BelowThreshold: the evaluation missed a threshold; the run succeeded.
         """
-        given = TrainArgs(
-            launcher=launcher, strategy=strategy, ps=_text(ps), preset=preset,
-            settings=_assignments(settings), training=_text(training),
-            script=_text(script), workdir=_text(workdir),
-            args=_arguments(args), keras=_text(keras), env=_assignments(env),
-            secrets=tuple(secrets), outputs=tuple(outputs), data=_assignments(data),
-            sagemaker=sagemaker, metrics=_assignments(metrics),
-            requirements=self._requirements, runtime=self._runtime,
-            mins=_assignments(minimum), maxs=_assignments(maximum),
+        given = train_args(
+            launcher=launcher, strategy=strategy, ps=ps, preset=preset, settings=settings,
+            training=training, script=script, workdir=workdir, args=args, keras=keras, env=env,
+            secrets=secrets, outputs=outputs, data=data, sagemaker=sagemaker, metrics=metrics,
+            requirements=self._requirements, runtime=self._runtime, mins=minimum, maxs=maximum,
         )  # fmt: skip
-        policy = read_stop_policy(_text(keep), not stop, _text(max_hours))
+        policy = read_stop_policy(text_of(keep), not stop, text_of(max_hours))
         earlier = earlier_run(_run_id(resume)) if resume is not None else None
         request, used = request_for(given, earlier)
         options = options_of(
@@ -162,6 +168,60 @@ class Cluster:
             run.wait()
         return run
 
+    def sweep(
+        self, values: Mapping[str, Sequence[Any] | str], *, random: int | None = None,
+        at_once: int = 1, to_end: bool = False, preset: str | None = None,
+        script: str | Path | None = None, args: Arguments = None,
+        workdir: str | Path | None = None, data: Mapping[str, str | Path] | None = None,
+        launcher: str | None = None, strategy: str | None = None,
+        env: Mapping[str, str] | None = None, secrets: Sequence[str] = (),
+        metrics: Mapping[str, str] | None = None,
+    ) -> Sweep:  # fmt: skip
+        """Train each combination of `values`, and compare them: `fab sweep`. The same call
+        continues after a break.
+
+        Args:
+            values: for each setting (of a script: argument) its values, {"learning_rate": [0.1,
+                0.01]}. random: so many of the combinations. at_once: trials at the same time, each
+                on an equal slice of the hosts. to_end: also hopeless trials to their end.
+            Each of the others as in `train`.
+
+        Raises:
+            UsageError: nothing was started. RailheadError: some trials did not end.
+        """
+        self._require_defaults()
+        base = train_args(
+            preset=preset, script=script, args=args, workdir=workdir, data=data, launcher=launcher,
+            strategy=strategy, env=env, secrets=secrets, metrics=metrics,
+            requirements=self._requirements, runtime=self._runtime,
+        )  # fmt: skip
+        options = SweepOptions(lists_of(values), text_of(random), text_of(at_once), to_end)
+        done = run_sweep(replace(self._target, start=False), base, options, self._results)
+        runs = {name: Run(run_id) for name, run_id in done.runs.items()}
+        return Sweep(done.page, runs, Run(done.best) if done.best else None)
+
+    def scale(
+        self, counts: Sequence[int], *, preset: str | None = None,
+        settings: Mapping[str, Any] | None = None, script: str | Path | None = None,
+        args: Arguments = None, workdir: str | Path | None = None,
+        data: Mapping[str, str | Path] | None = None, launcher: str | None = None,
+        strategy: str | None = None, env: Mapping[str, str] | None = None,
+        secrets: Sequence[str] = (), metrics: Mapping[str, str] | None = None,
+    ) -> Path:  # fmt: skip
+        """Train on each number of hosts in `counts`, and say where more hosts stop paying:
+        `fab scale`; returns the page. Each of the others as in `train`.
+
+        Raises:
+            UsageError: nothing was started. RailheadError: a run failed.
+        """
+        self._require_defaults()
+        given = train_args(
+            preset=preset, settings=settings, script=script, args=args, workdir=workdir, data=data,
+            launcher=launcher, strategy=strategy, env=env, secrets=secrets, metrics=metrics,
+            requirements=self._requirements, runtime=self._runtime,
+        )  # fmt: skip
+        return run_scale(self._target, given, ",".join(texts_of(counts)), self._results)
+
     def teardown(self) -> None:
         """End the processes of runs and endpoints, remove keys, stop a stack's machines, and print
         the receipt: `fab teardown`."""
@@ -172,6 +232,12 @@ class Cluster:
             if machines.inventory:
                 self._target.status_of(machines)
             tearing_down.teardown_stack(machines, tearing_down.TeardownOptions(yes=True))
+
+    def _require_defaults(self) -> None:
+        """UsageError for options of the cluster that `fab sweep` and `fab scale` do not have."""
+        if self._system or self._peer_address:
+            rule = "system and peer_address are for train; sweep and scale do without"
+            raise UsageError(rule, hint="fab bootstrap --hosts a,b --system   # before")
 
     def _inventory(self) -> Inventory:
         return self._target.running()
@@ -236,9 +302,8 @@ class Run:
         Raises:
             BelowThreshold: the evaluation missed a threshold.
         """
-        given = TrainArgs(
-            script=_text(script), args=_arguments(args), data=_assignments(data),
-            metrics=_assignments(metrics), mins=_assignments(minimum), maxs=_assignments(maximum),
+        given = train_args(
+            script=script, args=args, data=data, metrics=metrics, mins=minimum, maxs=maximum,
         )  # fmt: skip
         earlier = earlier_run(self.run_id)
         if is_recorded(earlier, given):
@@ -281,21 +346,21 @@ class Run:
         from bootstrap.serving.request import read_request as read_deployment
 
         request = read_deployment(
-            name, _text(port), _text(hours), _text(max_batch), _text(max_delay), server,
+            name, text_of(port), text_of(hours), text_of(max_batch), text_of(max_delay), server,
             update=update,
         )  # fmt: skip
-        source = source_of(self.run_id, _text(model), trusted=trust_model)
+        source = source_of(self.run_id, text_of(model), trusted=trust_model)
         if here:
             serving.deploy_here(request, source)
         else:
-            status = self._status(_hosts_text(hosts), stack)
+            status = self._status(hosts_of(hosts), stack)
             serving.deploy_on_host(status, request, source)
         return Endpoint(name)
 
     def report(self, *others: Run, to: str | Path | None = None) -> Path:
         """Write the page about this run, or one that compares it with others: `fab report`."""
         names = [self.run_id, *(run.run_id for run in others)]
-        return write.report(names, _text(to), None, self.results.parent)
+        return write.report(names, text_of(to), None, self.results.parent)
 
     def _facts(self) -> RunFacts:
         return read_run(self.run_id)
@@ -305,6 +370,16 @@ class Run:
 
     def _status(self, hosts: str | None = None, stack: str | None = None) -> ClusterStatus:
         return Target(hosts, stack, run=self.run_id).status()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that has ended: its page, the run of each trial by the values of the trial, such as
+    "learning_rate=0.1", and the best run; None if no two can be compared."""
+
+    page: Path
+    runs: Mapping[str, Run]
+    best: Run | None
 
 
 @dataclass(frozen=True)
@@ -366,28 +441,17 @@ class Endpoint:
         self.delete()
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def runs(sort: str = "time") -> list[dict[str, Any]]:
+    """The runs that are known here, and those in the buckets of stacks: `fab runs --json`.
 
+    Args:
+        sort: time, duration, cost, or a metric such as accuracy: the best first.
 
-def _hosts_text(hosts: str | Sequence[str] | None) -> str | None:
-    """Hosts as --hosts takes them."""
-    return hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
-
-
-def _assignments(values: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """A mapping as the options NAME=VALUE."""
-    return tuple(f"{name}={value}" for name, value in (values or {}).items())
-
-
-def _arguments(args: Arguments) -> str | None:
-    """The arguments of a script as one text, as --args takes it."""
-    if args is None or isinstance(args, str):
-        return args
-    if isinstance(args, Mapping):
-        args = [text for name, value in args.items() for text in (f"--{name}", str(value))]
-    return shlex.join(map(str, args))
+    Raises:
+        UsageError: no run has the metric.
+    """
+    return [row.document() for row in listing.known_runs(sort)]
 
 
 def _run_id(run: Run | str) -> str:
-    return run.run_id if isinstance(run, Run) else run
+    return run.run_id if isinstance(run, Run) else text_of(run) or ""

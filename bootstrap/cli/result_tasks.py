@@ -5,13 +5,19 @@ The fabfile adds them to those of `tasks.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output
+
+if TYPE_CHECKING:
+    from bootstrap.cli.targets import Target
+    from bootstrap.runs.request import TrainArgs
 
 
 @task(positional=("run",))
@@ -120,33 +126,15 @@ def sweep(
     slots: str | None = None,
 ) -> None:
     """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
-    from bootstrap.console.output import print_lines
-    from bootstrap.evaluation.grid import read_trials
-    from bootstrap.inventory.hosts import whole_number
-    from bootstrap.lifecycle import power
-    from bootstrap.runs.request import TrainArgs, read_request
-    from bootstrap.workflows.series import sweep as workflow
-    from bootstrap.workflows.series.trials import run_trials
+    from bootstrap.runs.request import TrainArgs
 
     base = TrainArgs(
         launcher=launcher, strategy=strategy, preset=preset, script=script, workdir=workdir,
         args=args, data=tuple(data), metrics=tuple(metric), env=tuple(env),
         secrets=tuple(secret), requirements=requirements, runtime=runtime,
     )  # fmt: skip
-    trials = read_trials(set, whole_number(random, "--random", 1, 100))
-    requests = [(trial, read_request(trial.args(base))) for trial in trials]
-    chosen = requests[0][1].options.launcher
-    options = options_of(requirements=requirements, runtime=runtime, launcher=chosen, mixed=True)
-    folder = workflow.folder_of(Path.cwd() / "results", base, trials)
-    number = whole_number(at_once, "--at-once", 1, 100) or 1
-    sweep = workflow.Sweep(requests, options, folder, not to_end, number)
-    status = target_of(hosts, stack, slots).status()
-    workflow.check(status.inventory, sweep)  # before machines of a stack are started
-    if workflow.has_ended(sweep):
-        print_lines("all trials have ended before")
-        workflow.report(sweep)
-        return
-    run_trials(power.ensure_running(status, print_lines, start_them=True), sweep)
+    options = SweepOptions(set, random, at_once, to_end)
+    run_sweep(target_of(hosts, stack, slots), base, options, Path.cwd() / "results")
 
 
 @task()
@@ -173,23 +161,85 @@ def scale(
 ) -> None:
     """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): where more stops paying."""
     from bootstrap.report.facts import read_run
-    from bootstrap.runs.request import TrainArgs, read_request
+    from bootstrap.runs.request import TrainArgs
     from bootstrap.workflows.series import scale as workflow
 
     results = Path.cwd() / "results"
     if of is not None:
         workflow.report([read_run(name.strip()) for name in of.split(",")], results)
         return
-    numbers = workflow.read_counts(counts)
-    request = read_request(
-        TrainArgs(
-            launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set),
-            script=script, workdir=workdir, args=args, data=tuple(data),
-            metrics=tuple(metric), env=tuple(env), secrets=tuple(secret),
-            requirements=requirements, runtime=runtime,
-        )
+    given = TrainArgs(
+        launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set), script=script,
+        workdir=workdir, args=args, data=tuple(data), metrics=tuple(metric), env=tuple(env),
+        secrets=tuple(secret), requirements=requirements, runtime=runtime,
     )  # fmt: skip
-    launcher = request.options.launcher
-    options = options_of(requirements=requirements, runtime=runtime, launcher=launcher, mixed=True)
-    inventory = target_of(hosts, stack, slots, start=True).running()
-    workflow.scale(inventory, workflow.Scale(request, options, numbers, results))
+    run_scale(target_of(hosts, stack, slots, start=True), given, counts, results)
+
+
+# What `sweep` and `scale` do, for the Python interface too.
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """`sets`: NAME=A,B of each setting; the other options as they were typed."""
+
+    sets: Sequence[str]
+    random: str | None = None
+    at_once: str | None = None
+    to_end: bool = False
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """The page, the run of each trial by the trial's name, and the best run, if any is."""
+
+    page: Path
+    runs: Mapping[str, str]
+    best: str | None
+
+
+def run_sweep(
+    target: Target, base: TrainArgs, options: SweepOptions, results: Path
+) -> SweepOutcome:
+    """Train the combinations that have no results yet, and compare all."""
+    from bootstrap.console.output import print_lines
+    from bootstrap.evaluation.grid import read_trials
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.lifecycle import power
+    from bootstrap.report.sweep_file import recorded
+    from bootstrap.runs.request import read_request
+    from bootstrap.workflows.series import sweep as workflow
+    from bootstrap.workflows.series.trials import run_trials
+
+    trials = read_trials(options.sets, whole_number(options.random, "--random", 1, 100))
+    requests = [(trial, read_request(trial.args(base))) for trial in trials]
+    to_be_ready = options_of(
+        requirements=base.requirements, runtime=base.runtime,
+        launcher=requests[0][1].options.launcher, mixed=True,
+    )  # fmt: skip
+    folder = workflow.folder_of(results, base, trials)
+    number = whole_number(options.at_once, "--at-once", 1, 100) or 1
+    chosen = workflow.Sweep(requests, to_be_ready, folder, not options.to_end, number)
+    status = target.status()
+    workflow.check(status.inventory, chosen)  # before machines of a stack are started
+    if workflow.has_ended(chosen):
+        print_lines("all trials have ended before")
+        page = workflow.report(chosen)
+    else:
+        page = run_trials(power.ensure_running(status, print_lines, start_them=True), chosen)
+    best = workflow.best(chosen)
+    return SweepOutcome(page, recorded(folder), best.run_id if best else None)
+
+
+def run_scale(target: Target, given: TrainArgs, counts: str | None, results: Path) -> Path:
+    """Train on each number of hosts; returns the page."""
+    from bootstrap.runs.request import read_request
+    from bootstrap.workflows.series import scale as workflow
+
+    numbers = workflow.read_counts(counts)
+    request = read_request(given)
+    options = options_of(
+        requirements=given.requirements, runtime=given.runtime,
+        launcher=request.options.launcher, mixed=True,
+    )  # fmt: skip
+    return workflow.scale(target.running(), workflow.Scale(request, options, numbers, results))

@@ -19,6 +19,8 @@ from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
+DIGITS = 20  # of a number that a user gives
+LONGEST_SHOWN = 100  # characters of a wrong value in a message
 NAME_LENGTH = 200  # with our suffixes it is still a file's name
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _HOST = re.compile(
@@ -236,9 +238,19 @@ def whole_number(text: str | None, what: str, low: int, high: int) -> int | None
     """The number in `text`, None for None; otherwise UsageError with the range."""
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-        raise UsageError(f"{what}: {text!r} is not a number from {low} to {high}")
+    is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS
+    if not is_number or not low <= int(text) <= high:
+        raise UsageError(f"{what}: {shortened(text)} is not a number from {low} to {high}")
     return int(text)
+
+
+def shortened(value: object) -> str:
+    """The repr of what a user gave, for a message; of a long one its beginning."""
+    try:
+        shown = repr(value)
+    except ValueError:  # of an integer with thousands of digits
+        shown = "an integer that is too long"
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
 
 
 def _refuse_twice(hosts: Sequence[Host], key: Callable[[Host], object]) -> None:

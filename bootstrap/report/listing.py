@@ -53,7 +53,7 @@ class Row:
 
 def show(sort: str, out: TextIO | None) -> None:
     """Print the list, the best or newest run first; on `out` as JSON."""
-    rows = ordered([*_here(), *_in_buckets()], sort)
+    rows = known_runs(sort)
     if out:
         json.dump([row.document() for row in rows], out, indent=1, allow_nan=False)
         out.write("\n")
@@ -61,6 +61,11 @@ def show(sort: str, out: TextIO | None) -> None:
         print_lines(*lines(rows))
     else:
         print_lines("no run is recorded here")
+
+
+def known_runs(sort: str) -> list[Row]:
+    """The runs that are recorded here and those in the buckets of stacks, as `ordered`."""
+    return ordered([*_here(), *_in_buckets()], sort)
 
 
 def _here() -> list[Row]:

@@ -36,15 +36,21 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     `to`: the folder. Default: the results of the run; for several, a new folder in `here`.
 
     Raises:
-        UsageError: no run is named, one is not known or has no results here, or none has the
-            metric `by`.
+        UsageError: no run is named, one is not known or has no results here, none has the metric
+            `by`, or the folder cannot be written.
     """
     runs = read_runs(names)
     one = len(runs) == 1
     default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
     folder = folder_of(to, "--to") if to else default
     require_writable(folder)
-    return write(folder, composed(runs, by))
+    try:
+        return write(folder, composed(runs, by))
+    except OSError as error:
+        raise UsageError(
+            f"the report cannot be written to {folder}: {error.strerror}",
+            hint=f"fab report {','.join(names)} --to FOLDER",
+        ) from None
 
 
 def read_runs(names: Sequence[str]) -> list[RunFacts]:

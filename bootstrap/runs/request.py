@@ -228,6 +228,8 @@ def _variables(args: TrainArgs) -> dict[str, str]:
         name, equals, value = entry.removeprefix("export ").partition("=")
         if not equals:
             raise UsageError(f"{where}: write NAME=value")
+        if "\0" in value:  # of a file
+            raise UsageError(f"{where}: a text without a NUL character")
         pairs[name] = value
     return pairs
 

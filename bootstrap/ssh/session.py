@@ -138,7 +138,8 @@ class Session:
         """Run a shell command without input; returns its output with stderr, and its exit code.
         ConnectionLost when nothing came for `silence` seconds."""
         mark = f"@rc {self._mark} "
-        text = f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
+        # Quoted: what is no sh, such as an open quote, ends the subshell and not the session.
+        text = f'( eval {shlex.quote(command)} ) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
         output = self.sh(text, silence=silence)
         lines = output.splitlines()
         at = max(i for i, line in enumerate(lines) if line.startswith(mark))

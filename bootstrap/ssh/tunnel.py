@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 
 import paramiko
-from paramiko.ssh_exception import SSHException
+from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+from paramiko.ssh_exception import ChannelException, SSHException
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.ssh.session import ConnectionLost, Session
@@ -25,7 +26,9 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
 
     Raises:
         UsageError: the local port is in use.
+        ForwardingOff: the host's sshd forwards no ports.
     """
+    _require_forwarding(session, port)
     try:
         listener = socket.create_server(("127.0.0.1", local_port))
     except OSError as error:
@@ -49,11 +52,26 @@ def require_open(session: Session) -> None:
         raise ConnectionLost(f"the connection to {session.host} broke")
 
 
+class ForwardingOff(RailheadError):
+    """The host's sshd does not forward ports, or not this one."""
+
+
+def _require_forwarding(session: Session, port: int) -> None:
+    """ForwardingOff if no connection to a port can get through. Nothing need listen there yet."""
+    try:
+        open_channel(session, port).close()
+    except ForwardingOff:
+        raise
+    except RailheadError:
+        return
+
+
 def open_channel(session: Session, port: int) -> paramiko.Channel:
     """A channel to a loopback port of the host.
 
     Raises:
-        RailheadError: nothing listens there, or its sshd forwards no ports.
+        ForwardingOff: its sshd forwards no ports.
+        RailheadError: nothing listens there, or the connection has ended.
     """
     transport = session.connection.transport
     assert transport is not None
@@ -62,6 +80,13 @@ def open_channel(session: Session, port: int) -> paramiko.Channel:
             "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_SECONDS
         )
         return channel
+    except ChannelException as error:
+        if error.code != OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
+            raise RailheadError(f"port {port} of {session.host.name}: {error.text}") from None
+        raise ForwardingOff(
+            f"the sshd of {session.host.name} does not forward port {port}",
+            hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",
+        ) from None
     except (SSHException, EOFError, OSError) as error:  # the last two: the connection has ended
         raise RailheadError(f"port {port} of {session.host.name}: {error}") from None
 

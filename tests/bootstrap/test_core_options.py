@@ -66,19 +66,19 @@ def test_dry_prints_the_plan_of_a_task_that_has_one(tmp_path: Path, home: Path, 
     assert "cannot be reached" in reasons[0] and {*reasons} == {reasons[2]}
 
 
-def tasks_without_a_plan() -> list[str]:
+def tasks_without_a_plan() -> dict[str, list[str]]:
+    """By name the values of their arguments without a name."""
     modules = (tasks, machine_tasks, result_tasks, serving_tasks)
-    found = {name for module in modules for name in help.task_names(module)}
-    return sorted(found - {"bootstrap", "plan", "train"})
+    found = [task for module in modules for task in help.tasks_of(module)]
+    named = {str(task.name).replace("_", "-"): ["x" for _ in task.positional] for task in found}
+    return {name: named[name] for name in sorted({*named} - {"bootstrap", "plan", "train"})}
 
 
-ARGUMENTS = {"evaluate": ["r"], "report": ["r"], "predict": ["m"], "undeploy": ["m"]}
-ARGUMENTS |= {"ssh": ["h1"], "tunnel": ["8000"], "data-push": [".", "bucket"]}
-
-
-@pytest.mark.parametrize("task", tasks_without_a_plan())
-def test_dry_is_refused_where_a_task_has_no_plan(tmp_path: Path, home: Path, task: str) -> None:
-    done = forked_fab(tmp_path, "--dry", task, *ARGUMENTS.get(task, []))
+@pytest.mark.parametrize(("task", "values"), tasks_without_a_plan().items())
+def test_dry_is_refused_where_a_task_has_no_plan(
+    tmp_path: Path, home: Path, task: str, values: list[str]
+) -> None:
+    done = forked_fab(tmp_path, "--dry", task, *values)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert f"--dry is for tasks that have a plan, bootstrap and train: fab {task}" in done.stderr
     assert not (home / ".railhead").exists()

@@ -6,17 +6,21 @@ import inspect
 import io
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from invoke import Context
+from standins.trained_runs import Runs
 
 import railhead
-from bootstrap.cli import serving_tasks
+from bootstrap.cli import result_tasks, serving_tasks, values
 from bootstrap.cli.targets import Target
 from bootstrap.console.live import Board
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import TrainArgs, split
 from bootstrap.serving.request import DeployRequest
@@ -86,7 +90,7 @@ def test_a_run_need_not_be_followed(workflows: Workflows) -> None:
     [("--a 'b c'", ("--a", "b c")), (["--a", "b c", 3], ("--a", "b c", "3")), (None, ())],
 )
 def test_arguments_are_text_a_list_or_a_mapping(args: Any, argv: tuple[str, ...]) -> None:
-    assert split(railhead._arguments(args) or "") == argv
+    assert split(values.arguments_of(args) or "") == argv
 
 
 def test_a_wrong_option_is_an_error_before_a_host_is_contacted(workflows: Workflows) -> None:
@@ -233,14 +237,107 @@ def test_a_run_shows_its_records(workflows: Workflows) -> None:
     assert run.metrics() == [{"kind": "epoch", "epoch": 1}]
 
 
+@pytest.fixture
+def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    monkeypatch.chdir(tmp_path)
+    runs = Runs(monkeypatch)
+    runs.whole = parse_hosts("h1,h2")
+    return runs
+
+
+def test_a_sweep_gives_its_trials_and_the_task_finds_them_ended(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = railhead.Cluster("h1,h2").sweep({"learning_rate": [0.1, 0.5]}, preset="digits")
+    assert [*done.runs] == ["learning_rate=0.1", "learning_rate=0.5"]
+    assert [run.run_id for run in done.runs.values()] == hosts.started
+    assert done.best == done.runs["learning_rate=0.5"] and done.page.exists()
+    capsys.readouterr()
+    task: Any = result_tasks.sweep
+    task.body(Context(), hosts="h1,h2", set=("learning_rate=0.1,0.5",), preset="digits")
+    assert len(hosts.started) == 2 and str(done.page) in capsys.readouterr().out
+
+
+def test_each_trial_of_a_sweep_may_have_a_slice_of_the_hosts(hosts: Runs) -> None:
+    rates = {"learning_rate": "0.1,0.2,0.5"}
+    railhead.Cluster("h1,h2").sweep(rates, random=2, at_once=2, to_end=True, preset="digits")
+    assert len(hosts.started) == 2 and {*hosts.hosts.values()} <= {"h1", "h2"}
+
+
+def test_a_scaling_trains_on_each_number_of_hosts(hosts: Runs) -> None:
+    settings = {"learning_rate": 0.5}
+    page = railhead.Cluster("h1,h2").scale([2, 1], preset="digits", settings=settings)
+    assert [*hosts.hosts.values()] == ["h1", "h1 h2"]
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_cluster_whose_options_a_sweep_does_not_have_is_refused(hosts: Runs) -> None:
+    for cluster in (railhead.Cluster("a", system=True), railhead.Cluster("a", peer_address="::1")):
+        with pytest.raises(railhead.UsageError):
+            cluster.sweep({"learning_rate": [1]})
+        with pytest.raises(railhead.UsageError):
+            cluster.scale([1, 2])
+
+
+def test_runs_are_those_of_the_task(hosts: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert railhead.runs() == []
+    railhead.Cluster("h1,h2").sweep({"learning_rate": [0.1, 0.5]}, preset="digits")
+    capsys.readouterr()
+    task: Any = result_tasks.runs
+    task.body(Context(), json=True)
+    assert railhead.runs() == json.loads(capsys.readouterr().out)
+    assert [run["run_id"] for run in railhead.runs("time")] == hosts.started[::-1]
+    with pytest.raises(railhead.UsageError):
+        railhead.runs("nonsense")
+
+
+HUGE = 10**5000  # Python does not write such a number as text
+WRONG: list[Any] = [10**30, HUGE, "a\0b"]
+MAPPINGS = ("settings", "env", "metrics", "minimum", "maximum", "data")
+CLUSTER = ("slots", "results", "requirements", "runtime", "peer_address", "hosts")
+ANY_NUMBER = ("results", "requirements", "env", "minimum", "maximum", "args", "outputs")
+TRAIN = ("preset", "script", "launcher", "strategy", "ps", "keras", "keep", "max_hours", "resume")
+
+
+def wrong_uses() -> Iterator[Any]:
+    """Values of which none can be meant, in each place where one may be."""
+    for value in WRONG:
+        shown = "huge" if value == HUGE else repr(value)
+        for name in (*CLUSTER, *TRAIN, *MAPPINGS, "args", "outputs", "secrets"):
+            if value == 10**30 and name in ANY_NUMBER:
+                continue
+            yield pytest.param(name, value, id=f"{name}={shown}")
+    yield from (pytest.param(name, "A", id=f"{name}=text") for name in ("outputs", "secrets"))
+    yield from (pytest.param(name, [1], id=f"{name}=list") for name in MAPPINGS)
+
+
+@pytest.mark.parametrize(("name", "value"), list(wrong_uses()))
+def test_a_value_that_no_option_has_is_refused_before_a_host_is_contacted(
+    workflows: Workflows, name: str, value: Any
+) -> None:
+    own: dict[str, Any] = {} if name in ("preset", "settings") else {"script": "train.py"}
+    if name in CLUSTER:
+        cluster: dict[str, Any] = {"hosts": "a", name: value}
+        with pytest.raises(railhead.UsageError):
+            railhead.Cluster(**cluster).train(preset="smoke")
+    else:
+        wrapped = {"a": value} if name in MAPPINGS and value in WRONG else value
+        wrapped = [value] if name in ("outputs", "secrets", "args") and value in WRONG else wrapped
+        with pytest.raises(railhead.UsageError):
+            railhead.Cluster("a").train(**{**own, name: wrapped})
+    assert workflows.trained == []
+
+
 def test_every_method_and_argument_is_in_its_page() -> None:
     text = (ROOT / "docs/python.md").read_text()
-    for kind in (railhead.Cluster, railhead.Run, railhead.Endpoint):
+    assert all(f"{name}" in text for name in railhead.__all__)
+    for kind in (railhead.Cluster, railhead.Run, railhead.Sweep, railhead.Endpoint):
         for name in vars(kind):
             if not name.startswith("_") and name not in ("run_id", "name"):
                 assert f".{name}" in text, f"{kind.__name__}.{name}"
-    for name in inspect.signature(railhead.Cluster.train).parameters:
-        assert name == "self" or f"{name}" in text, name
+    for method in (railhead.Cluster.train, railhead.Cluster.sweep, railhead.Cluster.scale):
+        for name in inspect.signature(method).parameters:
+            assert name == "self" or f"{name}" in text, name
 
 
 # --- Notebooks -------------------------------------------------------------------------------

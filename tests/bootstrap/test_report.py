@@ -115,6 +115,22 @@ def test_the_page_of_a_run_has_everything(project: Path) -> None:
     assert (folder / "report-loss.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null/a", "\0", "x" * 5000, "file"])
+def test_a_report_into_a_folder_that_cannot_be_is_refused(project: Path, folder: str) -> None:
+    record_run()
+    (project / "file").touch()
+    before = {*project.rglob("*")}
+    with pytest.raises(UsageError):
+        report([FIRST], folder, None, Path.cwd() / "results")
+    assert {*project.rglob("*")} == before
+
+
+def test_a_report_into_a_new_folder_makes_it(project: Path) -> None:
+    record_run()
+    page = report([FIRST], "a/b", None, Path.cwd() / "results")
+    assert page == project / "a/b/report.html" and page.exists()
+
+
 def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -> None:
     folder = record_run()
     assert "160.5" in page_of(FIRST), "321 samples/s over 2 ranks"
@@ -343,6 +359,17 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
         "results",
     ]
     assert "not fetched" in first and f"fab fetch --run {third}" in first
+
+
+def test_of_the_runs_of_a_bucket_the_newest_are_listed(
+    on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST", 2)
+    local_state.save_cluster(replace(on_gcs.inventory, name="c"))
+    runs = [f"20261122-1{hour}0000-000{hour}" for hour in range(4)]
+    for run_id in runs:
+        on_gcs.put(f"runs/{run_id}/{RESULT}", b'{"state": "succeeded", "seconds": 5.0}')
+    assert listed() == runs[:1:-1]
 
 
 def test_runs_that_are_here_do_not_count_among_the_newest_of_a_bucket(

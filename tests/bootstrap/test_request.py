@@ -157,6 +157,12 @@ F="quotes stay"
 """
 
 
+def test_a_value_that_no_process_can_have_is_refused(script: str) -> None:
+    Path("env").write_bytes(b"A=1\nB=a\0b\n")
+    with pytest.raises(UsageError, match="--env-file env, line 2: a text without a NUL"):
+        read_request(TrainArgs(script=script, env_file="env"))
+
+
 def test_env_overrides_env_file(script: str) -> None:
     Path("env").write_text(ENV_FILE.replace("  C = spaced\n", ""))
     args = TrainArgs(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))

@@ -121,6 +121,20 @@ def test_a_talkative_login_shell_breaks_neither_facts_nor_the_agent(
     assert session.run(["echo", "in"]) == Reply(0, ("in",))
 
 
+@pytest.mark.parametrize("command", ["'", '"', "(", "echo a; fi", "$(", "if true", "<<X"])
+def test_a_command_that_is_no_sh_fails_and_the_session_remains(
+    session: Session, command: str
+) -> None:
+    lines, code = session.shell(command)
+    assert (code > 0, any("yntax" in line for line in lines)) == (command != "<<X",) * 2, lines
+    assert session.shell("echo here; exit 3") == (["here"], 3)
+
+
+def test_a_command_of_several_lines_runs_as_it_is(session: Session) -> None:
+    command = "a='1 2'\ncat <<END\n$a \\$a\nEND\nexit 4 # '"
+    assert session.shell(command) == (["1 2 $a"], 4)
+
+
 def test_a_talkative_login_shell_is_no_part_of_an_answer(talkative: None, session: Session) -> None:
     assert session.sh("echo in") == "in\n\n"
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +15,11 @@ from e2e.local_hosts import wait_until
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
+from bootstrap.lifecycle import reach
 from bootstrap.ssh.session import ConnectionLost, Session
-from bootstrap.ssh.tunnel import open_channel, require_open, tunnel
+from bootstrap.ssh.tunnel import ForwardingOff, open_channel, require_open, tunnel
 
 # Answers each connection with what it sent, after the client has finished sending.
 ECHO = """
@@ -73,6 +76,30 @@ def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None
         unused = int(probe.getsockname()[1])
     with tunnel(session, unused, 0) as port:
         assert ask(port, b"") == b""
+
+
+def test_a_host_that_forwards_no_ports_is_an_error_before_anything_listens(
+    session: Session, home_of_session: Path
+) -> None:
+    """sshd takes AllowTcpForwarding from its configuration, and the same from a key's options."""
+    folder = local_state.cluster_folder("tunnel") / "hosts/h1/home/.ssh"
+    keys = folder / "authorized_keys"
+    text = keys.read_text()
+    keys.write_text("".join(f"no-port-forwarding {line}\n" for line in text.splitlines()))
+    try:
+        with (
+            reach.sessions(local_state.load_cluster("tunnel")) as opened,
+            socket.socket() as probe,
+        ):
+            probe.bind(("127.0.0.1", 0))
+            free = int(probe.getsockname()[1])
+            probe.close()
+            off = pytest.raises(ForwardingOff, match=f"sshd of h1 does not forward port {free}")
+            with off, tunnel(opened["h1"], free, free):
+                pass
+            socket.create_server(("127.0.0.1", free)).close()  # still free
+    finally:
+        keys.write_text(text)
 
 
 def test_no_other_machine_is_let_in(session: Session, echo: int) -> None:

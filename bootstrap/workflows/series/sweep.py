@@ -60,23 +60,34 @@ def has_ended(chosen: Sweep) -> bool:
 def report(chosen: Sweep) -> Path:
     """Write the page that compares the trials, and print the best one."""
     known = recorded(chosen.folder)
-    runs = [read_run(known[t.name]) for t, _ in chosen.trials if t.name in known]
-    runs = [run for run in runs if run.result or run.records]
+    runs = _runs_with_results(chosen)
     if not runs:
         raise UsageError("no trial of the sweep has results", hint="fab runs")
     metric = metric_for(runs)
     page = comparison_page(runs, metric, "Sweep")
     names = {run_id: name for name, run_id in known.items()}
-    if best := best_of(runs, metric):
-        value = figure(metric, best.metrics[metric])
+    if first := best(chosen):
+        value = figure(metric, first.metrics[metric])
         of = count(len(runs), "trial")
-        print_lines(f"best of {of}: {names[best.run_id]}, {metric} {value}")
-        print_lines(f"  run {best.run_id}")
+        print_lines(f"best of {of}: {names[first.run_id]}, {metric} {value}")
+        print_lines(f"  run {first.run_id}")
     left_out = comparison(runs, metric).left_out
     for run in runs:
         if run.state == "succeeded" and run.run_id in left_out:
             print_lines(f"not compared: {names[run.run_id]}: {left_out[run.run_id]}")
     return write.write(chosen.folder, write.Report(page, comparison_panels(runs)))
+
+
+def _runs_with_results(chosen: Sweep) -> list[RunFacts]:
+    known = recorded(chosen.folder)
+    runs = [read_run(known[t.name]) for t, _ in chosen.trials if t.name in known]
+    return [run for run in runs if run.result or run.records]
+
+
+def best(chosen: Sweep) -> RunFacts | None:
+    """The best run of a sweep; None if no trial has results that can be compared."""
+    runs = _runs_with_results(chosen)
+    return best_of(runs, metric_for(runs)) if runs else None
 
 
 def forget_unusable(folder: Path) -> None:
