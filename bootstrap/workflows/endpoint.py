@@ -120,7 +120,7 @@ class OpenEndpoint:
             raise
 
     def _open(self) -> Client:
-        endpoint, place = self._opened.enter_context(serving.serving(self.name))
+        endpoint, place = self._opened.enter_context(serving.serving_place(self.name))
         self._client = rest.client(place.session, endpoint.name, endpoint.port)
         self._opened.callback(self._client.close)
         return self._client

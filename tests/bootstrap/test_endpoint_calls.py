@@ -60,10 +60,10 @@ class Opened:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.model: ServedModel | None = None
         self.times = self.open = 0
-        patch.setattr(serving, "serving", self.serving)
+        patch.setattr(serving, "serving_place", self.serving_place)
 
     @contextmanager
-    def serving(self, name: str) -> Iterator[Any]:
+    def serving_place(self, name: str) -> Iterator[Any]:
         assert self.model
         self.times, self.open = self.times + 1, self.open + 1
         yield (

@@ -175,7 +175,7 @@ def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path
 
     def run(argv: list[str], **_: Any) -> Reply:
         sent.append(argv)
-        return Reply(0, ['{"rows": [], "accuracy": null, "outputs": []}'])
+        return Reply(0, ('{"rows": [], "accuracy": null, "outputs": []}',))
 
     place: Any = SimpleNamespace(
         session=SimpleNamespace(run=run), absolute=lambda path: path, keras_home=dict
