@@ -19,9 +19,9 @@ from standins.served_model import ServedModel, pictures, signature
 import railhead
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.serving import rest, samples
+from bootstrap.serving.calls import rest, samples
+from bootstrap.serving.calls.rest import Broken, Metadata, Tensor
 from bootstrap.serving.records import Deployed, save
-from bootstrap.serving.rest import Broken, Metadata, Tensor
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import decode
 from bootstrap.untrusted.unpack import Hostile
