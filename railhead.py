@@ -40,7 +40,7 @@ from bootstrap.report import listing, write
 from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.runs.earlier_run import earlier_run
 from bootstrap.runs.metrics.plots import Record
-from bootstrap.serving.rest import Signature
+from bootstrap.serving.calls.rest import Signature
 from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down

@@ -51,7 +51,7 @@ FOREIGN = {
 SDKS = {
     "bootstrap/clouds/aws/client.py": {"boto3", "botocore"},
     "bootstrap/clouds/gcp/client.py": {"google"},
-    "bootstrap/serving/samples.py": {"PIL", "numpy"},
+    "bootstrap/serving/calls/samples.py": {"PIL", "numpy"},
     "bootstrap/remote/run/upload.py": {"boto3", "botocore", "google"},
     "bootstrap/remote/probes/try_wheel.py": {"horovod", "tensorflow"},
     "bootstrap/remote/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},

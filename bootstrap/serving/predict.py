@@ -16,7 +16,7 @@ from typing import Any
 
 from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.serving import rest
+from bootstrap.serving.calls import rest
 from bootstrap.serving.environment import CLIENT, Environment
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
@@ -98,7 +98,7 @@ def predict_file(
 ) -> Predictions:
     """The predictions for a file of this machine, which is read here: pictures need no
     TensorFlow."""
-    from bootstrap.serving import samples
+    from bootstrap.serving.calls import samples
 
     with contextlib.closing(rest.client(place.session, endpoint.name, endpoint.port)) as client:
         found = samples.read_file(path, client.metadata().signature)

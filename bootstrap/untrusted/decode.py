@@ -16,18 +16,19 @@ from bootstrap.untrusted.unpack import Hostile
 MARKS = (
     1_000_000  # commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000
 )
+OUTPUTS = 20_000_000  # of those in what a model answered: a hundred pictures of 224x224 in colour
 LARGEST = float(2**63)
 DIGITS = 20  # of such an integer with its sign
 
 
-def decoded(text: str | bytes, *, marks: int = MARKS) -> Any:
-    """The document, with at most so many commas, colons and brackets.
+def decoded(text: str | bytes) -> Any:
+    """The document.
 
     Raises:
         ValueError: it is not JSON, or has too many values: each takes up to 100 bytes of memory.
     """
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    if _marks(data) > marks and _marks(_without_strings(data)) > marks:
+    if _marks(data) > MARKS and _marks(_without_strings(data)) > MARKS:
         raise ValueError("too many values")
     try:
         return json.loads(
@@ -37,10 +38,10 @@ def decoded(text: str | bytes, *, marks: int = MARKS) -> Any:
         raise ValueError("too deep") from None
 
 
-def json_object(text: str | bytes, what: str, *, marks: int = MARKS) -> dict[str, Any]:
+def json_object(text: str | bytes, what: str) -> dict[str, Any]:
     """A JSON object; Hostile with `what` if the text is none."""
     try:
-        document = decoded(text, marks=marks)
+        document = decoded(text)
     except ValueError:
         raise Hostile(what) from None
     if not isinstance(document, dict):
@@ -55,6 +56,20 @@ def record(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def outputs(text: str, what: str) -> dict[str, Any]:
+    """What a model answered, where NaN and large numbers are results; Hostile with `what` if it is
+    no object, or has too many values."""
+    try:
+        if _marks(text.encode(errors="surrogatepass")) > OUTPUTS:
+            raise Hostile(f"{what}: too many values")
+        found = json.loads(text, parse_int=_integer)
+    except (ValueError, RecursionError):
+        raise Hostile(what) from None
+    if not isinstance(found, dict):
+        raise Hostile(what)
+    return found
 
 
 def has_form(value: Any, form: Any) -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bootstrap.errors import UsageError
-from bootstrap.serving import rest
+from bootstrap.serving.calls import rest
+from bootstrap.serving.calls.rest import Broken, Client, Metadata, Signature
 from bootstrap.serving.predict import check_file
-from bootstrap.serving.rest import Broken, Client, Metadata, Signature
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import serving
 
@@ -49,7 +49,7 @@ class OpenEndpoint:
         Raises:
             UsageError: the file cannot be sent, or the model refuses it.
         """
-        from bootstrap.serving import samples
+        from bootstrap.serving.calls import samples
 
         check_file(path, "")
         return self._predicted(partial(samples.rows_of_file, path))[0]
@@ -61,7 +61,7 @@ class OpenEndpoint:
         Raises:
             UsageError: they are no arrays, or the model refuses them.
         """
-        from bootstrap.serving import samples
+        from bootstrap.serving.calls import samples
 
         samples.check(given)
         outputs, signature = self._predicted(partial(samples.body_of, given))
@@ -120,7 +120,7 @@ class OpenEndpoint:
             raise
 
     def _open(self) -> Client:
-        endpoint, place = self._opened.enter_context(serving.serving(self.name))
+        endpoint, place = self._opened.enter_context(serving.serving_place(self.name))
         self._client = rest.client(place.session, endpoint.name, endpoint.port)
         self._opened.callback(self._client.close)
         return self._client

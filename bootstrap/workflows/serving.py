@@ -152,7 +152,9 @@ def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, P
 
 
 @contextlib.contextmanager
-def serving(name: str, inventory: Inventory | None = None) -> Iterator[tuple[Deployed, Place]]:
+def serving_place(
+    name: str, inventory: Inventory | None = None
+) -> Iterator[tuple[Deployed, Place]]:
     """An endpoint that serves, and its place, with open sessions: `inventory` as for `predict`.
 
     Raises:
@@ -209,7 +211,7 @@ def predict(
         raise UsageError("give --file or --samples", hint=hint)
     if file is not None:
         prediction.check_file(Path(file))
-    with serving(name, inventory) as (endpoint, place):
+    with serving_place(name, inventory) as (endpoint, place):
         environment = place_environment(place, _served_python(place, endpoint))
         if file is not None:
             return prediction.predict_file(place, endpoint, environment, Path(file))

@@ -19,10 +19,11 @@ from standins.served_model import ServedModel, pictures, signature
 import railhead
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.serving import rest, samples
+from bootstrap.serving.calls import rest, samples
+from bootstrap.serving.calls.rest import Broken, Metadata, Tensor
 from bootstrap.serving.records import Deployed, save
-from bootstrap.serving.rest import Broken, Metadata, Tensor
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted import decode
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import endpoint as endpoints
 from bootstrap.workflows import serving
@@ -59,10 +60,10 @@ class Opened:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.model: ServedModel | None = None
         self.times = self.open = 0
-        patch.setattr(serving, "serving", self.serving)
+        patch.setattr(serving, "serving_place", self.serving_place)
 
     @contextmanager
-    def serving(self, name: str) -> Iterator[Any]:
+    def serving_place(self, name: str) -> Iterator[Any]:
         assert self.model
         self.times, self.open = self.times + 1, self.open + 1
         yield (
@@ -270,6 +271,22 @@ def test_predictions_that_are_not_valid_are_an_error_of_ours(
     model.answer = answer
     with pytest.raises(Hostile):
         endpoint.predict(np.array([SQUARE, SQUARE]))
+
+
+def test_what_is_not_finite_is_an_output(opened: Opened, model: ServedModel) -> None:
+    model.function = lambda arrays: {"y": np.where(arrays["x"] > 0, np.inf, np.nan)}
+    found = opened.of(model).predict(np.array([SQUARE]))
+    assert np.isnan(found[0, 0, 0]) and np.isinf(found[0, 0, 1])
+
+
+def test_an_answer_of_too_many_values_is_not_decoded(
+    opened: Opened, model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = opened.of(model)
+    endpoint.predict([SQUARE])
+    monkeypatch.setattr(decode, "OUTPUTS", 10)
+    with pytest.raises(Hostile, match="too many values"):
+        endpoint.predict([SQUARE])
 
 
 def test_an_answer_of_any_size_is_not_read(

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from bootstrap.errors import UsageError
-from bootstrap.serving import rest, samples
-from bootstrap.serving.rest import Tensor
+from bootstrap.serving.calls import rest, samples
+from bootstrap.serving.calls.rest import Tensor
 
 GREY = rest.Signature({"x": Tensor("float32", (None, 2, 2))}, {})
 SQUARE = [[0.0, 1.0], [0.5, 0.25]]

@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from e2e.local_hosts import Operator, listens, wait_until
+from PIL import Image
 from standins.servers import free_port
 
 NAME = "digits"
@@ -98,6 +100,12 @@ def test_digits_from_training_to_undeploy(trained: Path, operator: Operator, por
     samples = str(evaluation["samples"])
     found = operator.fab("predict", NAME, "--samples", samples).ended(0)
     assert f"accuracy {evaluation['accuracy']:.4f} on {samples} samples" in found.out
+    pixels = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
+    Image.fromarray(pixels).save(operator.folder / "x.png")
+    found = operator.fab("predict", NAME, "--file", "x.png", "--json").ended(0)
+    body = {"instances": (pixels[None, ..., None] / 255).tolist()}
+    [scores] = rest(port, f"/v1/models/{NAME}:predict", body)[1]["predictions"]
+    assert json.loads(found.out.splitlines()[-1])[0] == pytest.approx(scores, abs=1e-4)
     with tunnel(operator, port) as local:
         documented_client(local)
     assert not listens(local)

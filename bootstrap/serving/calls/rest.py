@@ -19,12 +19,11 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.ssh.local_session import HERE
 from bootstrap.ssh.session import Session
 from bootstrap.ssh.tunnel import open_channel
-from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.decode import json_object, outputs
 from bootstrap.untrusted.unpack import Hostile
 
 SECONDS = 120.0  # for an answer
 MOST_ANSWER = 256_000_000  # bytes
-MOST_VALUES = 20_000_000  # and brackets: of as many predictions
 PIECE = 1 << 16  # bytes
 MOST_TEXT = 600  # letters of a refusal
 MOST_TENSORS, MOST_DIMENSIONS = 1000, 32
@@ -152,7 +151,7 @@ class Client:
                     f"endpoint {self._name} does not answer: {clean(str(error))}"
                 ) from None
             raise
-        found = json_object(text, "an answer that is not JSON", marks=MOST_VALUES)
+        found = (json_object if body is None else outputs)(text, "an answer that is not JSON")
         if reply.status == 200:
             return found
         why = clean(str(found.get("error"))).strip()[:MOST_TEXT]

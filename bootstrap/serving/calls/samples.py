@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from bootstrap.errors import UsageError
-from bootstrap.serving.rest import Signature, Tensor
+from bootstrap.serving.calls.rest import Signature, Tensor
 
 FORMATS = ("PNG", "JPEG")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
