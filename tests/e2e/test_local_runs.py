@@ -224,7 +224,8 @@ def test_a_secret_reaches_the_program_and_nothing_else(operator: Operator) -> No
     assert "hunter2" not in everything and "second-line" not in everything
     assert "the token is [secret]" in everything and "and seen" in everything
     assert (operator.last / "outputs" / "proof.txt").read_text() == "hunter2\nsecond-line"[::-1]
-    left = [p for p in (operator.home / ".railhead").rglob("secrets.json")]
+    left = [p for p in (operator.home / ".railhead").rglob("secrets*.json")]
+    left += Path("/dev/shm").glob("railhead-*/secrets*")
     assert left == [], "the secret outlived its run on a host"
 
 
