@@ -61,6 +61,7 @@ SDKS = {
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
     "bootstrap.remote.run.checkpoint_files",
+    "bootstrap.remote.run.end_processes",
     "bootstrap.remote.run.json_file",
     "bootstrap.remote.run.manifest",
     "bootstrap.remote.run.mpirun_output",

@@ -45,7 +45,7 @@ class _CheckedAddresses(HTTPHandler):
     def http_open(self, request: Request) -> HTTPResponse:
         """Send the request to the mirror, or to the proxy."""
         kind = HTTPConnection if request.has_proxy() else _CheckedConnection
-        return self.do_open(kind, request)  # type: ignore[arg-type]
+        return self.do_open(kind, request)
 
 
 class Download:

@@ -245,11 +245,12 @@ def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> li
     Ranks are not bound to cores: by default OpenMPI pins each host's first rank to core 0.
     TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes.
     """
+    tmp = f"TMPDIR=$HOME/.railhead/runs/{run_id}/tmp"
     mca = {
         "plm_rsh_agent": "ssh",
         "plm_rsh_args": f"-F {run_folder}/ssh_config",
         "plm_rsh_no_tree_spawn": "1",
-        "orte_launch_agent": f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME orted",
+        "orte_launch_agent": f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME {tmp} orted",
         "oob_tcp_if_include": networks,
         "btl_tcp_if_include": networks,
         "oob_tcp_keepalive_time": "10",

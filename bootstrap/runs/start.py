@@ -121,7 +121,7 @@ def start(
         "start",
         argv=[cluster.python_of(cluster.chief), "-I", "-S", f"{run.folder}/supervisor.py"],
         cwd=run.folder,
-        env=environment_of(run),
+        env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
         log=f"{run.folder}/logs/supervisor.log",
     )
     log.event(f"run {run.run_id}: started on {cluster.chief}")
@@ -148,9 +148,39 @@ def lay_out(
         _check_logins(cluster, run)
         if restore:
             restore(cluster, run)
+        everywhere(
+            sessions,
+            lambda s: _send_secrets(s, request.secrets, document, run),
+            what="sending the secrets",
+        )
     except BaseException:
         remove_run(sessions, run)
         raise
+
+
+def _send_secrets(
+    session: Session, secrets: Mapping[str, str], document: Mapping[str, Any], run: Run
+) -> None:
+    """Create the run's temporary folders, with a file of the secrets for each rank of this host and
+    on the chief for the supervisor. Each reader removes its own. The last step before the start,
+    because folders of runs without a process are soon removed."""
+    session.call("make_temporary", folder=run.folder)
+    if secrets:
+        text = json.dumps(dict(secrets))
+        names = secret_files(document, session.host.name)
+        session.call("write", files=[[f"{run.folder}/memory/{n}", 0o600, text] for n in names])
+
+
+def secret_files(document: Mapping[str, Any], host: str) -> list[str]:
+    """The names of the files with secrets on a host."""
+    ranks, at = [entry["slots"] for entry in document["hosts"]], _index_of(document, host)
+    own = ["secrets.json"] if at == 0 else []
+    first = sum(ranks[:at])
+    return own + [f"secrets-{rank}.json" for rank in range(first, first + ranks[at])]
+
+
+def _index_of(document: Mapping[str, Any], host: str) -> int:
+    return [entry["name"] for entry in document["hosts"]].index(host)
 
 
 # Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host
@@ -197,6 +227,7 @@ def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
     """Remove the files of a run, secrets included, from the hosts that can be reached."""
     for session in sessions.values():
         with contextlib.suppress(Exception):
+            session.call("drop_temporary_of", run_id=run.run_id)
             session.call("remove", paths=[run.folder])
 
 
@@ -271,8 +302,6 @@ def _prepare(
         [f"{run.folder}/logs/.keep", 0o644, ""],
         [f"{run.folder}/checkpoints/.keep", 0o644, ""],
     ]
-    if request.secrets:
-        files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
     session.call("write", files=files)
 
 
@@ -280,6 +309,12 @@ def needs_reader(document: Mapping[str, Any]) -> bool:
     """Whether the ranks of a script read a bucket or a stream, with `training.data`."""
     reads = any(not item["paths"] or item["mode"] == "stream" for item in document["data"])
     return reads and document["program"]["kind"] == "script"
+
+
+# TMPDIR by its real path, which is short. OpenMPI's shared memory is removed with `memory`.
+OWN_FOLDERS = """tmp=$(readlink {folder}/tmp) && export TMPDIR="$tmp"
+memory=$(readlink {folder}/memory)
+case $memory in /dev/shm/*) export OMPI_MCA_btl_vader_backing_directory="$memory";; esac"""
 
 
 def rank_starter(document: Mapping[str, Any]) -> str:
@@ -291,7 +326,8 @@ def rank_starter(document: Mapping[str, Any]) -> str:
     exports = [f"export {name}={shlex.quote(value)}" for name, value in document["env"].items()]
     python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
     folder = f'"$HOME/.railhead/runs/{document["run_id"]}"'
-    lines = [f"cd {folder}/work || exit 1", "export PYTHONUNBUFFERED=1", *exports]
+    lines = [OWN_FOLDERS.format(folder=folder), f"cd {folder}/work || exit 1"]
+    lines += ["export PYTHONUNBUFFERED=1", *exports]
     return "\n".join([*lines, f"exec {python} {folder}/rank.py\n"])
 
 

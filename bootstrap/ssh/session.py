@@ -38,9 +38,11 @@ REMOTE = Path(__file__).parents[1] / "remote"  # what is sent to hosts
 AGENT = (
     "agent.channel",
     "run.manifest",
+    "run.end_processes",
     "agent.files",
     "agent.data",
     "agent.packing",
+    "agent.temporary",
     "agent.network",
     "agent.commands",
     "agent.agent",

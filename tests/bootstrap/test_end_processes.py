@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,8 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins.agent_process import Agent
 
 from bootstrap.errors import HostsFailed
+from bootstrap.remote.agent import temporary
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Reply
@@ -180,14 +183,72 @@ def test_all_means_every_run_of_this_home(start: Start, home: Path) -> None:
     assert [alive(pid) for pid in [*pids, other]] == [False, False, True]
 
 
-@pytest.mark.parametrize("run, left", [("r1", ["r2"]), ("all", [])])
-def test_no_secret_outlives_its_run(home: Path, run: str, left: list[str]) -> None:
+@pytest.fixture
+def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Two runs with their temporary folders; in each memory a secret."""
+    monkeypatch.setenv("HOME", str(home))
+    runs = home / ".railhead" / "runs"
     for name in ("r1", "r2"):
-        (home / ".railhead" / "runs" / name).mkdir(parents=True)
-        (home / ".railhead" / "runs" / name / "secrets.json").write_text("{}")
+        (runs / name).mkdir(parents=True)
+        temporary.make_temporary(f"~/.railhead/runs/{name}")
+        (runs / name / "memory" / "secrets-0.json").write_text("{}")
+    made = [link.readlink() for link in runs.glob("*/[mt]*")]
+    assert len(made) == 4
+    yield runs
+    for folder in made:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("run, left", [("r1", ["r2"]), ("all", [])])
+def test_no_secret_and_no_temporary_file_outlives_its_run(
+    runs: Path, home: Path, run: str, left: list[str]
+) -> None:
+    made = {link: link.readlink() for link in runs.glob("*/[mt]*")}
     sweep(home, run)
-    there = sorted(p.parent.name for p in (home / ".railhead" / "runs").glob("*/secrets.json"))
-    assert there == left
+    assert sorted(p.parent.parent.name for p in runs.glob("*/memory/secrets-0.json")) == left
+    assert {link.parent.name for link, folder in made.items() if folder.exists()} == {*left}
+
+
+def test_every_agent_removes_what_runs_left_that_were_killed(
+    runs: Path, home: Path, start: Start
+) -> None:
+    """A run that just starts has no process yet, and one that goes on has."""
+    (runs / "r3").mkdir()
+    temporary.make_temporary(str(runs / "r3"))
+    for link in [*runs.glob("r1/[mt]*"), *runs.glob("r2/[mt]*")]:
+        os.utime(link, (0, 0), follow_symlinks=False)
+    made = {link: link.readlink() for link in runs.glob("*/[mt]*")}
+    start(PLAIN, run="r2")
+    Agent(home).process.communicate(timeout=30)
+    left = {link.parent.name for link, folder in made.items() if folder.exists()}
+    assert left == {"r2", "r3"}
+    sweep(home, "all")
+
+
+def test_no_other_user_decides_where_secrets_are(runs: Path, home: Path, tmp_path: Path) -> None:
+    """A home that hosts share has the link already: what it leads to must be this user's alone."""
+    for link in runs.glob("r1/*"):
+        link.unlink()
+    (runs / "r1/memory").symlink_to(tmp_path / "link")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(PermissionError, match="not this user's alone"):
+        temporary.make_temporary(str(runs / "r1"))
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").mkdir(0o755)
+    with pytest.raises(PermissionError, match="not this user's alone"):
+        temporary.make_temporary(str(runs / "r1"))
+    (tmp_path / "link").chmod(0o700)
+    temporary.make_temporary(str(runs / "r1"))
+
+
+def test_another_users_folder_is_not_removed(home: Path) -> None:
+    """As after a boot: the run's own is gone, and the name is free for all."""
+    folder = home / ".railhead/runs/r1"
+    folder.mkdir(parents=True)
+    (folder / "memory").symlink_to("/proc/1/task" if os.geteuid() else "/proc/self/none")
+    (folder / "tmp").symlink_to(home / "not-here")
+    sweep(home)
+    assert (folder / "memory").is_symlink() and (folder / "tmp").is_symlink()
 
 
 def test_streams_in_memory_go_with_their_run(home: Path, tmp_path: Path) -> None:

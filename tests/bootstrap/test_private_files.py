@@ -59,8 +59,19 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
     run = Run("r1", tmp_path / "results")
     start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    document = {**DOCUMENT, "hosts": [{"name": session.host.name, "slots": 2}]}
+    start._send_secrets(session, {"TOKEN": "s3cret"}, document, run)
     folder = host / ".railhead/runs/r1"
-    assert mode(folder / "secrets.json") == 0o600
+    memory, tmp = ((folder / name).readlink() for name in ("memory", "tmp"))
+    assert memory.parent == Path("/dev/shm"), "a secret is on no disk"
+    assert sorted(path.name for path in memory.iterdir()) == [
+        *("secrets-0.json", "secrets-1.json", "secrets.json")
+    ]
+    assert {mode(path) for path in memory.iterdir()} == {0o600}
+    assert mode(memory) == mode(tmp) == 0o700 and len(str(tmp)) < 60
+    start.remove_run({"h1": session}, run)
+    assert not memory.exists() and not tmp.exists() and not folder.exists()
+    start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
     for private in (host / ".railhead", folder.parent, folder):
         assert mode(private) == 0o700, private
     assert "s3cret" not in (folder / "run.json").read_text()

@@ -266,9 +266,12 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     roles = [{"type": "chief", "index": 0}, *({"type": "worker", "index": i} for i in (0, 1))]
     changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster, "roles": roles}
     lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=3, **changes)
-    (tmp_path / "secrets.json").write_text('{"TOKEN": "s3"}')
+    (tmp_path / "memory").mkdir()
+    for name in ("secrets-1.json", "secrets-2.json"):
+        (tmp_path / "memory" / name).write_text('{"TOKEN": "s3"}')
     output = rank(tmp_path, number=2).stdout.splitlines()
     assert output[:4] == ["2", "0", "3", "h2"]
+    assert [path.name for path in (tmp_path / "memory").iterdir()] == ["secrets-1.json"]
     assert output[4:8] == [f"{tmp_path}/run.json", f"{tmp_path}/results", "b", "s3"]
     assert json.loads(output[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
 

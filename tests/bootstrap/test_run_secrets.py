@@ -51,7 +51,8 @@ def test_no_secret_is_in_any_file(home: Path) -> None:
     wait = f"until [ -e {over} ]; do {says(0, 'more')}; sleep 0.1; done"
     begun = f"printf '[1,1]<stdout>:a first-half'; {wait}"
     run = Run(home, "", secrets=["TOKEN"])
-    run.write("secrets.json", {"TOKEN": secret})
+    (run.folder / "memory").mkdir()
+    run.write("memory/secrets.json", {"TOKEN": secret})
     run.write("mpirun.json", ["sh", "work/do.sh"])  # the command itself is no secret's place
     (run.folder / "work" / "do.sh").write_text("; ".join([*reported, begun, "exit 9"]))
     process = run.start()
@@ -64,3 +65,4 @@ def test_no_secret_is_in_any_file(home: Path) -> None:
     written = [p for p in run.folder.rglob("*") if p.is_file() and p.parent.name != "work"]
     assert run.log("rank-1") == "a [secret]\n"
     assert not [p for p in written if b"-half" in p.read_bytes()]
+    assert not list(run.folder.glob("memory/*")), "whoever kills the supervisor finds no secret"

@@ -185,9 +185,14 @@ def test_checkpoints_come_back_while_a_run_goes_on_and_when_its_supervisor_died(
     operator: Operator,
 ) -> None:
     operator.write("train.py", WRITER)
-    started = run_id(operator.fab("train", "--script", "train.py", "--detach").ended(0).out)
+    train = ("train", "--script", "train.py", "--detach", "--secret", "TOKEN")
+    started = run_id(operator.fab(*train, env={"TOKEN": "s3cret"}).ended(0).out)
     folder = operator.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{started}"
     wait_until((folder / "work/ckpt/step-1.h5").exists, 30, "there is a checkpoint")
+    made = [*operator.home.glob(f".railhead/clusters/ready/hosts/*/home/.railhead/runs/{started}")]
+    made = [(each / name).readlink() for each in made for name in ("memory", "tmp")]
+    assert [*made[0].parent.glob("railhead-*/secrets*")] == [], "each rank removes its own"
+    assert [len([*each.glob("ompi.*")]) for each in made] == [0, 1] * 2, "sessions of Open MPI"
     operator.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "state: running")
     here = operator.last / "outputs/ckpt/step-1.h5"
     assert here.read_text() == "weights"
@@ -198,6 +203,7 @@ def test_checkpoints_come_back_while_a_run_goes_on_and_when_its_supervisor_died(
     operator.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "LOST: its supervisor died")
     assert here.read_text() == "weights"
     operator.fab("cancel")
+    assert not [each for each in made if each.exists()]
 
 
 def test_workdir_is_shipped_and_is_where_the_script_runs(operator: Operator) -> None:
@@ -224,7 +230,8 @@ def test_a_secret_reaches_the_program_and_nothing_else(operator: Operator) -> No
     assert "hunter2" not in everything and "second-line" not in everything
     assert "the token is [secret]" in everything and "and seen" in everything
     assert (operator.last / "outputs" / "proof.txt").read_text() == "hunter2\nsecond-line"[::-1]
-    left = [p for p in (operator.home / ".railhead").rglob("secrets.json")]
+    left = [p for p in (operator.home / ".railhead").rglob("secrets*.json")]
+    left += Path("/dev/shm").glob("railhead-*/secrets*")
     assert left == [], "the secret outlived its run on a host"
 
 

@@ -19,6 +19,8 @@ from bootstrap.remote.agent.data import data_state, paths_state, receive_data
 from bootstrap.remote.agent.files import place_folder, read, remove, text_of, tree, write
 from bootstrap.remote.agent.network import dial, listen, ports
 from bootstrap.remote.agent.packing import collect, get, get_file
+from bootstrap.remote.agent.temporary import drop_temporary_of_ended, make_temporary
+from bootstrap.remote.run.end_processes import drop_temporary_of
 from bootstrap.remote.run.manifest import open_regular
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
@@ -129,10 +131,14 @@ OPS = {
         data_state,
         paths_state,
         receive_data,
+        make_temporary,
+        drop_temporary_of,
     )
 }
 
 
 def main() -> None:
-    """Serve until the channel closes."""
+    """Serve until the channel closes. What ended runs left is removed first."""
+    with contextlib.suppress(OSError):
+        drop_temporary_of_ended()
     serve(OPS)

@@ -181,8 +181,10 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     host = host_of(run, rank)
     os.environ.update(run["env"])
     if run["secrets"]:
-        with open(os.path.join(HERE, "secrets.json")) as file:
+        secrets = os.path.join(HERE, "memory", f"secrets-{rank}.json")
+        with open(secrets) as file:
             os.environ.update(json.load(file))
+        os.remove(secrets)  # each rank has its own
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
         RAILHEAD_RESULTS=os.path.join(HERE, "results"),

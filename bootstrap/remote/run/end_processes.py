@@ -25,6 +25,7 @@ OF_RUNS = b"RAILHEAD_RUN="
 MARK = OF_RUNS
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
+TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
 
@@ -90,7 +91,7 @@ def is_of_a_login(pid: int) -> bool:
 def end_run(run_id: str) -> dict[str, Any]:
     """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
     ended = send_signal(run_id, signal.SIGTERM) | send_signal(run_id, signal.SIGKILL)
-    drop_secrets_and_streams(run_id)
+    drop_temporary_of(run_id)
     left = processes(run_id)
     return {"ended": len(ended - set(left)), "left": left}
 
@@ -111,17 +112,27 @@ def send_signal(run_id: str, sign: signal.Signals) -> set[int]:
     return signalled
 
 
-def drop_secrets_and_streams(run_id: str) -> None:
-    """Remove the run's secrets file, and the folders in memory that its data was streamed into."""
+def drop_temporary_of(run_id: str) -> None:
+    """Remove the temporary folders of a run; "all" means any run."""
     runs = os.path.join(HOME, ".railhead", "runs")
     names = os.listdir(runs) if run_id == "all" and os.path.isdir(runs) else [run_id]
     for name in names:
-        with contextlib.suppress(OSError):
-            os.remove(os.path.join(runs, name, "secrets.json"))
-        for link in glob.glob(os.path.join(glob.escape(runs), name, "streams", "*")):
+        drop_temporary(os.path.join(runs, name))
+
+
+def drop_temporary(folder: str) -> None:
+    """Remove what the run's folder has links to: its secrets, its TMPDIR, and the folders in memory
+    that its data was streamed into. Another user's folder of the same name stays, and so does the
+    link to a folder of another host that shares this home."""
+    with contextlib.suppress(OSError):
+        os.remove(os.path.join(folder, "secrets.json"))  # of an earlier version
+    for name in (*TEMPORARY, os.path.join("streams", "*")):
+        for link in glob.glob(os.path.join(glob.escape(folder), name)):
             with contextlib.suppress(OSError):
-                shutil.rmtree(os.readlink(link))
-                os.remove(link)
+                target = os.readlink(link)
+                if os.lstat(target).st_uid == os.geteuid():
+                    shutil.rmtree(target)
+                    os.remove(link)
 
 
 def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:

@@ -130,6 +130,15 @@ def with_result(files: list[Any]) -> list[Any]:
     return [*(x for x in files if x["path"] != name), entry]
 
 
+def secrets_of(run: dict[str, Any]) -> list[str]:
+    """The values of the run's secrets. Their file is removed: whoever needs it has its own."""
+    if not run["secrets"]:
+        return []
+    values = list(json_file.load(path("memory/secrets.json")).values())
+    os.remove(path("memory/secrets.json"))
+    return values
+
+
 class Supervisor:
     """One run, from mpirun's start to its result."""
 
@@ -137,8 +146,7 @@ class Supervisor:
         self.state = state
         self.run = json_file.load(path("run.json"))
         self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
-        secrets = json_file.load(path("secrets.json")).values() if self.run["secrets"] else ()
-        self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
+        self.output = RunOutput(RUN, self.run, secrets_of(self.run), state.write_errors)
         self.ended_servers = False
         self.evaluation: dict[str, Any] | None = None
         self.silent: int | None = None  # the host for whose silence the run was ended

@@ -1,0 +1,73 @@
+"""A run's folders outside of its own, which end with it: `memory`, for its secrets, is in memory
+where the host has such a file system; `tmp` is the TMPDIR of its processes.
+
+Both are links in the run's folder. The real folders have random, short names: a socket's path has
+at most 107 bytes, and programs put sockets into TMPDIR.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import stat
+import tempfile
+import time
+from typing import Any
+
+from bootstrap.remote.run.end_processes import TEMPORARY, drop_temporary, processes
+
+MEMORY = "/dev/shm"
+LONGEST = 40  # bytes
+STARTING = 60.0  # seconds after which a run that has no process has ended
+
+
+def make_temporary(folder: str) -> dict[str, Any]:
+    """Create both folders of a run, each for the user alone.
+
+    Hosts that share a home share the links: then the folder gets the name that the link has.
+    """
+    folder = os.path.expanduser(folder)
+    memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else folder
+    for name, parent in (("memory", memory), ("tmp", short_temporary())):
+        link = os.path.join(folder, name)
+        made = tempfile.mkdtemp(prefix="railhead-", dir=parent)
+        try:
+            os.symlink(made, link)
+        except FileExistsError:
+            os.rmdir(made)
+            make_own(os.readlink(link))
+    return {}
+
+
+def short_temporary() -> str:
+    """The folder for temporary files, or /tmp where its name leaves too little for a socket's."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= LONGEST or not os.access("/tmp", os.W_OK) else "/tmp"
+
+
+def make_own(folder: str) -> None:
+    """Create a folder for the user alone; OSError if it exists and is not such a folder."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    status = os.lstat(folder)
+    private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+    if not private or status.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is not this user's alone")
+
+
+def drop_temporary_of_ended() -> None:
+    """Remove the folders of all runs of this home that have ended, as after a kill of their
+    supervisor."""
+    runs = os.path.expanduser("~/.railhead/runs")
+    links = [x for name in TEMPORARY for x in glob.glob(f"{glob.escape(runs)}/*/{name}")]
+    for run in {os.path.dirname(link) for link in links if is_old(link)}:
+        if not processes(os.path.basename(run)):
+            drop_temporary(run)
+
+
+def is_old(link: str) -> bool:
+    """Whether a link was made a while ago; the processes of a run start a moment after it."""
+    with contextlib.suppress(OSError):
+        return time.time() - os.lstat(link).st_mtime > STARTING
+    return False
