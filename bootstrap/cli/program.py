@@ -11,6 +11,7 @@ from invoke import Exit
 from invoke.exceptions import ParseError
 
 from bootstrap.console.output import printable
+from bootstrap.inventory.files import RUN_ID
 
 CLONE = Path(__file__).resolve().parents[2]
 FILE = "fabfile.py"
@@ -39,11 +40,16 @@ def _with_fabfile(print_help: Callable[[], None]) -> Callable[[], None]:
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
-    """The arguments; with the tasks of this clone, if nothing names others and no fabfile is in the
-    folder or above it."""
-    named = any(arg.startswith(OTHER_TASKS) for arg in args if arg.startswith("-"))
-    found = any((place / FILE).exists() for place in (folder, *folder.parents))
-    return [*args] if named or found else ["--search-root", str(CLONE), *args]
+    """The arguments; with the folder of the fabfile, if nothing names others: the folder or one
+    above it, otherwise this clone. Not fetched results: hosts have written their files."""
+    if any(arg.startswith(OTHER_TASKS) for arg in args if arg.startswith("-")):
+        return [*args]
+    places = (folder, *folder.parents)
+    first = max(
+        (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
+    )
+    found = (place for place in places[first:] if (place / FILE).exists())
+    return ["--search-root", str(next(found, CLONE)), *args]
 
 
 def _checked(parse: Callable[[list[str]], None]) -> Callable[[list[str]], None]:

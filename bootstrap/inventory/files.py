@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from bootstrap.console.text import size
 from bootstrap.errors import UsageError
 
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")  # as runs/launch.py makes them
 RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
@@ -21,11 +20,11 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
+from bootstrap.inventory.files import RUN_ID
 from bootstrap.ssh.gitignore import IgnoreFile, ignored, parse
 
 _NEVER = frozenset({".git", ".hg", ".svn", "__pycache__"})
 _ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
-_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _never_ships(folder: Path, names: Set[str]) -> bool:
     """Whether a folder with these names in it is a virtual environment or a fetched run."""
     if not _ENVIRONMENT_MARKS.isdisjoint(names):
         return True
-    is_run = folder.parent.name == "results" and _RUN_ID.fullmatch(folder.name) is not None
+    is_run = folder.parent.name == "results" and RUN_ID.fullmatch(folder.name) is not None
     return is_run and "run.json" in names
 
 

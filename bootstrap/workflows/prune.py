@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError
+from bootstrap.inventory.files import RUN_ID
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.lifecycle.teardown import unfetched
@@ -15,7 +15,6 @@ from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 
 ENTER = 'cd "$HOME/.railhead/runs" 2>/dev/null || exit 0'
-_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 
 
 def prune(inventory: Inventory, keep: int) -> None:
@@ -48,5 +47,5 @@ def _prune_host(session: Session, keep: int, needed: Collection[str]) -> list[st
 
 def old_runs(names: Sequence[str], keep: int, needed: Collection[str]) -> list[str]:
     """The ids among `names` that are older than the `keep` newest and not needed, oldest first."""
-    ids = sorted(name for name in names if _RUN_ID.fullmatch(name))
+    ids = sorted(name for name in names if RUN_ID.fullmatch(name))
     return [run_id for run_id in ids[: max(len(ids) - keep, 0)] if run_id not in needed]

@@ -28,6 +28,21 @@ def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
     assert "unknown preset" in forked_fab(tmp_path, "-r", clone, "train", "--preset", "smok").stderr
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_fabfile_among_fetched_results_is_not_run(tmp_path: Path, own: bool) -> None:
+    """A host has written it."""
+    inside = tmp_path / "results/20261123-064512-0a1b2c/work/src"
+    inside.mkdir(parents=True)
+    for folder in (inside, inside.parent, inside.parents[1]):
+        (folder / "fabfile.py").write_text("open('ran', 'w')\n")
+    if own:
+        text = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
+        (tmp_path / "fabfile.py").write_text(text)
+    done = forked_fab(inside, "--list")
+    assert ("  mine" in done.stdout, "  train " in done.stdout) == (own, not own)
+    assert not (inside / "ran").exists()
+
+
 def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Path) -> None:
     done = forked_fab(tmp_path, "extend", "--stack", "gpu-a")
     assert done.returncode == 2
