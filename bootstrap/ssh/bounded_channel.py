@@ -37,7 +37,7 @@ QUICK = Bounds(60, 1800)  # no work on many files
 WORK = Bounds(600, 12 * 3600)
 LONG = Bounds(3600, 72 * 3600)  # compiles, installs, receives 100 GB
 BOUNDS = {
-    "open": Bounds(60, 60, 16_000_000),  # the shell's greeting, the facts, the agent's start
+    "open": Bounds(60, 60, 4_000_000),  # the shell's greeting, the facts, the agent's start
     "sh": Bounds(600, 12 * 3600, 16_000_000),
     "run": Bounds(600, 12 * 3600, 4 * ANSWER),
     **dict.fromkeys(("tree", "place_folder", "get", "get_file", "collect"), WORK),
