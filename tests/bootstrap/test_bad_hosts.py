@@ -42,6 +42,7 @@ OPTIONS = {
     "predict": [chief.ENDPOINT, "--samples", "1"], "undeploy": [chief.ENDPOINT],
     "logs": ["--run", chief.RUN], "tunnel": ["8501"],
 }  # fmt: skip
+OF_RESULTS = ("evaluate",)  # it needs results here
 # What is there after the part of the good host was done.
 PARTS: dict[str, Callable[[Path, str], bool]] = {
     "teardown": lambda home, _: home.is_dir() and not (home / "cluster").exists(),
@@ -138,8 +139,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sandbox]:
         local_state.save_run(run, box.cwd / "results" / chief.RUN, given)
         records.save(Deployed(chief.ENDPOINT, inventory.name, "bad", 8501, chief.RUN))
     there = made.chief / ".railhead/runs" / chief.RUN
-    shutil.copytree(there / "results", made.cwd / "results" / chief.RUN)
-    shutil.copy(there / "run.json", made.cwd / "results" / chief.RUN)
+    shutil.copytree(there / "results", made.folder / "fetched" / chief.RUN)
+    shutil.copy(there / "run.json", made.folder / "fetched" / chief.RUN)
     (made.cwd / "train.py").write_text("print(1)")
     return made.folder, box
 
@@ -168,6 +169,8 @@ def test_a_task_ends_though_its_chief_is_bad(
 ) -> None:
     folder, box = template
     box.make(folder)
+    if name in OF_RESULTS:
+        (box.folder / "fetched").rename(box.cwd / "results")
     argv = [name, *OPTIONS.get(name, []), "--hosts", HOSTS]
     codes = (0, 1, 2) if kind == "wrong" else (1, 2)
     good = (box.folder / "good",)
