@@ -84,9 +84,8 @@ class BoundedChannel:
             Unresponsive: it did not keep them.
         """
         bounds = BOUNDS.get(name, QUICK)
-        silence = silence or bounds.silence
-        seconds = max(bounds.seconds, silence)
-        self._bounds = Bounds(silence, seconds, bounds.bytes + bytes)
+        seconds = max(bounds.seconds, silence or 0)
+        self._bounds = Bounds(silence or bounds.silence, seconds, bounds.bytes + bytes)
         begun, self._before = time.monotonic(), self.received
         self._until = min(begun + seconds, self._end)
         try:
