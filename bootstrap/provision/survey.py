@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -109,9 +110,17 @@ def _routed(session: Session, others: Sequence[HostFacts]) -> str | None:
 def _peer(session: Session, facts: HostFacts, address: str | None) -> Peer:
     """A host as its peers see it; without an address, at the one that we connected to."""
     host, key = session.host, session.host_key
+    found = address or facts.inside[0]
+    try:
+        ipaddress.ip_address(found)
+    except ValueError:
+        raise UsageError(
+            f"{host.name} has not reported its address: {found[:80]!a}",
+            hint="the same command with --peer-address FIRST,SECOND   # one for each host",
+        ) from None
     return Peer(
         name=host.name,
-        address=address or facts.inside[0],
+        address=found,
         port=facts.inside[1],
         user=facts.user,
         slots=_slots(host, facts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,14 +41,17 @@ def sweep(
 def cancel(
     sessions: Mapping[str, Session], run: Run, pythons: Mapping[str, str], chief: str
 ) -> dict[str, str]:
-    """Cancel a run: first by its supervisor, then by ending its processes on every host.
+    """Cancel a run: first by its supervisor, if the chief was reached, then by ending its processes
+    on every host.
 
     Returns one line per host.
 
     Raises:
         HostsFailed: a process of the run is left on some host.
     """
-    _cancel_by_supervisor(sessions[chief], run)
+    if chief in sessions:
+        with contextlib.suppress(RailheadError):  # then on its host, too, by its processes
+            _cancel_by_supervisor(sessions[chief], run)
     swept = everywhere(
         sessions, lambda s: sweep(s, run.run_id, pythons[s.host.name]), what="cancelling the run"
     )

@@ -37,7 +37,7 @@ QUICK = Bounds(60, 1800)  # no work on many files
 WORK = Bounds(600, 12 * 3600)
 LONG = Bounds(3600, 72 * 3600)  # compiles, installs, receives 100 GB
 BOUNDS = {
-    "open": Bounds(60, 60, 16_000_000),  # the shell's greeting, the facts, the agent's start
+    "open": Bounds(60, 60, 4_000_000),  # the shell's greeting, the facts, the agent's start
     "sh": Bounds(600, 12 * 3600, 16_000_000),
     "run": Bounds(600, 12 * 3600, 4 * ANSWER),
     **dict.fromkeys(("tree", "place_folder", "get", "get_file", "collect"), WORK),
@@ -84,9 +84,8 @@ class BoundedChannel:
             Unresponsive: it did not keep them.
         """
         bounds = BOUNDS.get(name, QUICK)
-        silence = silence or bounds.silence
-        seconds = max(bounds.seconds, silence)
-        self._bounds = Bounds(silence, seconds, bounds.bytes + bytes)
+        seconds = max(bounds.seconds, silence or 0)
+        self._bounds = Bounds(silence or bounds.silence, seconds, bounds.bytes + bytes)
         begun, self._before = time.monotonic(), self.received
         self._until = min(begun + seconds, self._end)
         try:

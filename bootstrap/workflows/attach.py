@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import board_of
 from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import RailheadError, RunFailed, Terminated, UsageError
+from bootstrap.errors import HostsFailed, RailheadError, RunFailed, Terminated, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory
@@ -21,10 +21,12 @@ from bootstrap.runs import bucket_results, checkpoints, results
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.run import Run, find_run, state_of
+from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
 
 SHOWN_FILES = 20
 NAMED_RUNS = 3
+CANCEL_SECONDS = 600.0  # on each host
 
 
 def attach(inventory: Inventory, run_id: str | None) -> None:
@@ -105,17 +107,31 @@ def _is_elsewhere(results_of_run: Path) -> bool:
 
 
 def cancel(inventory: Inventory, run_id: str | None) -> None:
-    """Cancel a run and verify on every host that none of its processes is left."""
+    """Cancel a run and verify on every host that none of its processes is left.
+
+    Raises:
+        HostsFailed: not on every host; it was cancelled on the others.
+    """
     _cancel(inventory, find_run(inventory, run_id))
 
 
 def _cancel(inventory: Inventory, run: Run) -> None:
     inventory = run.part_of(inventory)
     chief = inventory.chief.name
-    with reach.agents(inventory) as (sessions, pythons):
+    with connect.open_sessions(inventory) as sessions, sessions.within(CANCEL_SECONDS):
+        pythons, failed = connect.attempts(sessions, connect.start_agent)
+        sessions.drop(failed)
+        if not sessions:
+            raise reach.not_reached("no host can be reached", sessions)
         outcomes = cancellation.cancel(sessions, run, pythons, chief)
-        phase = stop_policy.phase(sessions[chief], run)
+        phase = stop_policy.phase(sessions[chief], run) if chief in sessions else []
     print_lines(*(f"[{name}] {text}" for name, text in outcomes.items()), *phase)
+    if sessions.failed:
+        what = f"{len(sessions.failed)} of {len(inventory.hosts)} hosts cannot be reached"
+        again = f"fab cancel --run {run.run_id}"
+        raise HostsFailed(
+            f"{what}; the run was cancelled on the others", sessions.outcomes, hint=again
+        )
 
 
 @contextmanager

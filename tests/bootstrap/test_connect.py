@@ -44,19 +44,6 @@ def fingerprint(public: Path) -> str:
     return shown.stdout.split()[1]
 
 
-@pytest.mark.slow
-def test_ctrl_c_does_not_wait_for_hosts() -> None:
-    closed = threading.Event()
-
-    def work(_: str) -> None:
-        closed.wait(600)
-
-    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
-        connect._all(work, ["h1", "h2"])
-    closed.set()  # as the end of their sessions does
-
-
 def test_64_hosts_at_once_and_none_is_lost(
     home_of_session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

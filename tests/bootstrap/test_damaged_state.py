@@ -152,7 +152,7 @@ def test_files_that_are_no_records_of_runs_are_ignored(home: Path) -> None:
 
 NUMBERS = [10**400, -(10**400), 2**63, 10**12, float("inf"), float("nan"), 1e300]
 STATE = {"state": "running", "pid": 77, "heartbeat": 1.5}
-BAD_STATES = [
+BAD_STATES: list[dict[str, object]] = [
     {"pid": 0}, {"pid": 1}, {"pid": -5}, {"pid": "77"}, {"pid": True}, {"state": None},
     {"heartbeat": "x"}, {"heartbeat": None}, {"machines": []},
     *({key: number} for key in ("pid", "heartbeat") for number in NUMBERS),
@@ -192,7 +192,7 @@ def test_a_whole_result_is_read() -> None:
 
 @pytest.mark.parametrize("number", [10**400, 2**63, float("inf"), float("nan")])
 def test_a_number_without_end_that_may_be_missing_is_missing(number: float) -> None:
-    culprit = {"rank": number, "host": None, "lines": []}
+    culprit: dict[str, object] = {"rank": number, "host": None, "lines": []}
     found = read_result(json.dumps({**RESULT, "size": number, "culprit": culprit}))
     assert found["size"] is None and found["culprit"]["rank"] is None
 
