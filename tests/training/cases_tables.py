@@ -166,6 +166,7 @@ def what_is_not_used_of_a_folder_is_counted_and_named(folder: Path) -> None:
     read = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 decodes it, 2.18 does not
     assert len(found.train) + len(found.validation) == 12 + read
     assert {part.find_fault() for part in (found.train, found.validation)} == {""}
+    assert found.train.reader()(tf.range(len(found.train)))[0].shape[1:] == (8, 8, 3)
     count = "2 files (1 .md, 1 .txt)" if read else "3 files (1 .md, 1 .txt, 1 .webp)"
     first = "bee/notes.txt" if read else "ant/x.WEBP"
     assert len(texts) == 1 and texts[0].endswith(f"{count}, such as {first}"), texts
