@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from cases_evaluation import evaluated
-from cases_tfrecord import example, written
-from samples.files import image_folder, load
-from samples.trainings import folder_with, run
+from samples.files import example, image_folder, load, written
+from samples.trainings import evaluated, folder_with, run
 from standins.case_runner import case, refused
 
 from training import input_pipeline

@@ -71,9 +71,11 @@ def listed(folder: Path) -> list[tuple[int, Path]]:
 @case
 def tables_of_other_programs_are_read(folder: Path) -> None:
     for number, (delimiter, encoding) in enumerate([(";", "utf-8-sig"), ("\t", "utf-8")]):
-        header, rows = "label,a,größe\n", "ja,1,2\nnein,3,4\n\n"
-        text = [part.replace(",", delimiter) for part in (header, rows)]
-        found = load("csv", table(folder / f"{number}.csv", *text, encoding=encoding))
+        header, rows = (
+            part.replace(",", delimiter) for part in ("label,a,größe\n", "ja,1,2\nnein,3,4\n\n")
+        )
+        path = table(folder / f"{number}.csv", header, rows, encoding=encoding)
+        found = load("csv", path)
         assert found.names == ("ja", "nein") and found.inputs.shape == (2,)
         assert len(found.train) + len(found.validation) == 20, "empty lines are no samples"
 
