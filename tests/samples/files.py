@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +47,27 @@ def image_folder(folder: Path, classes: str = "ant bee", count: int = 6) -> Path
 
 def load(name: str, folder: Path, mode: str = "file", **settings: Any) -> data.Dataset:
     return splits.load(TrainConfig(data=name, **settings), {"train": Given(str(folder), mode)})
+
+
+def example(**values: Any) -> bytes:
+    """A record: bytes, lists of floats and lists of ints by name; `/` is written `__`."""
+    features = {}
+    for name, value in values.items():
+        if isinstance(value, bytes):
+            one = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+        elif all(isinstance(number, int) for number in value):
+            one = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+        else:
+            one = tf.train.Feature(float_list=tf.train.FloatList(value=value))
+        features[name.replace("__", "/")] = one
+    record = tf.train.Example(features=tf.train.Features(feature=features))
+    serialized: bytes = record.SerializeToString()
+    return serialized
+
+
+def written(path: Path, records: Iterable[bytes], compression: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path), compression) as out:
+        for record in records:
+            out.write(record)
+    return path

@@ -19,10 +19,12 @@ from unittest.mock import patch
 import keras
 import numpy as np
 import tensorflow as tf
+from standins.case_runner import replaced
 
-from training import job, train
+from training import job, process, train
 from training.config import resolve
 from training.data.uri import Given
+from training.evaluation.exported import evaluate_exported
 from training.models import MODELS
 from training.results import Records
 from training.strategies import distributed
@@ -87,6 +89,19 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
         training=training,
         folder=folder,
     )
+
+
+def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
+    """evaluation.json of an exported model."""
+    data = {name: Given(str(path)) for name, path in changes.pop("data_folders", {}).items()}
+    chosen = job.Job(
+        strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
+        model=exported,
+    )  # fmt: skip
+    with replaced(process, prepare=lambda job: None):  # TensorFlow runs already
+        evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
+    found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    return found
 
 
 def same(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import json
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-from samples.trainings import DEFAULTS, folder_with, run
-from standins.case_runner import case, refused, replaced
+from samples.trainings import DEFAULTS, evaluated, folder_with, run
+from standins.case_runner import case, refused
 
-from training import job, process
-from training.config import resolve
-from training.data.uri import Given
-from training.evaluation.exported import evaluate_exported, load
-from training.results import Records
+from training.evaluation.exported import load
 from training.serving import client
 from training.serving import model as serving
-
-
-def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
-    """evaluation.json of an exported model."""
-    data = {name: Given(str(path)) for name, path in changes.pop("data_folders", {}).items()}
-    chosen = job.Job(
-        strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
-        model=exported,
-    )  # fmt: skip
-    with replaced(process, prepare=lambda job: None):  # TensorFlow runs already
-        evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
-    found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
-    return found
 
 
 @case

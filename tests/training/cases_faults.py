@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from cases_evaluation import evaluated
-from cases_tfrecord import example, written
-from samples.files import image_folder, load
-from samples.trainings import folder_with, run
+from samples.files import example, image_folder, load, written
+from samples.trainings import evaluated, folder_with, run
 from standins.case_runner import case, refused
 
 from training import input_pipeline
@@ -135,11 +133,15 @@ def files(folder: Path) -> list[Path]:
 @case
 def every_feed_names_the_image_that_is_broken(folder: Path) -> None:
     good = image_folder(folder / "good")
-    for kind in ("images", "tfrecord", "shards"):
+    for kind, splits_of_kind in (
+        ("images", ("train", "validation", "test")),
+        ("tfrecord", ("validation",)),
+        ("shards", ("train", "test")),
+    ):
         bad, name = broken(folder / kind, kind)
         settings: dict[str, Any] = {**TINY, "data": kind}
         fine = good if kind == "images" else fine_of(folder, good, kind)
-        for split in ("train", "validation", "test"):
+        for split in splits_of_kind:
             given = {"train": fine, "validation": fine, split: bad}
             with refused(name):
                 run(folder / kind / split, data_folders=given, **settings)

@@ -131,15 +131,6 @@ def values_in_the_model_that_are_no_numbers_are_named(folder: Path) -> None:
 
 
 @case
-def a_broken_image_is_named(folder: Path) -> None:
-    image_folder(folder / "images", count=12)
-    (folder / "images/bee/3.png").write_bytes(b"no image")
-    with refused("images/bee/3.png is not an image"):
-        settings: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=3)
-        run(folder / "r", data_folders={"train": folder / "images"}, **settings)
-
-
-@case
 def a_broken_record_is_named(folder: Path) -> None:
     image_folder(folder / "images", count=12)
     arguments = ["shard", str(folder / "images"), str(folder / "shards"), "--shards", "2"]

@@ -71,9 +71,11 @@ def listed(folder: Path) -> list[tuple[int, Path]]:
 @case
 def tables_of_other_programs_are_read(folder: Path) -> None:
     for number, (delimiter, encoding) in enumerate([(";", "utf-8-sig"), ("\t", "utf-8")]):
-        header, rows = "label,a,größe\n", "ja,1,2\nnein,3,4\n\n"
-        text = [part.replace(",", delimiter) for part in (header, rows)]
-        found = load("csv", table(folder / f"{number}.csv", *text, encoding=encoding))
+        header, rows = (
+            part.replace(",", delimiter) for part in ("label,a,größe\n", "ja,1,2\nnein,3,4\n\n")
+        )
+        path = table(folder / f"{number}.csv", header, rows, encoding=encoding)
+        found = load("csv", path)
         assert found.names == ("ja", "nein") and found.inputs.shape == (2,)
         assert len(found.train) + len(found.validation) == 20, "empty lines are no samples"
 
@@ -166,6 +168,7 @@ def what_is_not_used_of_a_folder_is_counted_and_named(folder: Path) -> None:
     read = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 decodes it, 2.18 does not
     assert len(found.train) + len(found.validation) == 12 + read
     assert {part.find_fault() for part in (found.train, found.validation)} == {""}
+    assert found.train.reader()(tf.range(len(found.train)))[0].shape[1:] == (8, 8, 3)
     count = "2 files (1 .md, 1 .txt)" if read else "3 files (1 .md, 1 .txt, 1 .webp)"
     first = "bee/notes.txt" if read else "ant/x.WEBP"
     assert len(texts) == 1 and texts[0].endswith(f"{count}, such as {first}"), texts

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from samples.files import load, pixels
+from samples.files import example, load, pixels, written
 from samples.trainings import run
 from standins.case_runner import case, refused
 
@@ -24,22 +24,6 @@ from training.data.records import LARGEST, LENGTH, masked_crc
 from training.data.uri import Given
 
 NUMBERS: dict[str, Any] = {"input_feature": "x", "label_feature": "y"}
-
-
-def example(**values: Any) -> bytes:
-    """A record: bytes, lists of floats and lists of ints by name; `/` is written `__`."""
-    features = {}
-    for name, value in values.items():
-        if isinstance(value, bytes):
-            one = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-        elif all(isinstance(number, int) for number in value):
-            one = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
-        else:
-            one = tf.train.Feature(float_list=tf.train.FloatList(value=value))
-        features[name.replace("__", "/")] = one
-    record = tf.train.Example(features=tf.train.Features(feature=features))
-    serialized: bytes = record.SerializeToString()
-    return serialized
 
 
 def picture(number: int) -> bytes:
@@ -58,14 +42,6 @@ def images(numbers: Iterable[int]) -> list[bytes]:
 
 def tables(numbers: Iterable[int], width: int = 4) -> list[bytes]:
     return [example(x=[n + 0.5] * width, y=[n % 2], name=b"a") for n in numbers]
-
-
-def written(path: Path, records: Iterable[bytes], compression: str = "") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tf.io.TFRecordWriter(str(path), compression) as out:
-        for record in records:
-            out.write(record)
-    return path
 
 
 def read_all(samples: Any, size: int) -> list[tuple[int, int]]:

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.workflows.data import Sharding, shard
+from training.data import manifest
+from training.data.store import Folder
+
 ROOT = Path(__file__).parents[2]
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -18,12 +23,19 @@ pytestmark = [
 ]
 
 
-def test_every_image_of_fashion_mnist_is_read(runtime_python: str, tmp_path: Path) -> None:
+def test_every_image_of_fashion_mnist_is_read(
+    runtime_python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `fab data shard`, with the runtime of the tests in the place of that of this machine."""
+    python = folder_of(RUNTIME) / "bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{runtime_python}" "$@"\n')
+    python.chmod(0o755)
     for split, count in (("train", 60_000), ("test", 10_000)):
-        command = [runtime_python, "-m", "training.data", "shard", str(FASHION)]
-        command += [str(tmp_path / split), "--preset", "fashion-mnist", "--split", split]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-        assert f"{count} records in 16 shards" in done.stdout, done.stderr[-3000:]
+        place = tmp_path / split
+        shard(Sharding(str(FASHION), str(place), "fashion-mnist", (), split, 16))
+        assert f"{count} records in 16 shards" in capsys.readouterr().out
+        assert manifest.verify(Folder(place)).records == count
 
 
 def test_thirty_steps_of_the_preset_learn_fashion_mnist(

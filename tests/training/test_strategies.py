@@ -365,7 +365,8 @@ def test_parameter_servers_learn_and_end_with_the_chief(tmp_path: Path) -> None:
 
 @needs_mpirun
 def test_a_bad_sample_names_the_rank_that_has_it(tmp_path: Path) -> None:
-    rows = ["a,label", *("1,0\n2,1" for _ in range(31)), "nan,1"]
+    large = "3e38,3e38,3e38,1"  # numbers, whose sum is not
+    rows = ["a,b,c,label", *("1,1,1,0\n2,2,2,1" for _ in range(31)), large]
     (tmp_path / "data.csv").write_text("\n".join(rows))
     data = {"data": "csv", "model": "linear", "batch_size": 8, "held_out": 0.01, "epochs": 1}
     folder = str(tmp_path / "data.csv")

@@ -31,7 +31,8 @@ def splits_in(names: Iterable[str]) -> dict[str, str]:
 
 def not_used(paths: Iterable[Path], folder: Path) -> tuple[str, ...]:
     """In words, how many files these are, their endings, and the first one; folders by name."""
-    folders, files = [], []
+    folders: list[str] = []
+    files: list[str] = []
     for path in sorted(paths):
         (folders if path.is_dir() else files).append(path.relative_to(folder).as_posix())
     found = [f"the folder {name}" for name in folders]

@@ -26,9 +26,15 @@ from training.data.formats.folders import not_used, read_text, splits_in
 CLASSES = ("neg", "pos")
 UNLABELLED = "unsup"  # of the IMDb reviews: texts without a label
 # Scripts that put no spaces between words: Thai to Lao, Myanmar, Khmer, kana, Han.
-UNSPACED = (range(0xE00, 0xF00), range(0x1000, 0x10A0), range(0x1780, 0x1800))
-UNSPACED += (range(0x3040, 0x3100), range(0x3400, 0xA000), range(0xF900, 0xFB00))
-UNSPACED += (range(0x20000, 0x40000),)
+UNSPACED: tuple[range, ...] = (
+    range(0xE00, 0xF00),
+    range(0x1000, 0x10A0),
+    range(0x1780, 0x1800),
+    range(0x3040, 0x3100),
+    range(0x3400, 0xA000),
+    range(0xF900, 0xFB00),
+    range(0x20000, 0x40000),
+)
 # What a pickle of an array of lists is made of. Anything else could run code.
 HARMLESS = {("numpy", name) for name in ("_reconstruct", "ndarray", "dtype")}
 HARMLESS |= {("_codecs", "encode")}  # bytes in old pickles

@@ -27,7 +27,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     rest = set(folder.iterdir())
     if (folder / "x.npy").is_file():
         pair = [folder / "x.npy", folder / "y.npy"]
-        found = samples(*map(array, pair), config, folder, ("x.npy", "y.npy"))
+        found = samples(array(pair[0]), array(pair[1]), config, folder, ("x.npy", "y.npy"))
         return {"train": replace(found, ignored=not_used(rest - set(pair), folder))}
     files = sorted(folder.glob("*.npz"))
     if len(files) != 1:
