@@ -75,7 +75,7 @@ def speed(uri: str, rounds: str) -> None:
     optimizer.build(model.trainable_variables)
     task = task_of("classification")
     steps = {
-        name: Step(strategy, model, optimizer, task, CONFIG).compile(feed)
+        name: Step(strategy, model, optimizer, task, CONFIG, idle=False, report=print).compile(feed)
         for name, feed in feeds.items()
     }
     found: dict[str, list[list[float]]] = {name: [] for name in feeds}
