@@ -52,8 +52,8 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
         stopping: dict[str, Any] = {**given, "epochs": 9, "early_stopping": 3}
         first = run(folder / "1", **{**given, "epochs": 1})
         last = run(folder / "4", **stopping, restore_best="off")
-        for name, more in (("best", {}), ("mirrored", {"mirrored": True, "global_batch": 16})):
-            found = run(folder / name, **stopping, **more)
+        for mirrored in (False, True):
+            found = run(folder / f"{mirrored}", mirrored=mirrored, global_batch=16, **stopping)
             assert len(found.epochs) == 4 and found.evaluation["epoch"] == 1
             assert_exported(found, first)
         run(folder / "cut", kill_at=6, checkpoint_steps=6, **stopping)  # inside epoch 2
