@@ -39,8 +39,8 @@ class Step:
         task: Task,
         config: TrainConfig,
         *,
-        idle: bool,
-        report: Callable[[str], None],
+        idle: bool = False,
+        report: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`idle`: a replica may be without samples in a step. `report` gets what to tell."""
         self.strategy, self.model, self.optimizer = strategy, model, optimizer

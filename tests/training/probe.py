@@ -20,13 +20,14 @@ from training import models, optimizer, train
 from training.__main__ import main
 from training.job import Job
 from training.strategies import distributed
-from training.variables import is_seed
+from training.variables import is_seed, moving
 
 
 class Watched(train.Training):
     """Writes its weights and rates when it has run."""
 
     def run(self) -> Any:
+        start = self._averages()
         evaluation = super().run()
         warming = dataclasses.replace(self.config, warmup_epochs=1.0)
         steps, total = self.plan.steps, self.total
@@ -36,6 +37,7 @@ class Watched(train.Training):
         found = {
             "weights": [weight.numpy().ravel().tolist() for weight in self.model.weights],
             "iterations": int(self.optimizer.iterations.numpy()),
+            "averages": start,
             "replicas": list(self.strategy.replicas),
             "seeds": [
                 variable.numpy().ravel().tolist()
@@ -53,9 +55,18 @@ class Watched(train.Training):
 
     def _save(self) -> None:
         """A kill -9 right after a checkpoint, if the test wants one."""
+        last = self.position.step == int(os.environ.get("PROBE_KILL_AT", "-1"))
+        if last:
+            path = Path(os.environ["PROBE_FOLDER"], f"killed-{self.strategy.rank}.json")
+            path.write_text(json.dumps(self._averages()))
         super()._save()
-        if self.position.step == int(os.environ.get("PROBE_KILL_AT", "-1")):
+        if last:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _averages(self) -> list[float]:
+        """This process's moving averages."""
+        own = [variable.numpy().ravel() for variable in moving(self.model)]
+        return [float(value) for values in own for value in values]
 
 
 def flat(sums: tuple[list[Any], Any]) -> list[Any]:

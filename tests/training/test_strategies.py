@@ -345,6 +345,8 @@ def test_ranks_have_dropouts_of_their_own_and_common_moving_averages(
     assert first["weights"] == second["weights"], "moving averages are among them"
     if strategy == "horovod":
         assert "from step 2" in outcome.outputs[0]
+        killed = [json.loads((tmp_path / f"killed-{rank}.json").read_text()) for rank in (0, 1)]
+        assert killed[0] != killed[1] and [first["averages"], second["averages"]] == killed
         (one,), (other,) = first["seeds"], second["seeds"]
         assert one[0] != other[0] and one[1] == other[1]
     assert (outcome.results / "model.keras").exists()
