@@ -150,7 +150,7 @@ def test_files_that_are_no_records_of_runs_are_ignored(home: Path) -> None:
     assert [path.stem for path in local_state.runs(inventory.name)] == ["r-1"]
 
 
-NUMBERS = [10**400, -(10**400), 2**63, 10**12, float("inf"), float("nan"), 1e300]
+NUMBERS: list[object] = [10**400, -(10**400), 2**63, 10**12, float("inf"), float("nan"), 1e300]
 STATE = {"state": "running", "pid": 77, "heartbeat": 1.5}
 BAD_STATES: list[dict[str, object]] = [
     {"pid": 0}, {"pid": 1}, {"pid": -5}, {"pid": "77"}, {"pid": True}, {"state": None},
