@@ -66,6 +66,16 @@ class Operator:
         """The folder of the last results here."""
         return max((self.folder / "results").iterdir())
 
+    def state(self, run_id: str) -> str:
+        """The state of a run, as the chief of the ready hosts has it."""
+        runs = self.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs"
+        read: str = json.loads((runs / run_id / "state.json").read_text())["state"]
+        return read
+
+    def recorded(self) -> set[str]:
+        """The ids of the runs that were started from here on any cluster."""
+        return {path.stem for path in self.home.glob(".railhead/clusters/*/runs/*.json")}
+
     def result(self) -> dict[str, Any]:
         """result.json of the last run here."""
         read: dict[str, Any] = json.loads((self.last / "result.json").read_text())

@@ -247,3 +247,6 @@ def test_our_training_reads_a_bucket_by_itself(
     settings = ("--set", "data=csv", "--set", "model=linear", "--set", "epochs=1")
     data = ("--data", "train=s3://data/table", *options_of_s3)
     operator.fab("train", *settings, *data, env=s3_store.environ).ended(0, "succeeded")
+    progress = [json.loads(x) for x in (operator.last / "metrics.jsonl").read_text().splitlines()]
+    assert [x["epochs"] for x in progress if x["kind"] == "epoch"] == [1]
+    assert (operator.last / "model.keras").stat().st_size > 1000

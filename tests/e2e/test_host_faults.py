@@ -121,6 +121,7 @@ def test_an_empty_folder_of_the_installer_is_filled(laptop: Operator, ready_host
     ours = without_installer(h1)
     (ours / "uv" / uv_digest()).mkdir(parents=True)
     laptop.fab("bootstrap", "--hosts", hosts).ended(0, "uv: the installer is not there", "ready")
+    assert (ours / "uv" / uv_digest() / "uv").stat().st_size > 10_000_000
 
 
 def test_no_wheel_and_no_host_that_can_build_one(

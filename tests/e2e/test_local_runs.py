@@ -82,8 +82,14 @@ def test_tensorflow_launches_over_both_hosts(operator: Operator, text: tuple[str
 
 
 def test_a_second_bootstrap_changes_nothing_and_reports_so(operator: Operator) -> None:
+    def files() -> set[tuple[str, int]]:
+        folders = operator.home.glob(".railhead/clusters/ready/hosts/*/home/.railhead/*/*/*")
+        return {(str(path), path.lstat().st_mtime_ns) for path in folders}
+
+    before = files()
     operator.fab("bootstrap").ended(0, "nothing was changed", "[h1] nothing to do")
     operator.fab("plan").ended(0, "[h2] nothing to do")
+    assert before and files() == before
 
 
 def test_a_threshold_that_is_missed_is_exit_3(operator: Operator) -> None:
@@ -253,6 +259,8 @@ def test_an_exception_is_reported_with_the_scripts_own_frames_only(operator: Ope
         1, "ValueError: wrong shape", "in inner"
     )
     assert "rank.py" not in done.out
+    culprit = operator.result()["culprit"]
+    assert culprit["exit"] == 1 and culprit["lines"][-1] == "ValueError: wrong shape"
 
 
 def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
@@ -262,6 +270,7 @@ def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
     operator.fab("train", "--script", "alone.py").ended(
         1, "never called hvd.init()", "2 separate worlds"
     )
+    assert (operator.result()["state"], operator.result()["size"]) == ("failed", 2)
 
 
 def test_ten_thousand_lines_a_second_are_kept_and_those_of_rank_0_shown(operator: Operator) -> None:
@@ -337,7 +346,7 @@ def test_ctrl_c_in_attach_only_detaches(operator: Operator) -> None:
     wait_until((operator.home / watched).exists, 60, "the run is watched")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
-    assert "the run continues" in out
+    assert (process.returncode, operator.state(started)) == (1, "running"), out
     assert len(_ranks(operator)) >= 2
     operator.fab("cancel").ended(0)
 
@@ -382,7 +391,8 @@ def test_logs_are_printed_and_followed_and_a_rank_without_one_is_a_usage_error(
     read_until(interrupted, "tick 9\n")
     interrupted.send_signal(signal.SIGINT)
     out, _ = interrupted.communicate(timeout=30)
-    assert f"the run continues\n  next: fab attach --run {started}" in out
+    assert f"next: fab attach --run {started}" in out
+    assert (interrupted.returncode, operator.state(started)) == (1, "running"), out
     operator.fab("cancel").ended(0)
     out, _ = process.communicate(timeout=30)
     operator.fab("fetch").ended(0)
@@ -420,7 +430,9 @@ def test_a_lost_connection_is_taken_up_again(operator: Operator) -> None:
     for pid in _session_daemons(operator):
         os.kill(pid, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0 and "the run continues" in out, out
+    assert process.returncode == 0 and operator.result()["state"] == "succeeded", out
+    assert (operator.last / "logs" / "rank-1.log").read_text() == "done 1\n"
+    assert out.count("done 0") == 1, out
 
 
 def _session_daemons(operator: Operator) -> list[int]:

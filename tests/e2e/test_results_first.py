@@ -199,6 +199,9 @@ def test_max_hours_ends_a_run(operator: Operator) -> None:
     operator.write("slow.py", JOIN + "time.sleep(300)\n")
     done = operator.fab("train", "--script", "slow.py", "--max-hours", "0.01", seconds=120)
     done.ended(1, "0.01 hours (--max-hours) were over")
+    result = operator.result()
+    assert result["state"] == "cancelled" and 36 <= result["seconds"] < 100
+    assert marked(operator.home) == []
 
 
 BAD = {
@@ -214,7 +217,9 @@ BAD = {
 def test_bad_options_for_the_end_start_nothing(
     operator: Operator, text: tuple[str, ...], output: str
 ) -> None:
+    before = operator.recorded()
     operator.fab("train", *text).ended(2, output)
+    assert operator.recorded() == before
 
 
 def test_no_path_leads_to_a_power_off() -> None:

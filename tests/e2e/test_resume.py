@@ -134,6 +134,7 @@ def test_what_contradicts_the_run_is_refused(operator: Operator) -> None:
         ("--keras", "2"): "--keras 2 contradicts",
     }.items():
         operator.fab("train", "--resume", run, *words).ended(2, message, "goes on with the same")
+    assert max(operator.recorded()) == run, "nothing was started"
 
 
 # Rows of a table as shards: `data` gives folders by name.

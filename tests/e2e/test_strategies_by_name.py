@@ -105,6 +105,8 @@ def test_a_server_that_dies_is_named(operator: Operator) -> None:
     args = ("--script", "train.py", "--strategy", "parameter-server", "--detach")
     operator.fab("train", *args).ended(0)
     operator.fab("attach").ended(1, "rank 2 on h2 exited with 7")
+    culprit = operator.result()["culprit"]
+    assert (culprit["rank"], culprit["host"], culprit["exit"]) == (2, "h2", 7)
 
 
 DIES = """

@@ -34,8 +34,10 @@ def test_numbers_of_rank_0_become_records_and_curves(operator: Operator) -> None
 
 def test_a_metric_that_cannot_work_starts_nothing(operator: Operator) -> None:
     operator.write("train.py", SCRIPT)
+    before = operator.recorded()
     operator.fab(*TRAIN, "--metric", "loss=(").ended(2, "is not a regular expression")
     operator.fab("train", "--metric", "loss=(.)").ended(2, "--metric goes with --script")
+    assert operator.recorded() == before
 
 
 def test_tensorboard_follows_a_run_and_leaves_nothing(operator: Operator) -> None:
