@@ -58,7 +58,12 @@ class AptProxy:
 
 @contextlib.contextmanager
 def apt_proxy() -> Iterator[AptProxy]:
-    """A proxy with a temporary folder; removes the folders of killed processes first."""
+    """A proxy with a temporary folder; removes the folders of killed processes first.
+
+    Raises:
+        UsageError: the networks of mirrors that this machine names are not networks.
+    """
+    apt_upstream.mirror_networks()
     place = local_state.cache("apt")
     place.mkdir(parents=True, exist_ok=True)
     for stale in place.glob("*-*"):

@@ -1,21 +1,34 @@
-"""Outbound connections of the apt proxy: to public addresses that are not this machine's, and
-through this machine's own proxy if it has one, which then resolves the names."""
+"""Outbound connections of the apt proxy: to public addresses that are not this machine's and to
+the networks of MIRRORS, and through this machine's own proxy if it has one, which then resolves the
+names."""
 
 from __future__ import annotations
 
+import os
 import socket
 from http.client import HTTPConnection
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from bootstrap.errors import UsageError
+
+# The variable with the networks of mirrors that are not public, as in 10.1.2.0/24,10.9.0.7.
+MIRRORS = "RAILHEAD_MIRROR_NETWORKS"
 SILENCE = 20  # seconds; apt itself gives up after 30
 
 
 # Each cloud's own services for its machines. Only Azure's are at a public address.
 CLOUD_SERVICES = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "fd00:ec2::254"})
-UNICAST6 = ip_network("2000::/3")
+UNICAST6, UNIQUE_LOCAL6 = ip_network("2000::/3"), ip_network("fc00::/7")
 NAT64 = ip_network("64:ff9b::/96")  # the last 32 bits are an address of IPv4
 
 
@@ -32,7 +45,9 @@ def resolve(host: str, port: int) -> list[Any]:
     """
     found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     if private := [str(address[0]) for address in found if _is_private(str(address[0]))]:
-        raise PrivateAddress(f"{host} resolves to {private[0]}; hosts reach public addresses only")
+        raise PrivateAddress(
+            f"{host} resolves to {private[0]}; hosts reach public addresses and {MIRRORS} only"
+        )
     return found
 
 
@@ -41,15 +56,36 @@ def _is_private(address: str) -> bool:
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address) and (inner := found.ipv4_mapped or _of_nat64(found)):
         return _is_private(str(inner))
-    if str(found) in CLOUD_SERVICES or not found.is_global or found.is_multicast:
+    if str(found) in CLOUD_SERVICES or _is_local(found) or _is_own(str(found)):
         return True
-    if isinstance(found, IPv6Address):
+    return not (found.is_global or any(found in network for network in mirror_networks()))
+
+
+def _is_local(address: IPv4Address | IPv6Address) -> bool:
+    """Whether no mirror can have this address, in whatever network."""
+    if isinstance(address, IPv6Address):
         # 6to4 and Teredo lead to an IPv4 address that is in the IPv6 address.
-        if found not in UNICAST6 or found.sixtofour or found.teredo:
-            return True
-    elif found.is_reserved:
+        unicast = address in UNICAST6 or address in UNIQUE_LOCAL6
+        return not unicast or bool(address.sixtofour or address.teredo)
+    if address.is_loopback or address.is_unspecified or address.is_link_local:
         return True
-    return _is_own(str(found))
+    return address.is_multicast or address.is_reserved
+
+
+def mirror_networks() -> tuple[IPv4Network | IPv6Network, ...]:
+    """The networks of MIRRORS.
+
+    Raises:
+        UsageError: one is not a network.
+    """
+    named = [part.strip() for part in os.environ.get(MIRRORS, "").split(",") if part.strip()]
+    try:
+        return tuple(ip_network(part) for part in named)
+    except ValueError as error:
+        raise UsageError(
+            f"{MIRRORS}: {error}; networks and addresses, separated by commas",
+            hint=f"export {MIRRORS}=10.1.2.0/24",
+        ) from None
 
 
 def _of_nat64(address: IPv6Address) -> IPv4Address | None:

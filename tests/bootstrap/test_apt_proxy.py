@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from e2e.local_hosts import wait_until
 
+from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
 from bootstrap.provision import apt_upstream
@@ -397,9 +398,39 @@ OTHERS = [
 ]
 
 
+# Also where all networks are named: this computer, its link, and what clouds serve machines with.
+NEVER = {
+    *("224.0.0.1", "240.0.0.1", "fe80::1%lo", "fec0::1", "ff0e::1", "::127.0.0.1"),
+    *("64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:1::"),
+    *("168.63.129.16", "::ffff:168.63.129.16", "100.100.100.200", "fd00:ec2::254"),
+}
+
+
 @pytest.mark.parametrize("address", [*PUBLIC, *OTHERS])
 def test_only_public_addresses_are_outward_and_no_inward_one_of_a_cloud(address: str) -> None:
     assert apt_upstream._is_private(address) is (address not in PUBLIC)
+
+
+def test_an_inward_mirror_is_reached_where_its_network_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    everything = "0.0.0.0/0, ::/0"
+    for named, outward in (
+        ("10.0.0.0/8", {"10.0.0.1", "::ffff:10.0.0.1"}),
+        ("192.0.2.9,fd00::/64", {"192.0.2.9", "fd00::1"}),
+        (everything, {*OTHERS} - NEVER),
+    ):
+        monkeypatch.setenv(apt_upstream.MIRRORS, named)
+        found = {address for address in OTHERS if not apt_upstream._is_private(address)}
+        assert found == outward, named
+
+
+def test_a_network_of_mirrors_that_is_none_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(apt_upstream.MIRRORS, "10.0.0.1/8")
+    with pytest.raises(UsageError, match="10.0.0.1/8 has host bits set"):
+        apt_upstream.mirror_networks()
 
 
 def test_this_computers_addresses_are_inward_also_public_ones(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +18,23 @@ from hosts.network import Network
 from hosts.packages import Repository
 from hosts.systemd import SystemdHost
 
+from bootstrap.provision.apt_upstream import MIRRORS
 from bootstrap.ssh import jump_hosts
 
 # Set where a skip would hide a broken machine, as in CI.
 REQUIRED = "RAILHEAD_FULL_HOSTS"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def mirrors_of_this_network() -> Iterator[None]:
+    """Where Debian's mirror has an address that is not public, hosts may reach it through us."""
+    addresses: set[str] = set()
+    with contextlib.suppress(socket.gaierror):
+        found = socket.getaddrinfo("deb.debian.org", 80)
+        addresses = {str(entry[4][0]) for entry in found}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MIRRORS, ",".join(sorted(addresses)))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ def shut_in(
     with serving(elsewhere.gateway, repository) as address:
         # This computer reaches the mirror by a proxy: it leads no host to its own addresses.
         monkeypatch.setenv("http_proxy", address)
+        monkeypatch.setenv("no_proxy", "debian.org")
         use_mirror(host, "http://mirror.invalid")
         host.start()
         put_card(host, "0x1eb8")
