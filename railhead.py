@@ -306,7 +306,7 @@ class Run:
             script=script, args=args, data=data, metrics=metrics, mins=minimum, maxs=maximum,
         )  # fmt: skip
         earlier = earlier_run(self.run_id)
-        if is_recorded(earlier, given):
+        if is_recorded(earlier, given, model):
             return judge_recorded(earlier, given)
         request = read_evaluation(earlier, given, model)
         if here:

@@ -65,7 +65,7 @@ def evaluate(
         metrics=tuple(metric), requirements=requirements, runtime=runtime,
         mins=tuple(min), maxs=tuple(max),
     )  # fmt: skip
-    if is_recorded(earlier, given):
+    if is_recorded(earlier, given, model):
         judge_recorded(earlier, given)
         return
     request = read_evaluation(earlier, given, model)

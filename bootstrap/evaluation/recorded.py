@@ -18,11 +18,13 @@ from bootstrap.runs.request import TrainArgs
 ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 
 
-def is_recorded(earlier: EarlierRun, args: TrainArgs) -> bool:
-    """Whether nothing has to run: a script trained, and no option is for a program."""
+def is_recorded(earlier: EarlierRun, args: TrainArgs, model: str | None) -> bool:
+    """Whether nothing has to run: a script trained, no option is for a program, and no `model` is
+    named, as the report does not say whose it is."""
     is_script = earlier.document["program"]["kind"] == "script"
     return (
         is_script
+        and model is None
         and not earlier.document.get("evaluates")
         and replace(args, mins=(), maxs=()) == TrainArgs()
     )

@@ -131,10 +131,8 @@ def models_in(names: Iterable[str]) -> list[ModelFile]:
         elif path.suffix in (KERAS, H5) and not path.name.endswith(WEIGHTS):
             found.append(ModelFile(path.as_posix(), path.suffix))
     saved = {model.path for model in found if model.format == SAVED_MODEL}
-    inside = tuple(
-        f"{'' if path == '.' else path + '/'}{part}/" for path in saved for part in INSIDE
-    )
-    return [model for model in found if not model.path.startswith(inside)]
+    inside = {PurePosixPath(path, part) for path in saved for part in INSIDE}
+    return [model for model in found if inside.isdisjoint(PurePosixPath(model.path).parents)]
 
 
 def names_below(folder: Path) -> list[str]:

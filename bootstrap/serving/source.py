@@ -173,3 +173,12 @@ def run_data(run_id: str | None) -> dict[str, str]:
             f"the record of run {run_id} is damaged: its data is not known",
             hint="the same command with --file x.png",
         ) from None
+
+
+def input_option(run_id: str | None) -> str:
+    """The option of `fab predict` that works for the model of a run: held-out samples are known for
+    the built-in training only."""
+    program = local_state.document_of_run(run_id).get("program") if run_id else None
+    if isinstance(program, dict) and program.get("kind") == "training":
+        return "--samples 10   # or --file x.png"
+    return "--file x.npy   # or .csv, .json, .png, .jpg"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,7 +123,7 @@ def shard(given: Sharding) -> None:
         failure = UsageError if done.returncode == 2 else RailheadError
         raise failure(f"no shards were written: {reason}")
     print_lines(*map(clean, done.stdout.splitlines()))
-    print_lines(f"next: fab train --data {given.split}={given.destination} ...")
+    print_lines(f"next: fab train --data {shlex.quote(f'{given.split}={given.destination}')} ...")
 
 
 def _absolute(place: str) -> str:

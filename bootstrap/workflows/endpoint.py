@@ -89,8 +89,9 @@ class OpenEndpoint:
                 return self._sent(body(self._known.signature)), self._known.signature
 
     def _sent(self, body: Any) -> Any:
-        """Rows as instances, in several requests if they are many; columns as inputs."""
-        if isinstance(body, dict):
+        """Rows as instances, in several requests if they are many; columns, or one value, as
+        inputs."""
+        if not isinstance(body, list):
             return self._post({"inputs": body}, "outputs")
         found: list[Any] = []
         for part in parts(body):

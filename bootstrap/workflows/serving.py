@@ -33,7 +33,7 @@ from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import PORT, TENSORFLOW_SERVING, DeployRequest
-from bootstrap.serving.source import Source, run_data, shown
+from bootstrap.serving.source import Source, input_option, run_data, shown
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.ssh.local_session import HERE
 
@@ -124,7 +124,7 @@ def _start(
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
         f"port {endpoint.port} of 127.0.0.1; it ends in {left}",
-        f"next: fab predict {endpoint.name} --samples 10   # or --file x.png",
+        f"next: fab predict {endpoint.name} {input_option(endpoint.run_id)}",
     )
     url = f"http://127.0.0.1:{endpoint.port}/v1/models/{endpoint.name}:predict"
     print_lines(

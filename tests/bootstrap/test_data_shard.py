@@ -40,6 +40,8 @@ def test_the_runtime_here_shards_with_the_settings(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAILHEAD_RUN_FILE", "of another run")
     seen = runtime(tmp_path)
+    workflow.shard(Sharding("my data", "a shard", "mnist", (), "train", 8))
+    assert "next: fab train --data 'train=a shard' ..." in capsys.readouterr().out
     workflow.shard(Sharding("my data", "s3://b/p", "mnist", ("seed=3", "label=y"), "test", 8))
     found = json.loads(seen.read_text())
     assert found["argv"][:2] == ["-m", "training.data"] and found["run"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,6 +108,19 @@ def test_a_model_with_named_inputs_gets_its_columns(opened: Opened, pair: Served
     for wrong in ({"a": [[1.0, 2.0]]}, {"a": [1], "c": [1]}, [[1.0, 2.0]]):
         with pytest.raises(UsageError, match="model (takes a, b|has 2 inputs)"):
             endpoint.predict(wrong)
+
+
+@pytest.mark.parametrize("shape", [(), None])
+def test_one_number_is_sent_to_a_model_without_rows(
+    opened: Opened, shape: tuple[()] | None
+) -> None:
+    tensors = {name: Served(name, "float32", shape) for name in ("x", "y")}
+    inputs, outputs = ({name: tensors[name]} for name in ("x", "y"))
+    with contextlib.closing(
+        ServedModel(signature(inputs, outputs), lambda arrays: {"y": arrays["x"] * 2})
+    ) as model:
+        assert opened.of(model).predict(np.float32(1.5)) == 3.0
+        assert model.predictions == [{"inputs": 1.5}]
 
 
 def test_rows_of_a_model_with_several_outputs_become_arrays() -> None:

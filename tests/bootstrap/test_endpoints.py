@@ -29,7 +29,7 @@ from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.source import Source, run_data, source_of
+from bootstrap.serving.source import Source, input_option, run_data, source_of
 from bootstrap.serving.state import EndpointState, clock_of
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
@@ -173,6 +173,24 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
         if isinstance(document, dict) and "data" in document:
             with pytest.raises(UsageError, match="the record of run r1 is damaged"):
                 run_data("r1")
+
+
+@pytest.mark.parametrize(
+    ("document", "option"),
+    [
+        ({"program": {"kind": "training"}}, "--samples 10"),
+        ({"program": {"kind": "script"}}, "--file"),
+        ({"program": 1}, "--file"),
+        ({}, "--file"),
+        (None, "--file"),
+    ],
+)
+def test_samples_are_offered_where_their_data_is_known(
+    document: Any, option: str, tmp_path: Path
+) -> None:
+    if document is not None:
+        local_state.save_run({"run_id": "r1", "cluster": "c", **document}, tmp_path / "r1")
+    assert input_option("r1" if document is not None else None).startswith(option)
 
 
 def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path: Path) -> None:

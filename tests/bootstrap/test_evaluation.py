@@ -251,6 +251,10 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
         run.evaluate(minimum={"accuracy": 0.97})
     with pytest.raises(UsageError, match="name what evaluates"):  # new data needs a program
         run.evaluate(data={"test": "mnist"}, minimum={"accuracy": 0.9})
+    with pytest.raises(UsageError, match="name what evaluates"):  # the report may be of another one
+        run.evaluate(model="model.keras")
+    with pytest.raises(Exit, match="name what evaluates"):
+        result_tasks.evaluate.body(None, "r1", model="model.keras")
     assert not (results / "evaluations/r1").exists()
 
 

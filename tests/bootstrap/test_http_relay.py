@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 import struct
 import threading
@@ -74,6 +76,12 @@ HEADS = {
     "another page": (POST + b"Origin: http://evil.example\r\n\r\n", 403),
     "two names": (POST + HOST + b"\r\n", 400),
     "no size": (POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+    "two sizes": (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+    "headers in the first line": (
+        b"GET / HTTP/1.1\nOrigin: http://e.example\r\n" + HOST + b"\r\n",
+        400,
+    ),
+    "no version": (b"GET /\r\n" + HOST + b"\r\n", 400),
     "no number": (POST + b"Content-Length: -1\r\n\r\n", 400),
     "too long": (POST + b"X: " + b"x" * 100_000, 431),
 }
@@ -147,3 +155,34 @@ def test_a_client_that_waits_before_it_sends_a_large_body_may_send_it() -> None:
             assert b"Expect" not in received(connection, b"ab")
             connection.sendall(ANSWER)
         assert received(client) == ANSWER
+
+
+def test_connections_wait_where_no_file_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More clients than this process may have files do not end the relay."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    paused = threading.Event()
+
+    def pause(_: float) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        paused.set()
+
+    monkeypatch.setattr(http_relay, "pause", pause, raising=False)
+    with listening() as server, listening() as listener:
+        listener.settimeout(None)
+        relay = Relay(listener, server.getsockname())
+        with client_of(relay) as client:
+            client.sendall(POST + b"Content-Length: 0\r\n\r\n")
+            free = os.dup(client.fileno())
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            try:
+                threading.Thread(target=accept_until_closed, args=(relay,), daemon=True).start()
+                assert paused.wait(20)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            with server.accept()[0] as connection:
+                connection.settimeout(20)
+                received(connection, b"\r\n\r\n")
+                connection.sendall(ANSWER)
+            assert received(client) == ANSWER
+        listener.shutdown(socket.SHUT_RDWR)

@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -136,6 +137,14 @@ def head(server: Server, length: int) -> bytes:
     return f"{lines}Content-Length: {length}\r\n\r\n".encode()
 
 
+def answers(client: socket.socket) -> list[int]:
+    """The status of each response until the connection closes."""
+    found = b""
+    while data := client.recv(9999):
+        found += data
+    return [int(status) for status in re.findall(rb"HTTP/1.1 ([0-9]+)", found)]
+
+
 @contextmanager
 def serving(
     python: str, packages: Path, models: Path, folder: Path, *options: str
@@ -194,6 +203,8 @@ def test_signatures_limits_and_metrics(
     with serving(runtime_python, packages, models, tmp_path / "m", *limits) as server:
         half = server.sends(b"GET /healthz HTTP/1.1\r\nHost: 127")
         slow = [server.sends(head(server, length=9) + b"{") for _ in range(3)]
+        first = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+        second = server.sends(first + head(server, length=9) + b"{")
         answered = server.predict(instances=[[1, 2]])
         assert answered == (200, {"predictions": [[2, 3]]}), "a slow body takes no place"
         found = server.predict(signature_name="measure", instances=["ab", {"b64": "/w=="}])
@@ -223,7 +234,8 @@ def test_signatures_limits_and_metrics(
         answered_ones = counts['railhead_requests_total{method="predict",code="200"}']
         assert counts["railhead_predict_seconds_count"] == answered_ones, "refusals do not count"
         assert half.recv(9) == b"", "a head has a time limit"
-        for client in (half, *slow):
+        assert answers(second) == [200, 408], "also the body of a second request has one"
+        for client in (half, second, *slow):
             client.close()
 
 

@@ -36,6 +36,12 @@ def needs_length(x: Any) -> Any:
     return x[:, 2]
 
 
+def of_positives(x: Any) -> Any:
+    """Rows as long as the longest one of the call, such as the boxes that a detector keeps."""
+    kept = [row[row > 0.5] for row in x]
+    return np.array([np.pad(row, (0, max(map(len, kept)) - len(row))) for row in kept])
+
+
 def fails(x: Any) -> Any:
     raise ValueError("takes serialized examples only")
 
@@ -55,6 +61,7 @@ CASES: dict[str, tuple[Model, bool]] = {
     "first row": (model(lambda x: x[:, 0] - x[0, 0]), True),
     "number of rows": (model(lambda x: np.full(len(x), len(x))), True),
     "one output": (model(lambda x: x.sum(1)[:1]), True),
+    "rows of other lengths": (model(of_positives), True),
     "random": (model(lambda x: RANDOM.random(len(x))), True),
     "text of the batch": (model(lambda x: np.roll(x, 1, 0), "string"), True),
     "no trial succeeds": (model(fails), True),

@@ -31,6 +31,11 @@ def punctual(body_seconds: float) -> type[H11Protocol]:
             super().data_received(data)
             self._watch()
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.conn.their_state is h11.SEND_BODY:  # of a request that came with the one before
+                self._watch()
+
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self._cancel()

@@ -20,7 +20,7 @@ def refusal(header: Header) -> str:
     """Why a request is refused; "" for one of this computer."""
     host, origin = header("host") or "", header("origin")
     if not _LOCAL.fullmatch(host):
-        return f"the header Host must be 127.0.0.1 or localhost, not {host[:100]!r}"
+        return f"the header Host must be 127.0.0.1, localhost or [::1], not {host[:100]!r}"
     if origin is not None and origin.lower() != f"http://{host}".lower():
         return f"a page of another site ({origin[:100]!r}) sends no requests here"
     if header("sec-fetch-site") == "cross-site" and header("sec-fetch-mode") != "navigate":

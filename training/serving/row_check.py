@@ -5,6 +5,7 @@ Rows of several clients, and padding, must not share a call of such a signature.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +41,7 @@ def _rows_stay_apart(predict: Predict, signature: Signature, max_batch: int) -> 
         except Exception:  # the model's own: it takes other values only
             continue
         return all(
-            _alike(together[name], np.concatenate([each[name] for each in alone]))
+            _alike(together[name], [each[name] for each in alone])
             for name in together
         )
     return False
@@ -50,7 +51,10 @@ def _len(arrays: Arrays) -> int:
     return len(next(iter(arrays.values())))
 
 
-def _alike(found: Any, wanted: Any) -> bool:
+def _alike(found: Any, rows: Sequence[Any]) -> bool:
+    if len({row.shape[1:] for row in rows}) > 1:  # such as the boxes that a detector keeps
+        return False
+    wanted = np.concatenate(rows)
     if found.shape != wanted.shape:
         return False
     if found.dtype.kind not in "fV":  # V: bfloat16

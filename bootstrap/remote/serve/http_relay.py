@@ -7,9 +7,12 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
+import re
+import resource
 import selectors
 import socket
 import sys
@@ -28,12 +31,17 @@ else:  # on a host they are in the same folder
     import local_requests
 
 CONNECTIONS = 1024  # further ones wait
+FILES = 4 * CONNECTIONS  # two of each connection, and those of the program
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+PAUSE = 0.1  # seconds until a connection that could not be accepted is tried again
 HEAD_SECONDS, BODY_SECONDS = 10.0, 60.0  # for a request to arrive
 READ_SECONDS = 60.0  # for a client to read some bytes of its response
 LINGER = 2.0  # seconds in which a refused client may still send
 LONGEST_HEAD = 1 << 16  # bytes
 PIECE = 1 << 16
 GRACE = 10.0  # seconds for the requests in progress at the end
+FIRST_LINE = re.compile(rb"[A-Z]+ [\x21-\x7e]+ HTTP/1\.[01]")
+ONCE = ("host", "content-length")  # headers that a request has once
 OF_CONNECTION = ("connection", "keep-alive", "expect")  # headers that are not passed on
 
 
@@ -57,7 +65,7 @@ class Relay:
         """Accept connections for ever."""
         while True:
             self.free.acquire()
-            client, _ = self.listener.accept()
+            client = accepted(self.listener)
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def finish(self) -> None:
@@ -92,6 +100,30 @@ class Relay:
             send_back(server, client)
 
 
+def accepted(listener: socket.socket) -> socket.socket:
+    """The next connection; waits while the host or this process has no room for it."""
+    while True:
+        try:
+            return listener.accept()[0]
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            pause(PAUSE)
+
+
+def pause(seconds: float) -> None:
+    """Wait."""
+    time.sleep(seconds)
+
+
+def allow_files() -> None:
+    """Let this process open a file for each side of each connection, as far as the host allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:
     """The head of a request, and the part of its body that came with it.
 
@@ -110,12 +142,15 @@ def read_head(client: socket.socket) -> tuple[bytes, bytes]:
 def parse_head(head: bytes) -> tuple[bytes, Message]:
     """The first line and the headers of a request of this computer; Refused for another one."""
     line, _, rest = head.partition(b"\r\n")
+    if not FIRST_LINE.fullmatch(line):  # a line break in it would begin unchecked headers
+        raise Refused(400, "Malformed request: the first line must be METHOD PATH HTTP/1.1")
     try:
         headers = parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
     except HTTPException as error:
         raise Refused(400, f"Malformed request: {error}") from None
-    if len(headers.get_all("host", ())) > 1:
-        raise Refused(400, "Malformed request: several headers Host")
+    for name in ONCE:
+        if len(headers.get_all(name, ())) > 1:
+            raise Refused(400, f"Malformed request: several headers {name.title()}")
     if why := local_requests.refusal(headers.get):
         raise Refused(local_requests.FORBIDDEN, why)
     return line, headers
@@ -150,7 +185,7 @@ def send_body(client: socket.socket, server: socket.socket, missing: int) -> Non
 def send_back(server: socket.socket, client: socket.socket) -> None:
     """Pass a response on until the server closes, or the client has gone."""
     client.settimeout(READ_SECONDS)
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:  # without a file of its own
         for side in (server, client):
             selector.register(side, selectors.EVENT_READ)
         while True:

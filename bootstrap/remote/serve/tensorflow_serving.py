@@ -137,6 +137,7 @@ def serve(options: argparse.Namespace) -> int:
         file.write(batching(options.max_batch, options.max_delay_ms))
     server = start(command(options, parameters))
     threading.Thread(target=end_with_parent, daemon=True).start()
+    http_relay.allow_files()
     relay = http_relay.Relay(listener, REST)
     try:
         if not wait_until_it_listens(server):
