@@ -46,13 +46,15 @@ def table(path: Path, header: str, rows: str, times: int = 10, encoding: str = "
 @case
 def labels_that_are_equal_numbers_are_one_class(folder: Path) -> None:
     table(folder / "a/train.csv", "a,label\n", "1,1\n2,2\n3,10\n")
-    table(folder / "a/test.csv", "a,label\n", "1,1.0\n2, 2.00\n3,1e1\n", 1)
+    table(folder / "a/test.csv", "a,label\n", "1,1.0\n2, 2.00\n3,1.0e+01\n", 1)
     found = load("csv", folder / "a")
     assert found.names == ("1", "2", "10") and found.test.labels.tolist() == [0, 1, 2]
     table(folder / "b/train.csv", "a,label\n", "1,0.0\n2,0.5\n3,-0\n")
     assert load("csv", folder / "b").names == ("0", "0.5")
     table(folder / "c/train.csv", "a,label\n", "1,nan\n2,x\n3,12345678901234567890\n")
     assert load("csv", folder / "c").names == ("12345678901234567890", "nan", "x")
+    table(folder / "d/train.csv", "a,label\n", "1,0e1\n2,0e2\n3,1_1\n4,11\n")
+    assert load("csv", folder / "d").names == ("11", "0e1", "0e2", "1_1"), "names, not numbers"
 
 
 @case
@@ -237,6 +239,14 @@ def validation_data_may_lack_a_class(folder: Path) -> None:
         TrainConfig(data="csv"), {"test": Given(str(folder / "t"))}, ("p", "q", "y", "z")
     )
     assert held.samples.labels.tolist() == [3, 1]
+
+
+@case
+def a_class_is_the_one_of_the_same_name_before_one_of_the_same_number(folder: Path) -> None:
+    image_folder(folder / "train", "01 1 2")
+    image_folder(folder / "validation", "01 2", count=2)
+    found = load("images", folder, image_size=8)
+    assert found.names == ("01", "1", "2") and found.validation.labels.tolist() == [0, 0, 2, 2]
 
 
 @case

@@ -170,7 +170,8 @@ def fitted(samples: Any, train: Any, name: str) -> Any:
 
 
 def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) -> Any:
-    """The same samples with the numbers that `other` gives to its classes.
+    """The same samples with the numbers that `other` gives to its classes. A class is the one of
+    the same name, else one of the same number.
 
     Raises:
         DataError: a class is not one of them.
@@ -178,10 +179,12 @@ def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) 
     if samples.classes == classes:
         return samples
     numbers = {name_of(text): number for number, text in enumerate(classes)}
-    unknown = [text for text in samples.classes if name_of(text) not in numbers]
+    numbers |= {text: number for number, text in enumerate(classes)}
+    found = [numbers.get(text, numbers.get(name_of(text))) for text in samples.classes]
+    unknown = [text for text, number in zip(samples.classes, found, strict=True) if number is None]
     if unknown or not samples.classes:
         what = f"class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
         own = f"the {what}" if unknown else "no names of classes"
         theirs = ", ".join(classes) or "no names of classes"
         raise DataError(f"{name} has {own}, but {other} has {theirs}")
-    return samples.renumbered([numbers[name_of(text)] for text in samples.classes], classes)
+    return samples.renumbered(found, classes)
