@@ -11,7 +11,6 @@ from typing import Any
 
 from training.config import TrainConfig
 from training.data import Dataset
-from training.data.splits import columns_of
 from training.results import MODEL
 
 SAVED_MODEL = "saved_model"
@@ -21,7 +20,7 @@ SETTINGS = "training.json"
 def export(model: Any, dataset: Dataset, config: TrainConfig, folder: Path) -> None:
     """Write all formats; a reader sees each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    lists = {"classes": list(dataset.names), "columns": list(columns_of(dataset.train))}
+    lists = {"classes": list(dataset.names), "columns": list(dataset.train.columns)}
     settings = json.dumps({"settings": asdict(config), **lists})
     partial = folder / f".partial.{MODEL}"  # Keras tells the format by the end of the name
     model.save(partial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from standins.case_runner import case, refused
 from training import data
 from training.config import TrainConfig
 from training.data import splits
+from training.data.__main__ import main as data_command
 from training.data.formats import imdb
 from training.data.uri import Given
 
@@ -115,6 +117,23 @@ def the_columns_of_all_tables_are_the_same(folder: Path) -> None:
     table(folder / "test.csv", "b,a,label\n", "2,1,0\n4,3,1\n")
     with refused("test has the columns b, a, but train has a, b"):
         load("csv", folder)
+
+
+@case
+def shards_of_tables_keep_the_names_of_the_columns(folder: Path) -> None:
+    table(folder / "a.csv", "a,b,label\n", "1,2,0\n3,4,1\n")
+    table(folder / "b.csv", "b,a,label\n", "2,1,0\n4,3,1\n")
+    for name in "ab":
+        source = [str(folder / f"{name}.csv"), str(folder / name), "--shards", "1"]
+        assert data_command(["shard", *source, "--data", "csv"]) == 0
+    assert len(apart("csv", folder / "a", folder / "a.csv").test) == 20
+    for other in ("b", "b.csv"):
+        with refused("test has the columns b, a, but train has a, b"):
+            apart("csv", folder / "a", folder / other)
+    document = json.loads((folder / "b/manifest.json").read_text())
+    del document["schema"]["columns"]  # as shards were written before
+    (folder / "b/manifest.json").write_text(json.dumps(document))
+    assert len(apart("csv", folder / "a", folder / "b").test) == 20
 
 
 @case

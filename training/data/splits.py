@@ -167,19 +167,13 @@ def fitted(samples: Any, train: Any, name: str) -> Any:
         raise DataError(
             f"{name} has inputs {samples.inputs.shape}, but train has {train.inputs.shape}"
         )
-    check_columns(samples, columns_of(train), name, "train")
+    check_columns(samples, train.columns, name, "train")
     return with_classes(samples, train.classes, name, "train")
-
-
-def columns_of(samples: Any) -> tuple[str, ...]:
-    """The names of the inputs of a table; () for all else."""
-    found: tuple[str, ...] = getattr(samples, "columns", ())
-    return found
 
 
 def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str) -> None:
     """DataError for a table with other inputs than `other`, or in another order."""
-    own = columns_of(samples)
+    own = samples.columns
     if own and columns and own != columns:
         raise DataError(
             f"{name} has the columns {', '.join(own)}, but {other} has {', '.join(columns)}"
