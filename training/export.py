@@ -20,7 +20,8 @@ SETTINGS = "training.json"
 def export(model: Any, dataset: Dataset, config: TrainConfig, folder: Path) -> None:
     """Write all formats; a reader sees each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = json.dumps({"settings": asdict(config), "classes": list(dataset.names)})
+    lists = {"classes": list(dataset.names), "columns": list(dataset.train.columns)}
+    settings = json.dumps({"settings": asdict(config), **lists})
     partial = folder / f".partial.{MODEL}"  # Keras tells the format by the end of the name
     model.save(partial)
     with zipfile.ZipFile(partial, "a") as archive:  # a .keras file is a zip

@@ -97,7 +97,8 @@ class Step:
             losses = self.task.losses(labels, outputs)
             loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total
             if self.model.losses:  # regularizers count once per step
-                loss += tf.add_n(self.model.losses) / self.strategy.size / self.config.accumulation
+                more = tf.add_n([tf.cast(each, tf.float32) for each in self.model.losses])
+                loss += more / self.strategy.size / self.config.accumulation
             if self.config.precision == "mixed_float16":
                 loss = self.optimizer.scale_loss(loss)
         variables = self.model.trainable_variables

@@ -291,14 +291,15 @@ class Training:
     def _choose_epoch(self) -> int:
         """The epoch whose model is exported, from 1; the model gets its weights."""
         last, best = self.position.epoch, self.position.epoch - self.position.waited
-        if not self.config.exports_best or self.position.best is None or best == last:
+        has_best = best == last and not self.position.samples  # no step since
+        if not self.config.exports_best or self.position.best is None or has_best:
             return last
         restored = self.state.restore_best(self.model)
         loss = f"the held-out loss of epoch {best} was the lowest, {self.position.best:g}: "
         text = (
-            f"its model is exported, not that of epoch {last} (restore_best=off exports the last)"
+            "its model is exported, not the last one (restore_best=off exports the last)"
             if restored
-            else f"the checkpoint does not have its model, so that of epoch {last} is exported"
+            else "the checkpoint does not have its model, so the last one is exported"
         )
         self._say(loss + text)
         return best if restored else last

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from training.variables import moving, tensors_of
@@ -23,7 +24,8 @@ class Watch:
         self.optimizer = optimizer
         # In float16 gradients may overflow: the optimizer leaves such a step out and scales less.
         self.scaled = hasattr(optimizer, "dynamic_scale")
-        self.state = moving(model)
+        # A constant may be infinite, such as a mask.
+        self.state = [v for v in moving(model) if np.isfinite(v.value.numpy()).all()]
         self.texts = tuple(self._texts(model.trainable_variables))
 
     def faults(self, loss: Any, gradients: Sequence[Any]) -> Any:

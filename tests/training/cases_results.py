@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -57,8 +58,11 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
             assert len(found.epochs) == 4 and found.evaluation["epoch"] == 1
             assert_exported(found, first)
         run(folder / "cut", kill_at=6, checkpoint_steps=6, **stopping)  # inside epoch 2
+        shutil.copytree(folder / "cut", folder / "short")
+        short = run(folder / "short", checkpoint_steps=6, **{**stopping, "epochs": 1})
         resumed = run(folder / "cut", checkpoint_steps=6, **stopping)
-    assert_exported(resumed, first)
+    for continued in (resumed, short):
+        assert_exported(continued, first)
     assert [resumed.evaluation["epoch"], last.evaluation["epoch"]] == [1, 4]
     assert_exported(last, last)
     assert last.evaluation["loss"] > first.evaluation["loss"]

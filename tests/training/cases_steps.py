@@ -130,6 +130,33 @@ def values_in_the_model_that_are_no_numbers_are_named(folder: Path) -> None:
                 run(folder / precision, precision=precision, **{**given, "epochs": 20})
 
 
+class Masked(layers.Layer):  # type: ignore[misc]
+    """A weight that no step changes: minus infinity takes the first input away."""
+
+    def build(self, shape: Any) -> None:
+        values = keras.initializers.Constant(np.eye(1, shape[-1])[0])
+        mask = self.add_weight(shape=shape[-1:], initializer=values, trainable=False)
+        mask.assign(keras.ops.where(mask.value > 0, -np.inf, 0.0))
+        self.mask = mask
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * keras.ops.exp(self.mask)
+
+
+@case
+def a_constant_of_infinity_and_a_regularizer_of_float16_are_no_faults(folder: Path) -> None:
+    def build(inputs: Any, outputs: int, config: Any) -> Any:
+        rows = [layers.Input(inputs.shape), layers.Flatten(), Masked()]
+        rows += [layers.Dense(8, activity_regularizer="l2"), layers.Dense(outputs, dtype="float32")]
+        return keras.Sequential(rows)
+
+    with own_model(build):
+        found = run(folder, precision="mixed_float16", accumulation=2)
+    (mask,) = found.training.model.non_trainable_weights
+    assert np.isneginf(mask.numpy()[0]) and not mask.numpy()[1:].any()
+    assert losses(found)[-1][0] < losses(found)[0][0]
+
+
 @case
 def a_broken_record_is_named(folder: Path) -> None:
     image_folder(folder / "images", count=12)

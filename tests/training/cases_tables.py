@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from standins.case_runner import case, refused
 from training import data
 from training.config import TrainConfig
 from training.data import splits
+from training.data.__main__ import main as data_command
 from training.data.formats import imdb
 from training.data.uri import Given
 
@@ -46,13 +48,15 @@ def table(path: Path, header: str, rows: str, times: int = 10, encoding: str = "
 @case
 def labels_that_are_equal_numbers_are_one_class(folder: Path) -> None:
     table(folder / "a/train.csv", "a,label\n", "1,1\n2,2\n3,10\n")
-    table(folder / "a/test.csv", "a,label\n", "1,1.0\n2, 2.00\n3,1e1\n", 1)
+    table(folder / "a/test.csv", "a,label\n", "1,1.0\n2, 2.00\n3,1.0e+01\n", 1)
     found = load("csv", folder / "a")
     assert found.names == ("1", "2", "10") and found.test.labels.tolist() == [0, 1, 2]
     table(folder / "b/train.csv", "a,label\n", "1,0.0\n2,0.5\n3,-0\n")
     assert load("csv", folder / "b").names == ("0", "0.5")
     table(folder / "c/train.csv", "a,label\n", "1,nan\n2,x\n3,12345678901234567890\n")
     assert load("csv", folder / "c").names == ("12345678901234567890", "nan", "x")
+    table(folder / "d/train.csv", "a,label\n", "1,0e1\n2,0e2\n3,1_1\n4,11\n")
+    assert load("csv", folder / "d").names == ("11", "0e1", "0e2", "1_1"), "names, not numbers"
 
 
 @case
@@ -113,6 +117,23 @@ def the_columns_of_all_tables_are_the_same(folder: Path) -> None:
     table(folder / "test.csv", "b,a,label\n", "2,1,0\n4,3,1\n")
     with refused("test has the columns b, a, but train has a, b"):
         load("csv", folder)
+
+
+@case
+def shards_of_tables_keep_the_names_of_the_columns(folder: Path) -> None:
+    table(folder / "a.csv", "a,b,label\n", "1,2,0\n3,4,1\n")
+    table(folder / "b.csv", "b,a,label\n", "2,1,0\n4,3,1\n")
+    for name in "ab":
+        source = [str(folder / f"{name}.csv"), str(folder / name), "--shards", "1"]
+        assert data_command(["shard", *source, "--data", "csv"]) == 0
+    assert len(apart("csv", folder / "a", folder / "a.csv").test) == 20
+    for other in ("b", "b.csv"):
+        with refused("test has the columns b, a, but train has a, b"):
+            apart("csv", folder / "a", folder / other)
+    document = json.loads((folder / "b/manifest.json").read_text())
+    del document["schema"]["columns"]  # as shards were written before
+    (folder / "b/manifest.json").write_text(json.dumps(document))
+    assert len(apart("csv", folder / "a", folder / "b").test) == 20
 
 
 @case
@@ -237,6 +258,14 @@ def validation_data_may_lack_a_class(folder: Path) -> None:
         TrainConfig(data="csv"), {"test": Given(str(folder / "t"))}, ("p", "q", "y", "z")
     )
     assert held.samples.labels.tolist() == [3, 1]
+
+
+@case
+def a_class_is_the_one_of_the_same_name_before_one_of_the_same_number(folder: Path) -> None:
+    image_folder(folder / "train", "01 1 2")
+    image_folder(folder / "validation", "01 2", count=2)
+    found = load("images", folder, image_size=8)
+    assert found.names == ("01", "1", "2") and found.validation.labels.tolist() == [0, 0, 2, 2]
 
 
 @case

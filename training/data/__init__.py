@@ -46,6 +46,7 @@ class Samples(Protocol):
 
     inputs: Inputs
     classes: tuple[str, ...]  # names; empty where labels are plain numbers
+    columns: tuple[str, ...]  # names of the inputs of a table; empty for all else
     ignored: tuple[str, ...]  # what the source has beside these samples, in words
 
     def __len__(self) -> int: ...

@@ -43,6 +43,7 @@ class Schema:
     vocabulary: int = 0
     lowest_label: float = 0.0
     highest_label: float = 0.0
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def _manifest(document: dict[str, Any]) -> Manifest:
     fields = dict(document["schema"])
     fields["shape"] = tuple(int(size) for size in fields["shape"])
     fields["classes"] = tuple(str(name) for name in fields["classes"])
+    fields["columns"] = tuple(str(name) for name in fields.get("columns", ()))
     schema = Schema(**fields)
     shards = tuple(
         Shard(**{**shard, "offsets": tuple(shard.get("offsets", ()))})

@@ -122,6 +122,10 @@ class Shards:
         image = (self.image_size, self.image_size, 3)
         return Inputs(image if schema.encoding == "image" else schema.shape, schema.vocabulary)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.manifest.schema.columns
+
     def check(self, task: Any) -> int:
         schema = self.manifest.schema
         low, high, whole = schema.lowest_label, schema.highest_label, schema.label == "int64"

@@ -144,6 +144,7 @@ def schema_of(samples: Any) -> Schema:
         vocabulary=samples.inputs.vocabulary,
         lowest_label=float(samples.labels.min()),
         highest_label=float(samples.labels.max()),
+        columns=tuple(samples.columns),
     )
 
 

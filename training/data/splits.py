@@ -53,14 +53,19 @@ class HeldOut:
 
 
 def held_out(
-    config: TrainConfig, data: Mapping[str, Given], names: tuple[str, ...], report: Report = print
+    config: TrainConfig,
+    data: Mapping[str, Given],
+    names: tuple[str, ...],
+    report: Report = print,
+    columns: tuple[str, ...] = (),
 ) -> HeldOut:
     """The test samples, else the validation samples, that the settings and the data give.
 
-    Training data is read only where nothing else is given. `names`: the classes of the model.
+    Training data is read only where nothing else is given. `names` and `columns`: the classes of
+    the model, and the inputs that it was trained on if they are a table's.
 
     Raises:
-        DataError: data or a label is wrong, or the classes are not those of the model.
+        DataError: data or a label is wrong, or classes or columns are not those of the model.
     """
     split = next((name for name in ("test", "validation") if name in data), "")
     if split:
@@ -71,6 +76,7 @@ def held_out(
         split = "validation" if whole.test is None else "test"
         samples = whole.validation if whole.test is None else whole.test
     samples.check(task_of(config.task))
+    check_columns(samples, columns, split, "the model")
     if names and samples.classes:
         samples = with_classes(samples, names, split, "the model")
     return HeldOut(split, samples, names)
@@ -161,16 +167,22 @@ def fitted(samples: Any, train: Any, name: str) -> Any:
         raise DataError(
             f"{name} has inputs {samples.inputs.shape}, but train has {train.inputs.shape}"
         )
-    own, wanted = (getattr(each, "columns", ()) for each in (samples, train))
-    if own and wanted and own != wanted:
-        raise DataError(
-            f"{name} has the columns {', '.join(own)}, but train has {', '.join(wanted)}"
-        )
+    check_columns(samples, train.columns, name, "train")
     return with_classes(samples, train.classes, name, "train")
 
 
+def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str) -> None:
+    """DataError for a table with other inputs than `other`, or in another order."""
+    own = samples.columns
+    if own and columns and own != columns:
+        raise DataError(
+            f"{name} has the columns {', '.join(own)}, but {other} has {', '.join(columns)}"
+        )
+
+
 def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) -> Any:
-    """The same samples with the numbers that `other` gives to its classes.
+    """The same samples with the numbers that `other` gives to its classes. A class is the one of
+    the same name, else one of the same number.
 
     Raises:
         DataError: a class is not one of them.
@@ -178,10 +190,12 @@ def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) 
     if samples.classes == classes:
         return samples
     numbers = {name_of(text): number for number, text in enumerate(classes)}
-    unknown = [text for text in samples.classes if name_of(text) not in numbers]
+    numbers |= {text: number for number, text in enumerate(classes)}
+    found = [numbers.get(text, numbers.get(name_of(text))) for text in samples.classes]
+    unknown = [text for text, number in zip(samples.classes, found, strict=True) if number is None]
     if unknown or not samples.classes:
         what = f"class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
         own = f"the {what}" if unknown else "no names of classes"
         theirs = ", ".join(classes) or "no names of classes"
         raise DataError(f"{name} has {own}, but {other} has {theirs}")
-    return samples.renumbered([numbers[name_of(text)] for text in samples.classes], classes)
+    return samples.renumbered(found, classes)

@@ -41,7 +41,11 @@ def evaluate_exported(job: Job, records: Records) -> Evaluation | None:
 def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
     path = exported_model(job)
     held_out = splits.held_out(
-        job.config, job.data, names_in(path), lambda text: records.emit("message", text=text)
+        job.config,
+        job.data,
+        names_in(path, "classes"),
+        lambda text: records.emit("message", text=text),
+        names_in(path, "columns"),
     )
     importlib.import_module(MODELS[job.config.model])  # it may register classes of its own
     with strategy.scope():
@@ -79,11 +83,11 @@ def load(path: Path) -> Any:
         raise TrainingError(f"{path} does not load as a Keras model: {reason}") from None
 
 
-def names_in(path: Path) -> tuple[str, ...]:
-    """The names of the classes that a model was trained with; () where it has none."""
+def names_in(path: Path, what: str) -> tuple[str, ...]:
+    """The names of the classes or columns that a model was trained with; () where it has none."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return tuple(map(str, json.loads(archive.read(SETTINGS))["classes"]))
+            return tuple(map(str, json.loads(archive.read(SETTINGS))[what]))
     except (KeyError, ValueError, OSError, zipfile.BadZipFile):
         return ()
 

@@ -89,6 +89,7 @@ class EncodedImages:
     pixels: int
     source: str
     ignored: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.contents)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
+# As programs write numbers. Codes such as `1_1` and `0e1` are names, though Python reads numbers.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]\d{1,4})?")
 DIGITS = 28  # that a Decimal keeps; a longer number is a name like any other
 
 
@@ -26,12 +29,12 @@ def name_of(label: str) -> str:
 
 
 def _number(label: str) -> Decimal | None:
-    try:
-        value = Decimal(label.strip())
-    except InvalidOperation:
+    text = label.strip()
+    if not NUMBER.fullmatch(text):
         return None
-    small = value.is_finite() and abs(value.adjusted()) < DIGITS
-    return value if small and len(value.as_tuple().digits) <= DIGITS else None
+    value = Decimal(text)
+    small = abs(value.adjusted()) < DIGITS and len(value.as_tuple().digits) <= DIGITS
+    return value if small else None
 
 
 def _by_value(name: str) -> tuple[Decimal, str]:
