@@ -115,12 +115,13 @@ def result_lines(inventory: Inventory) -> list[Line]:
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
-    return [
-        Line("results", f"{i}: only on {chief}, on its disk: {start}{to_bring(inventory, i)}")
-        if i in unsaved
-        else Line("results", f"{i}: in {inventory.bucket}/runs/{i}: fab fetch --run {i}")
-        for i in left
-    ]
+    places = {
+        run_id: f"only on {chief}, on its disk: {start}{to_bring(inventory, run_id)}"
+        if run_id in unsaved
+        else f"in {inventory.bucket}/runs/{run_id}: fab fetch --run {run_id}"
+        for run_id in left
+    }
+    return [Line("results", f"{run_id}: {place}") for run_id, place in places.items()]
 
 
 def cost_lines(cloud: Cloud, option: str) -> list[Line]:

@@ -64,7 +64,7 @@ def _unknown(host: Host, error: Any) -> str:
     shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
     if host.host_key_source:
         return f"REFUSED, its cloud does not confirm this key: {shown}"
-    return f"unknown host key: {shown}\nnext: fab trust --hosts {host}"
+    return f"unknown host key: {shown}\nnext: fab trust --hosts {shlex.quote(str(host))}"
 
 
 def _changed(host: Host, error: Any) -> str:
@@ -78,7 +78,7 @@ def _changed(host: Host, error: Any) -> str:
 
 def _no_key(host: Host, error: Any) -> str:
     text = "none of your keys is accepted (passwords are not used)"
-    return f"{text}\nnext: ssh-copy-id {_dest(host)}"
+    return f"{text}\nnext: {shlex.join(['ssh-copy-id', *_dest(host)])}"
 
 
 def _locked_key(host: Host, error: Any) -> str:
@@ -136,9 +136,9 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
 }
 
 
-def _dest(host: Host) -> str:
+def _dest(host: Host) -> list[str]:
     user = f"{host.user}@" if host.user else ""
-    return (f"-p {host.port} " if host.port else "") + user + host.address
+    return [*(["-p", str(host.port)] if host.port else []), user + host.address]
 
 
 class Sessions(dict[str, Session]):

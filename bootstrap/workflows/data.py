@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
             done = upload(data, store, location[1])
     print_lines(
         f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
-        f"next: fab train{stack.option if stack else ''} --data train={uri} ...",
+        f"next: fab train{stack.option if stack else ''} --data {shlex.quote(f'train={uri}')} ...",
     )
 
 
@@ -133,7 +134,8 @@ def shard(given: Sharding) -> None:
         failure = UsageError if done.returncode == 2 else RailheadError
         raise failure(f"no shards were written: {reason}")
     print_lines(*map(clean, done.stdout.splitlines()))
-    print_lines(f"next: fab train --data {given.split}={given.destination} ...")
+    data = shlex.quote(f"{given.split}={given.destination}")
+    print_lines(f"next: fab train --data {data} ...")
 
 
 def _absolute(place: str) -> str:
