@@ -108,6 +108,10 @@ def _no_banner(host: Host, error: Any) -> str:
     return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
 
 
+def _no_shell(host: Host, error: Any) -> str:
+    return "its sshd lets you in and starts no shell: frozen, too busy, or your account has none"
+
+
 def _jump_refused(host: Host, error: Any) -> str:
     return f"its jump host gets no connection to {host.address} port {host.port or 22}: {error}"
 
@@ -133,6 +137,7 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
     "authentication methods": _no_key,
     "protocol banner": _no_banner,
     "Timeout opening channel": _timed_out,
+    "Channel closed": _no_shell,  # by us: a request that was never answered; or by sshd
 }
 
 
