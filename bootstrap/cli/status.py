@@ -13,7 +13,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.runs import bucket_results, checkpoints
+from bootstrap.runs import bucket_results, checkpoints, results
 from bootstrap.runs.run import find_run, state_of
 from bootstrap.serving import on_host, records
 from bootstrap.serving.state import status_line
@@ -166,7 +166,6 @@ def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
     run = find_run(inventory, run_id)
     start_agent(chief)
     state = state_of(chief, run)
-    fetched = (run.results / "result.json").exists()
-    results = f"fetched to {run.results}" if fetched else "not fetched"
-    print_lines(f"run {run.run_id}: {state}; results {results}", *stop_policy.phase(chief, run))
+    where = results.where(run, chief.host.name)
+    print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(chief, run))
     print_lines(*checkpoints.status_lines(chief, run))

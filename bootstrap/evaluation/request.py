@@ -6,6 +6,7 @@ On hosts an evaluation is a run like a training, with another program; its resul
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def read_evaluation(earlier: EarlierRun, args: TrainArgs, model: str | None = No
     """
     if evaluated := earlier.document.get("evaluates"):
         raise UsageError(
-            f"run {earlier.run.run_id} is an evaluation", hint=f"fab evaluate {evaluated}"
+            f"run {earlier.run.run_id} is an evaluation",
+            hint=f"fab evaluate {shlex.quote(str(evaluated))}",
         )
     args = replace(args, launcher=args.launcher or _launcher(earlier, args))
     if args.script and model is not None:

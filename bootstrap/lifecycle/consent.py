@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 from bootstrap.clouds import bucket
 from bootstrap.clouds.base import Cloud
@@ -12,8 +13,7 @@ from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle.teardown import unfetched
-from bootstrap.runs.results import LEFT
+from bootstrap.runs.results import BY_HAND, LEFT
 
 DESTROY = "fab teardown --destroy"
 TEARDOWN, STOP = "fab teardown", "fab stop"
@@ -27,15 +27,15 @@ def refuse_unfetched(
     if left:
         again = f"{command}{inventory.option} --discard-results"
         raise UsageError(
-            f"results of {', '.join(left)} were not fetched: their disks would be deleted, and "
-            "the results lost",
-            hint=f"fab fetch --run {left[-1]}   # or: {again}",
+            f"results of {', '.join(left)} were not all fetched: their disks would be deleted, "
+            "and the results lost",
+            hint=f"{to_bring(inventory, left[-1])}   # or: {again}",
         )
 
 
 def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
     """Runs whose results are neither on this computer nor in a bucket that is kept."""
-    left = [*unfetched(inventory), *partly_fetched(inventory)]
+    left = not_all_here(inventory)
     if not left or with_bucket or not inventory.bucket:
         return left
     kept = bucket.bucket_of(inventory)
@@ -45,10 +45,27 @@ def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
         return left
 
 
-def partly_fetched(inventory: Inventory) -> list[str]:
-    """Runs with files that were too large to fetch; a file beside the results lists them."""
+def not_all_here(inventory: Inventory) -> list[str]:
+    """Runs of a cluster whose results are not all on this computer, oldest first: they were not
+    fetched, or some files were too large; a file beside the results lists those."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
-    return [i for i in ids if (local_state.find_run(inventory, i)[1] / LEFT).exists()]
+    missing = unfetched(inventory)
+    return [i for i in ids if i in missing or (_results(inventory, i) / LEFT).exists()]
+
+
+def unfetched(inventory: Inventory) -> list[str]:
+    """Runs of a cluster whose results were never fetched to this computer, oldest first."""
+    ids = [path.stem for path in local_state.runs(inventory.name)]
+    return [i for i in ids if not (_results(inventory, i) / "result.json").exists()]
+
+
+def _results(inventory: Inventory, run_id: str) -> Path:
+    return local_state.find_run(inventory, run_id)[1]
+
+
+def to_bring(inventory: Inventory, run_id: str) -> str:
+    """The command that brings what is missing of a run's results from its chief."""
+    return f"fab fetch --run {run_id}" if run_id in unfetched(inventory) else BY_HAND
 
 
 def confirm_by_name(name: str, yes: bool, command: str = DESTROY) -> Callable[[str], None]:

@@ -23,14 +23,14 @@ from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import (
     TEARDOWN,
     confirm_by_name,
+    not_all_here,
     only_on_machines,
-    partly_fetched,
     refuse_unfetched,
     stop_or_end,
+    to_bring,
 )
 from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_line
 from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.lifecycle.teardown import unfetched
 
 ROUNDS = 3  # of ending machines that appear while others are ended
 
@@ -108,20 +108,20 @@ def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[L
 
 def result_lines(inventory: Inventory) -> list[Line]:
     """Where the results of runs are that were not fetched, or only partly."""
-    left = [*unfetched(inventory), *partly_fetched(inventory)]
-    chief, fetch = inventory.chief.name, "fab fetch --run"
-    start = f"fab start{inventory.option}, then "
+    left = not_all_here(inventory)
+    chief, start = inventory.chief.name, f"fab start{inventory.option}, then "
     try:
         unsaved = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
-    return [
-        Line("results", f"{run_id}: only on {chief}, on its disk: {start}{fetch} {run_id}")
+    places = {
+        run_id: f"only on {chief}, on its disk: {start}{to_bring(inventory, run_id)}"
         if run_id in unsaved
-        else Line("results", f"{run_id}: in {inventory.bucket}/runs/{run_id}: {fetch} {run_id}")
+        else f"in {inventory.bucket}/runs/{run_id}: fab fetch --run {run_id}"
         for run_id in left
-    ]
+    }
+    return [Line("results", f"{run_id}: {place}") for run_id, place in places.items()]
 
 
 def cost_lines(cloud: Cloud, option: str) -> list[Line]:

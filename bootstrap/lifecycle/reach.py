@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import shlex
 import socket
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -98,7 +99,7 @@ def compare_cidrs(allowed: Sequence[str], own: str | None, option: str = "") -> 
     networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
     return Diagnosis(
         f"its firewall allows {listed}, but your address is {own}",
-        f"pulumi config set{option} ssh_cidrs {networks} && pulumi up{option}",
+        f"pulumi config set{option} ssh_cidrs {shlex.quote(networks)} && pulumi up{option}",
     )
 
 

@@ -17,6 +17,7 @@ from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle.consent import not_all_here, to_bring
 from bootstrap.lifecycle.receipt import Line, Receipt
 from bootstrap.provision.system import undo_system_changes
 from bootstrap.runs.cancel import ENDPOINT, sweep
@@ -25,12 +26,6 @@ from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
 
 HOST_SECONDS = 1800.0  # on each host; the same command again continues
-
-
-def unfetched(inventory: Inventory) -> list[str]:
-    """Runs of a cluster whose results were never fetched to this computer."""
-    ids = [path.stem for path in local_state.runs(inventory.name)]
-    return [i for i in ids if not (local_state.find_run(inventory, i)[1] / "result.json").exists()]
 
 
 def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> Receipt:
@@ -57,13 +52,13 @@ def remove_from_hosts(
     hosts.
 
     Raises:
-        UsageError: `purge` would lose results that were never fetched.
+        UsageError: `purge` would lose results that are not all here.
     """
-    left = unfetched(inventory)
+    left = not_all_here(inventory)
     if purge and left and not discard:
         raise UsageError(
-            f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
-            hint=f"fab fetch --run {left[-1]}   # or --discard-results",
+            f"results of {', '.join(left)} are only on the hosts; --purge would lose them",
+            hint=f"{to_bring(inventory, left[-1])}   # or: --discard-results",
         )
     with connect.open_sessions(inventory) as sessions:
         lines = [
@@ -75,7 +70,7 @@ def remove_from_hosts(
         lines += _stop_local(inventory)
     if not purge:
         lines += [
-            Line(inventory.chief.name, f"keeps the results of {i}: fab fetch --run {i}")
+            Line(inventory.chief.name, f"keeps the results of {i}: {to_bring(inventory, i)}")
             for i in left
         ]
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

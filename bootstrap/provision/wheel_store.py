@@ -11,6 +11,7 @@ and two concurrent uploads leave a valid one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -26,9 +27,12 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import HERE, CachedWheel, Cluster
 from bootstrap.plan.runtimes import Environment
+from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.unpack import Hostile
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+ENTRY = 4096  # bytes of a wheel.json
 
 
 class CorruptWheel(RailheadError):
@@ -103,15 +107,13 @@ def local_wheel(folder: Path) -> Path | None:
 
 def _entry(stack_bucket: Bucket, key: str) -> dict[str, Any] | None:
     """The wheel.json of a key; None if there is none."""
-    data = stack_bucket.read(f"{WHEELS}{key}/wheel.json")
-    if data is None:
-        return None
-    try:
-        entry: dict[str, Any] = json.loads(data)
+    with contextlib.suppress(Hostile, KeyError, TypeError):
+        data = stack_bucket.read(f"{WHEELS}{key}/wheel.json", ENTRY)
+        if data is None:
+            return None
+        entry = json_object(data, "a wheel.json that is not valid")
         if NAME.fullmatch(entry["name"]) and SHA256.fullmatch(entry["sha256"]):
             return entry
-    except (ValueError, KeyError, TypeError):
-        pass
     raise CorruptWheel("its wheel.json names no wheel")
 
 

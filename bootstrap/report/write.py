@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     except OSError as error:
         raise UsageError(
             f"the report cannot be written to {folder}: {error.strerror}",
-            hint=f"fab report {','.join(names)} --to FOLDER",
+            hint=f"fab report {shlex.quote(','.join(names))} --to FOLDER",
         ) from None
 
 

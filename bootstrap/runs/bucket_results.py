@@ -13,7 +13,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import refuse_too_much
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.results import LEFT, accept, draw, result_of
+from bootstrap.runs.results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
 from bootstrap.runs.run import Run, find_run
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import Entry, Manifest, refuse_changed, skipped_line
@@ -26,15 +26,19 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
     if run_id is None and not local_state.runs(inventory.name):
         return "no run yet"
     run = find_run(inventory, run_id)
-    if result := result_of(run.results):
-        return f"run {run.run_id}: {result['state']}; results fetched to {run.results}"
-    return f"run {run.run_id}: results {_place(run.part_of(inventory), run.run_id)}"
+    inventory, result = run.part_of(inventory), result_of(run.results)
+    if not result:
+        return f"run {run.run_id}: results {_place(inventory, run.run_id)}"
+    fetched = where(run, inventory.chief.name)
+    left = f"; they are {_place(inventory, run.run_id, BY_HAND)}" if left_files(run.results) else ""
+    return f"run {run.run_id}: {result['state']}; results {fetched}{left}"
 
 
-def _place(inventory: Inventory, run_id: str) -> str:
-    """Where results that were not fetched are, as text."""
+def _place(inventory: Inventory, run_id: str, from_chief: str = "") -> str:
+    """Where results that were not fetched are, as text. `from_chief`: the command that brings them
+    from there, instead of `fab fetch`."""
     fetch = f"fab fetch --run {run_id}"
-    start = f"fab start{inventory.option}, then {fetch}"
+    start = f"fab start{inventory.option}, then {from_chief or fetch}"
     only = f"only on {inventory.chief.name}, which does not run: {start}"
     if not inventory.bucket:
         return only

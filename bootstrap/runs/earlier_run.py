@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -90,7 +91,7 @@ def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, 
     if evaluated := earlier.document.get("evaluates"):
         raise UsageError(
             f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
-            hint=f"fab evaluate {evaluated}",
+            hint=f"fab evaluate {shlex.quote(str(evaluated))}",
         )
     _refuse_contradictions(earlier, given)
     args = _args(earlier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bootstrap.console.live import board_of
@@ -13,6 +13,7 @@ from bootstrap.data.folders import LocalData
 from bootstrap.data.send import find_missing, folder_of, send_missing
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan import hostfile
+from bootstrap.remote.run import checkpoint_files
 from bootstrap.remote.run.checkpoint_files import FOLDER
 from bootstrap.runs.checkpoints import Checkpoints, here, on_host
 from bootstrap.runs.run import Run
@@ -49,6 +50,14 @@ class Source:
     found: Checkpoints
     kind: str
     host: str = ""
+
+
+def newest(sources: Sequence[Source]) -> Source | None:
+    """The source with the highest step, of equal ones the first. A program's own files have no step
+    to compare: if any source has such files, the first source."""
+    if not all(source.found.newest for source in sources):
+        return sources[0]
+    return max(sources, key=lambda s: checkpoint_files.step_of(s.found.newest), default=None)
 
 
 def place(cluster: ConnectedCluster, run: Run, source: Source, *, everywhere_needed: bool) -> None:

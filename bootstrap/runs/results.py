@@ -32,6 +32,7 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
+BY_HAND = "fab ssh-config   # to copy them with scp"  # what is too large for every fetch
 RESULT = "results/result.json"
 ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
 
@@ -73,10 +74,12 @@ def _fetch(session: Session, run: Run, report: Reporter) -> dict[str, Any]:
         accept(files, run.results, received)
         _note_left(left, not_sent, stage, run.results)
         draw(stage, run)
-    for line in [*skipped_line(not_sent), *_torn_line(torn)]:
+    count_left = left_files(run.results)
+    left_line = [_left_line(run, session.host.name)] if count_left else []
+    for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line]:
         report(line)
     if ended:
-        notice = json.dumps({"left": len(left)})
+        notice = json.dumps({"left": count_left})
         session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
     return result_of(run.results)
 
@@ -127,6 +130,28 @@ def _note_left(
         unpack.place_text("".join(lines), stage, results, LEFT)
     else:
         (results / LEFT).unlink(missing_ok=True)
+
+
+def left_files(results: Path) -> int:
+    """The number of files of a run that stayed on its chief, from the list beside its results."""
+    try:
+        return len((results / LEFT).read_text(errors="replace").splitlines())
+    except (FileNotFoundError, IsADirectoryError):
+        return 0
+
+
+def _left_line(run: Run, chief: str) -> str:
+    left = left_files(run.results)
+    return f"files left on {chief}: {left}, listed in {run.results / LEFT}"
+
+
+def where(run: Run, chief: str) -> str:
+    """Where the results of a run are, as text: fetched, partly fetched or not fetched."""
+    if not (run.results / "result.json").exists():
+        return "not fetched"
+    if left_files(run.results):
+        return f"partly fetched to {run.results}; {_left_line(run, chief)}"
+    return f"fetched to {run.results}"
 
 
 def _torn_line(torn: AbstractSet[str]) -> list[str]:

@@ -130,7 +130,7 @@ def not_deployed(name: str, where: str = "") -> UsageError:
     known = ", ".join(names())
     return UsageError(
         f"no endpoint {name!r} is deployed{where}" + (f"; deployed: {known}" if known else ""),
-        hint=f"fab deploy --name {name}   # serves the model of the last run",
+        hint=f"fab deploy --name {shlex.quote(name)}   # serves the model of the last run",
     )
 
 

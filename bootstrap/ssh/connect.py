@@ -64,7 +64,7 @@ def _unknown(host: Host, error: Any) -> str:
     shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
     if host.host_key_source:
         return f"REFUSED, its cloud does not confirm this key: {shown}"
-    return f"unknown host key: {shown}\nnext: fab trust --hosts {host}"
+    return f"unknown host key: {shown}\nnext: fab trust --hosts {shlex.quote(str(host))}"
 
 
 def _changed(host: Host, error: Any) -> str:
@@ -78,7 +78,7 @@ def _changed(host: Host, error: Any) -> str:
 
 def _no_key(host: Host, error: Any) -> str:
     text = "none of your keys is accepted (passwords are not used)"
-    return f"{text}\nnext: ssh-copy-id {_dest(host)}"
+    return f"{text}\nnext: {shlex.join(['ssh-copy-id', *_dest(host)])}"
 
 
 def _locked_key(host: Host, error: Any) -> str:
@@ -108,6 +108,10 @@ def _no_banner(host: Host, error: Any) -> str:
     return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
 
 
+def _no_shell(host: Host, error: Any) -> str:
+    return "its sshd lets you in and starts no shell: frozen, too busy, or your account has none"
+
+
 def _jump_refused(host: Host, error: Any) -> str:
     return f"its jump host gets no connection to {host.address} port {host.port or 22}: {error}"
 
@@ -133,12 +137,13 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
     "authentication methods": _no_key,
     "protocol banner": _no_banner,
     "Timeout opening channel": _timed_out,
+    "Channel closed": _no_shell,  # by us: a request that was never answered; or by sshd
 }
 
 
-def _dest(host: Host) -> str:
+def _dest(host: Host) -> list[str]:
     user = f"{host.user}@" if host.user else ""
-    return (f"-p {host.port} " if host.port else "") + user + host.address
+    return [*(["-p", str(host.port)] if host.port else []), user + host.address]
 
 
 class Sessions(dict[str, Session]):

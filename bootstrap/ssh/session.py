@@ -403,7 +403,8 @@ def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
         return unpack.Hostile("an error that is not valid")
     if error["errno"] in ("ENOSPC", "EDQUOT"):
         return RailheadError(
-            f"the disk is full ({error['text']})", hint=f"fab exec --hosts {host} --cmd 'df -h ~'"
+            f"the disk is full ({error['text']})",
+            hint=f"fab exec --hosts {shlex.quote(str(host))} --cmd 'df -h ~'",
         )
     return RailheadError(f"{op}: {error['text']}")
 

@@ -16,7 +16,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, stop_policy
-from bootstrap.lifecycle.teardown import unfetched
+from bootstrap.lifecycle.consent import unfetched
 from bootstrap.runs import bucket_results, checkpoints, results
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -26,6 +25,8 @@ from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import runtime_here
+from bootstrap.untrusted.decode import has_form, json_object
+from bootstrap.untrusted.unpack import Hostile
 
 SHOWN = 20  # objects in a list
 ENTRY = 4096  # bytes of an entry of the stack's bucket
@@ -47,7 +48,7 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
             done = upload(data, store, location[1])
     print_lines(
         f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
-        f"next: fab train{stack.option if stack else ''} --data train={uri} ...",
+        f"next: fab train{stack.option if stack else ''} --data {shlex.quote(f'train={uri}')} ...",
     )
 
 
@@ -71,15 +72,25 @@ def list_stack(stack: Inventory) -> None:
     keys = [item.key for page in kept.store.objects(DATA) for item in page]
     entries = [key for key in keys if key.endswith(".json") and key.count("/") == 1]
     for key in entries:
-        found = json.loads(kept.read(key, ENTRY) or b"{}")
-        files, total = count(int(found.get("files", 0)), "file"), size(int(found.get("bytes", 0)))
-        uri = f"{kept.store.url}/{key.removesuffix('.json')}/"
-        print_lines(f"{uri}  {files}, {total}, from {clean(str(found.get('from', '?')))}")
+        uri = f"{kept.store.url}/{clean(key.removesuffix('.json'))}/"
+        print_lines(f"{uri}  {_described(kept, key)}")
     if not entries:
         print_lines(
             f"no data in {kept.store.url}/{DATA}",
             f"next: fab data push FOLDER bucket{stack.option}",
         )
+
+
+def _described(kept: bucket.Bucket, key: str) -> str:
+    """The data that an entry of the stack's bucket describes."""
+    try:
+        found = json_object(kept.read(key, ENTRY) or b"", key)
+    except Hostile:
+        found = {}
+    if not has_form(found, {"files": int, "bytes": int}):
+        return f"damaged: {clean(key)} does not describe data"
+    files, total = count(found["files"], "file"), size(found["bytes"])
+    return f"{files}, {total}, from {clean(str(found.get('from', '?')))}"
 
 
 @dataclass(frozen=True)

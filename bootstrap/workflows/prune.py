@@ -10,7 +10,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.inventory.files import RUN_ID
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
-from bootstrap.lifecycle.teardown import unfetched
+from bootstrap.lifecycle.consent import not_all_here
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 
@@ -20,18 +20,18 @@ ENTER = 'cd "$HOME/.railhead/runs" 2>/dev/null || exit 0'
 def prune(inventory: Inventory, keep: int) -> None:
     """Remove all but the `keep` newest runs of each host, and print how many.
 
-    Runs that are going on stay, and runs whose results were not fetched to this computer.
+    Runs that are going on stay, and runs whose results are not all on this computer.
 
     Raises:
         HostsFailed: a folder could not be removed.
     """
-    needed = unfetched(inventory)
+    needed = not_all_here(inventory)
     with reach.sessions(inventory) as sessions:
         removed = everywhere(sessions, lambda s: _prune_host(s, keep, needed), what="prune")
     for name, ids in removed.items():
         print_lines(f"[{name}] {count(len(ids), 'run')} removed")
     if needed:
-        print_lines(f"kept, because they were not fetched: {', '.join(needed)}")
+        print_lines(f"kept, because their results are not all here: {', '.join(needed)}")
 
 
 def _prune_host(session: Session, keep: int, needed: Collection[str]) -> list[str]:

@@ -3,6 +3,8 @@ started."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from bootstrap.clouds.bucket import bucket_of
@@ -35,14 +37,14 @@ def request_for(given: TrainArgs, earlier: EarlierRun | None) -> tuple[RunReques
 
 
 def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
-    """Find them on the hosts (the chief first), else in the bucket, else on this machine; returns
-    what places them.
+    """Find the newest ones on the hosts and in the bucket (of equal ones the chief's), else those
+    on this machine; returns what places them.
 
     Raises:
         UsageError: there are none.
     """
     inventory = cluster.inventory
-    source = _on_hosts(cluster, earlier.run) or _in_bucket(inventory, earlier.run)
+    source = restore.newest(_on_hosts_and_in_bucket(cluster, earlier.run))
     if source is None:
         _bring_from_other_cluster(inventory, earlier)
         found = checkpoints.here(earlier.run)
@@ -55,40 +57,72 @@ def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
     return partial(restore.place, source=source, everywhere_needed=is_script)
 
 
-def _on_hosts(cluster: ConnectedCluster, run: Run) -> Source | None:
-    """The checkpoints on the first host that has any."""
+def _on_hosts_and_in_bucket(cluster: ConnectedCluster, run: Run) -> list[Source]:
+    """The places with checkpoints, the chief first. A bucket out of reach is an error only if no
+    host has any."""
+    on_hosts = _on_hosts(cluster, run)
+    try:
+        return [*on_hosts, *_in_bucket(cluster.inventory, run)]
+    except RailheadError as error:
+        if not on_hosts:
+            raise
+        _report_out_of_reach(cluster.inventory.bucket, error)
+        return on_hosts
+
+
+def _report_out_of_reach(place: str | None, error: RailheadError) -> None:
+    print_lines(f"checkpoints of {place} are out of reach: {error.message}")
+
+
+def _on_hosts(cluster: ConnectedCluster, run: Run) -> list[Source]:
     look = partial(checkpoints.on_host_without_agent, run=run)
     found = everywhere(cluster.sessions, look, what="looking for checkpoints")
-    hosts = [name for name in found if found[name].files]
-    return Source(run, found[hosts[0]], "host", hosts[0]) if hosts else None
+    return [Source(run, found[name], "host", name) for name in found if found[name].files]
 
 
-def _in_bucket(inventory: Inventory, run: Run) -> Source | None:
+def _in_bucket(inventory: Inventory, run: Run) -> list[Source]:
     if not inventory.bucket:
-        return None
+        return []
     found = checkpoints.in_bucket(bucket_of(inventory), run)
-    return Source(run, found, "bucket") if found.files else None
+    return [Source(run, found, "bucket")] if found.files else []
 
 
 def _bring_from_other_cluster(inventory: Inventory, earlier: EarlierRun) -> None:
-    """Bring the checkpoints here from the cluster where the run was, if that is another one."""
+    """Bring the newest checkpoint here from the cluster where the run was, if that is another
+    one: from its chief or from its bucket."""
     if earlier.cluster == inventory.name or earlier.cluster not in local_state.clusters():
         return
-    other = local_state.load_cluster(earlier.cluster)
+    other, run = local_state.load_cluster(earlier.cluster), earlier.run
+    uploaded: list[Source] = []
+    with _out_of_reach_is_reported(other.bucket):
+        uploaded = _in_bucket(other, run)
+    with _out_of_reach_is_reported(other.name):
+        if _brought_from_chief(other, run, uploaded):
+            return
+    if uploaded:
+        with _out_of_reach_is_reported(other.bucket):
+            checkpoints.fetch_from_bucket(bucket_of(other), run, print_lines)
+
+
+@contextmanager
+def _out_of_reach_is_reported(place: str | None) -> Iterator[None]:
+    """An error becomes a line: there are other places."""
     try:
-        source = bucket_of(other) if other.bucket else None
-        if source and checkpoints.in_bucket(source, earlier.run).files:
-            checkpoints.fetch_from_bucket(source, earlier.run, print_lines)
-        else:
-            _bring_from_chief(other, earlier.run)
+        yield
     except RailheadError as error:
-        print_lines(f"checkpoints of {other.name} are out of reach: {error.message}")
+        _report_out_of_reach(place, error)
 
 
-def _bring_from_chief(other: Inventory, run: Run) -> None:
+def _brought_from_chief(other: Inventory, run: Run, uploaded: Sequence[Source]) -> bool:
+    """Bring the checkpoints of the chief, if they count; returns whether they do."""
     with open_sessions(other.only([run.part_of(other).chief.name])) as sessions:
         if not sessions:
             raise RailheadError("; ".join(sessions.reasons.values()))
-        start_agent(sessions.chief)
-        if checkpoints.on_host(sessions.chief, run).files:
-            checkpoints.fetch_from_host(sessions.chief, run, print_lines)
+        chief = sessions.chief
+        start_agent(chief)
+        found = checkpoints.on_host(chief, run)
+        on_chief = [Source(run, found, "host", chief.host.name)] if found.files else []
+        counts = restore.newest([*on_chief, *uploaded]) in on_chief
+        if counts:
+            checkpoints.fetch_from_host(chief, run, print_lines)
+        return counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -207,7 +208,7 @@ def predict(
     """
     if (file is None) == (samples is None):
         option = inventory.option if inventory and not records.find(name) else ""
-        hint = f"fab predict {name}{option} --samples 10"
+        hint = f"fab predict {shlex.quote(name)}{option} --samples 10"
         raise UsageError("give --file or --samples", hint=hint)
     if file is not None:
         prediction.check_file(Path(file))

@@ -8,14 +8,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import paramiko
 import pytest
+from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host
 from bootstrap.ssh import bounded_channel, connect
+from bootstrap.ssh import session as session_module
 from bootstrap.ssh.bounded_channel import BoundedChannel, Bounds, ConnectionLost, Unresponsive
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
@@ -257,6 +263,53 @@ def test_ctrl_c_names_the_hosts_that_have_not_answered() -> None:
         connect._all(work, {name: name for name in "abc"})
     over.set()
     assert end.value.args == ("b", "c")
+
+
+# The start of the channel
+
+
+class SilentServer(paramiko.ServerInterface):
+    """An sshd that lets everybody in, opens a channel, and never answers a request to execute."""
+
+    def __init__(self) -> None:
+        self.requested, self.over = threading.Event(), threading.Event()
+
+    def check_auth_none(self, username: str) -> int:
+        return AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        self.requested.set()
+        self.over.wait(LONG)
+        return True
+
+
+def test_a_request_to_execute_that_is_never_answered_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "OPEN_SECONDS", 0.5)
+    near, far = socket.socketpair()
+    server, there, here = SilentServer(), paramiko.Transport(far), paramiko.Transport(near)
+    with ExitStack() as ending:
+        ending.callback(there.close)
+        ending.callback(here.close)
+        ending.callback(server.over.set)
+        there.add_server_key(paramiko.ECDSAKey.generate())
+        there.start_server(server=server, event=threading.Event())
+        here.start_client(timeout=LONG)
+        here.auth_none("somebody")
+        connection: Any = SimpleNamespace(transport=here)
+        work = ThreadPoolExecutor(1)
+        ending.callback(work.shutdown, wait=False)
+        begun = time.monotonic()
+        opened = work.submit(Session, Host("h1", "h1"), connection, lambda: None)
+        error = opened.exception(timeout=10)  # paramiko alone would wait for ever
+        assert server.requested.is_set()
+        assert 0.5 <= time.monotonic() - begun < 10
+        assert isinstance(error, paramiko.SSHException)
+        assert "starts no shell" in connect.failure_reason(Host("h1", "h1"), error)
 
 
 # A host among others

@@ -82,6 +82,10 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert f"results in {url}/runs/r1: fab fetch" in bucket_results.run_line(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
+    (here.results / "result.json").write_text('{"state": "failed"}')
+    partly = bucket_results.run_line(world.inventory, "r1")
+    assert f"failed; results partly fetched to {here.results}; files left on m1: 1" in partly
+    assert f"they are in {url}/runs/r1: fab fetch --run r1" in partly
     lines: list[str] = []
     monkeypatch.setattr(bucket_results, "LARGE", 20)
     assert bucket_results.fetch(world.inventory, here, lines.append)["state"] == "succeeded"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.remote.agent import packing
 from bootstrap.remote.run import live_upload, upload
+from bootstrap.remote.run.checkpoint_files import object_of
 from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.request import TrainArgs
@@ -186,29 +188,71 @@ class Holder:
         return [f"1 ./{file}" for file in self.files], 0
 
 
-@pytest.mark.parametrize(
-    "first, second, place",
-    [
-        ((), ("step-00000040/w", "step-00000040/manifest.json"), "on h2"),
-        (("step-00000040/w", "step-00000040/manifest.json"), (), "on h1"),
-        (("own.h5",), (), "on h1"),
-        (("step-00000040/w",), (), "in s3://results-b/runs/r1"),  # it is not whole
-        ((), (), "in s3://results-b/runs/r1"),
-    ],
-)
-def test_a_run_goes_on_from_a_host_before_the_bucket(
-    run: Run, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, place: str
+Names = tuple[str, ...]
+
+
+def step(*numbers: int) -> Names:
+    """The files of the complete checkpoints of these steps."""
+    return tuple(f"step-{n:08d}/{name}" for n in numbers for name in ("w", "manifest.json"))
+
+
+class MemoryBucket(Bucket):
+    """A bucket with these checkpoint files of a run, each with the content `b`; for a text instead
+    of files, one that cannot be read."""
+
+    def __init__(self, files: Names | str, run_id: str = "r1") -> None:
+        listed: list[dict[str, Any]] = [
+            {"path": path, "bytes": 1, "sha256": sha256(b"b").hexdigest(), "object": number}
+            for number, path in enumerate(files)
+        ]
+        objects = {f"runs/{run_id}/{object_of(e['object'])}": b"b" for e in listed}
+        if files:
+            manifest = json.dumps({"files": listed})
+            objects[f"runs/{run_id}/checkpoints/manifest.json"] = manifest.encode()
+
+        def read(key: str) -> Iterator[bytes]:
+            if isinstance(files, str):
+                raise RailheadError(files, hint="log in")
+            return iter([objects[key]])
+
+        store: Any = SimpleNamespace(url="s3://results-b", read=read)
+        super().__init__(store)
+
+
+IN_BUCKET = "in s3://results-b/runs/r1"
+PLACES: dict[str, tuple[Names, Names, Names | str, str]] = {
+    # files on the chief, on another host, in the bucket; the place that counts
+    "the chief is newer": (step(10, 40), (), step(20), "on h1"),
+    "the bucket is newer": (step(10), (), step(10, 20), IN_BUCKET),
+    "equal": (step(20), (), step(20), "on h1"),
+    "the chief is newer than another host": (step(40), step(20), (), "on h1"),
+    "another host is newer than the chief": (step(20), step(40), step(30), "on h2"),
+    "the bucket is newer than all hosts": (step(20), step(30), step(40), IN_BUCKET),
+    "equal on all hosts": (step(40), step(40), step(20), "on h1"),
+    "more digits": (step(99_999_999), (), step(100_000_000), IN_BUCKET),
+    "only on the chief": (step(20), (), (), "on h1"),
+    "only on another host": ((), step(20), (), "on h2"),
+    "only in the bucket": ((), (), step(20), IN_BUCKET),
+    "torn on the chief": (("step-00000040/w",), (), step(20), IN_BUCKET),
+    "a program's own on the chief": (("own.h5",), (), step(20), "on h1"),
+    "a program's own in the bucket": (step(20), (), ("own.h5",), "on h1"),
+    "a program's own in both": (("own.h5",), (), ("own.h5",), "on h1"),
+    "a program's own in the bucket alone": ((), (), ("own.h5",), IN_BUCKET),
+    "a bucket out of reach": (step(20), (), "not logged in", "on h1"),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "uploaded", "place"), PLACES.values(), ids=PLACES)
+def test_a_run_goes_on_from_its_newest_checkpoint(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    first: Names,
+    second: Names,
+    uploaded: Names | str,
+    place: str,
 ) -> None:
-    """The bucket may have an older one: the upload follows the training."""
-    objects = [
-        {"path": f"step-00000020/{n}", "bytes": 1, "sha256": "0" * 64, "object": 1}
-        for n in ("w", "manifest.json")
-    ]
-    manifest = json.dumps({"files": objects}).encode()
-    store: Any = SimpleNamespace(
-        store=SimpleNamespace(url="s3://results-b"), read=lambda *_: manifest
-    )
-    monkeypatch.setattr(resume, "bucket_of", lambda inventory: store)
+    """The upload follows the training; and a host may be a new one, or have an older copy."""
+    monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket(uploaded))
     cluster: Any = SimpleNamespace(
         inventory=ON_AWS, sessions={"h1": Holder("h1", *first), "h2": Holder("h2", *second)}
     )
@@ -216,7 +260,22 @@ def test_a_run_goes_on_from_a_host_before_the_bucket(
         run, ON_AWS.name, {"program": {"kind": "training"}}, TrainArgs(), run.results
     )
     found: Any = resume.find_checkpoints(cluster, earlier)
-    assert found.keywords["source"].found.place == place
+    source = found.keywords["source"]
+    assert source.found.place == place
+    assert (source.kind, source.host) == (
+        ("bucket", "") if place == IN_BUCKET else ("host", place.removeprefix("on "))
+    )
+
+
+def test_a_bucket_out_of_reach_is_an_error_where_no_host_has_a_checkpoint(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket("not logged in"))
+    cluster: Any = SimpleNamespace(inventory=ON_AWS, sessions={"h1": Holder("h1")})
+    earlier = EarlierRun(run, ON_AWS.name, {}, TrainArgs(), run.results)
+    with pytest.raises(RailheadError, match="not logged in") as caught:
+        resume.find_checkpoints(cluster, earlier)
+    assert caught.value.hint == "log in"
 
 
 # --- A run that goes on in another cluster
@@ -242,11 +301,40 @@ def test_checkpoints_come_from_the_chief_of_the_cluster_where_the_run_was(
     assert content(run.results / "checkpoints") == NEWEST
 
 
+OTHER: dict[str, tuple[Names | str, int]] = {  # in the bucket; the step that comes here
+    "the chief is newer": (step(10), 20),
+    "the bucket is newer": (step(30), 30),
+    "a bucket out of reach": ("not logged in", 20),
+}
+
+
+@pytest.mark.parametrize(("uploaded", "newest"), OTHER.values(), ids=OTHER)
+def test_the_newest_checkpoint_of_the_other_cluster_comes(
+    session: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    uploaded: Names | str,
+    newest: int,
+) -> None:
+    run = Run("r4", tmp_path / "results" / "r4")
+    other = local_state.load_cluster("checkpoints")
+    local_state.save_cluster(replace(other, bucket="s3://results-b"))
+    monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket(uploaded, "r4"))
+    files = dict.fromkeys(step(20), "h")
+    write(Path(session.facts().home) / ".railhead/runs/r4/checkpoints", files)
+    source = source_in_other_cluster(run, "checkpoints", {})
+    assert source.found.newest == f"step-{newest:08d}"
+    content_of_it = "b" if newest == 30 else "h"
+    assert content(run.results / "checkpoints") == dict.fromkeys(step(newest), content_of_it)
+
+
 @pytest.mark.usefixtures("bucket")
 def test_checkpoints_come_from_the_bucket_of_the_cluster_where_the_run_was(
     run: Run,
 ) -> None:
-    local_state.save_cluster(ON_AWS)
+    """Its chief does not run."""
+    gone = replace(ON_AWS, hosts=(Host("m1", "127.0.0.1", port=1),))
+    local_state.save_cluster(gone)
     source = source_in_other_cluster(run, ON_AWS.name, {})
     assert (source.kind, source.found.newest) == ("here", "step-00000020")
     assert content(run.results / "checkpoints") == NEWEST

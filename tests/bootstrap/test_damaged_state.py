@@ -12,7 +12,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.lifecycle.teardown import unfetched
+from bootstrap.lifecycle.consent import unfetched
 from bootstrap.untrusted.run_files import RunState, read_result, read_stop
 from bootstrap.untrusted.unpack import Hostile
 

@@ -80,6 +80,29 @@ def test_the_bucket_of_the_stack_gets_data_by_its_digest(
     assert "200 kB  sub/b c.bin" in listed and "3 objects, 200 kB" in listed
 
 
+DAMAGED = {
+    "not JSON": b"{",
+    "another document": b"[1]",
+    "too deep": b"[" * 4000,
+    "too large": b'{"files": 1, "bytes": 2, "from": "' + b"x" * 5000 + b'"}',
+    "numbers that are none": b'{"files": "many", "bytes": [2], "from": "x"}',
+    "nothing": b"{}",
+}
+
+
+@pytest.mark.parametrize("entry", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_entry_is_named_and_the_others_are_listed(
+    on_gcs: OnGcs, capsys: pytest.CaptureFixture[str], entry: bytes
+) -> None:
+    on_gcs.put("data/a1.json", entry)
+    on_gcs.put("data/b2.json", b'{"files": 3, "bytes": 4, "from": "f\\u001b[2J"}')
+    workflow.list_stack(on_gcs.inventory)
+    assert capsys.readouterr().out.splitlines() == [
+        "gs://results-b/data/a1/  damaged: data/a1.json does not describe data",
+        "gs://results-b/data/b2/  3 files, 4 B, from f",
+    ]
+
+
 def test_a_stack_without_data_names_the_next_command(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,7 +88,7 @@ def test_a_machine_that_survives_a_destroy_is_not_verified(stack: Stack) -> None
 
 def test_a_destroy_is_refused_while_results_are_only_there(stack: Stack) -> None:
     save_run()
-    with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
+    with pytest.raises(UsageError, match="results of r1 were not all fetched") as caught:
         stack.destroy()
     assert "--discard-results" in caught.value.hint and stack.destroyed == []
     assert stack.destroy(discard=True).verified and stack.destroyed == [DESTROY]
@@ -158,7 +158,7 @@ def test_the_bucket_that_an_earlier_destroy_kept_is_emptied_too(
     assert not again(with_bucket=False).lines and "s3://results-b" not in listed[1]
     on_s3.put("runs/r1/manifest.json", MANIFEST)
     save_run()
-    with pytest.raises(UsageError, match="results of r1 were not fetched"):
+    with pytest.raises(UsageError, match="results of r1 were not all fetched"):
         again()
     assert on_s3.names() == ["runs/r1/manifest.json"]
 

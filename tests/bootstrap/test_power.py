@@ -336,7 +336,7 @@ def test_spot_machines_are_ended_only_with_their_results_safe_and_with_consent(
     sky.spot = [ONE, TWO]
     ours = replace(GOLDEN, stack="g4dn", bucket=None)
     local_state.save_run({"run_id": "r1", "cluster": ours.name}, tmp_path / "results")
-    with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
+    with pytest.raises(UsageError, match="results of r1 were not all fetched") as caught:
         stop.stop(ours, print, clock=sky.clock())
     assert caught.value.hint == "fab fetch --run r1   # or: fab stop --stack g4dn --discard-results"
     with pytest.raises(UsageError, match="question cannot be answered") as caught:

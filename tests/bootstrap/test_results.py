@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import tarfile
 import zlib
@@ -15,12 +16,17 @@ from typing import Any, cast
 import pytest
 from standins.hostile import RESULT, Host, Member, chain, manifest, member, packed, symlink
 
+from bootstrap.cli import status
 from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle import stop_policy
 from bootstrap.remote.run import manifest as remote
 from bootstrap.remote.run import stop_machines
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
+from bootstrap.ssh import connect
+from bootstrap.ssh.local_session import local_session
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.run_files import RunState
 
@@ -279,7 +285,8 @@ def test_what_was_not_brought_is_named(run: Run) -> None:
     fetch(Host(packed(GOOD), answer={"skipped": skipped}), run, lines.append)
     assert lines == [
         "not brought: results/latest (link), work/pipe (FIFO), "
-        "work/a b (its name holds control characters or is not UTF-8)"
+        "work/a b (its name holds control characters or is not UTF-8)",
+        f"files left on h1: 1, listed in {run.results / 'left-on-host.txt'}",
     ]
     left = (run.results / "left-on-host.txt").read_text()
     assert "work/a b" in left and "latest" not in left, "a link has no content that could be lost"
@@ -311,11 +318,16 @@ def test_a_folder_where_the_result_comes_is_named_with_what_to_do(run: Run) -> N
 def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the fetch to the line that `fab status` prints."""
+    """From the fetch to the line that `fab status` prints about the machines."""
     chief = tmp_path / "chief"
     chief.mkdir()
-    host = Host(packed(GOOD), answer={"left": [["work/big", 5], ["work/bigger", 6]]})
-    fetch(host, run)
+    skipped = [{"path": "work/pipe", "kind": "FIFO"}, {"path": "work/lost", "kind": "unreadable"}]
+    answer = {"left": [["work/big", 5], ["work/bigger", 6]], "skipped": skipped}
+    host, lines = Host(packed(GOOD), answer=answer), list[str]()
+    fetch(host, run, lines.append)
+    listed = run.results / "left-on-host.txt"
+    assert results.left_files(run.results) == len(listed.read_text().splitlines()) == 3
+    assert lines[-1] == f"files left on h1: 3, listed in {listed}"
     for path, _, text in host.written:
         (chief / path.rpartition("/")[2]).write_text(text)
     monkeypatch.setattr(stop_machines, "RUN", str(chief))
@@ -326,8 +338,43 @@ def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     (chief / "state.json").write_text('{"state": "succeeded", "pid": 7, "heartbeat": 1}')
     stopper.report("stopping")
     state = RunState.read((chief / "state.json").read_text())
-    assert state.machines and state.machines["results"] == "fetched; 2 large files are only on h1"
-    assert "2 large files are only on h1" in stop_policy.describe_phase(state.machines)
+    assert state.machines and state.machines["results"] == "partly fetched; files left on h1: 3"
+    assert "files left on h1: 3" in stop_policy.describe_phase(state.machines)
+
+
+def test_the_status_of_a_run_counts_the_files_that_were_left(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the files on a host, by its agent, to what `fab status` prints."""
+    inventory, folder = parse_hosts("h1"), home / ".railhead/runs/r1"
+    for path, data in {
+        "results/result.json": RESULT,
+        "results/small": b"x",
+        "results/large.bin": bytes(700),
+        "results/larger.bin": bytes(800),
+        "state.json": b'{"state": "succeeded", "pid": 7, "heartbeat": 1}',
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    local_state.save_run({"run_id": "r1", "cluster": inventory.name}, run.results)
+    whole, listed = f"fetched to {run.results}", run.results / "left-on-host.txt"
+    shown = {
+        600: f"partly {whole}; files left on h1: 2, listed in {listed}",
+        1400: f"partly {whole}; files left on h1: 1, listed in {listed}",
+        2000: whole,
+    }
+    with local_session() as session:
+        session.host = inventory.chief
+        connect.start_agent(session)
+        monkeypatch.setattr(status, "start_agent", lambda _: None)  # it runs
+        for left, limit in zip((2, 1, 0), shown, strict=True):
+            monkeypatch.setattr(results, "OUTPUT_LIMIT", limit)
+            results.fetch(session, run)
+            assert json.loads((folder / "fetched").read_text()) == {"left": left}
+            status._show_run(inventory, session, "r1")
+            line = f"run r1: succeeded; results {shown[limit]}"
+            assert line in capsys.readouterr().out.splitlines()
+            assert listed.exists() == bool(left)
 
 
 def test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief(run: Run) -> None:

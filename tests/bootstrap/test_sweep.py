@@ -23,7 +23,7 @@ from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed,
 from bootstrap.evaluation.grid import Trial, read_trials
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
-from bootstrap.lifecycle.teardown import unfetched
+from bootstrap.lifecycle.consent import unfetched
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import read_run
 from bootstrap.report.sweep_file import alone

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bootstrap.inventory import hosts as inventory
+
 Member = tuple[tarfile.TarInfo, bytes]
 RESULT = b'{"state": "succeeded"}'
 
@@ -56,6 +58,7 @@ class Host:
     def __init__(
         self, archive: bytes, texts: Mapping[str, str] = {}, answer: Mapping[str, Any] = {}
     ) -> None:
+        self.host = inventory.Host("h1", "h1")
         self.archive, self.texts = archive, texts
         self.answer: dict[str, Any] = {"files": [], "left": [], "skipped": [], "changed": []}
         self.answer |= answer

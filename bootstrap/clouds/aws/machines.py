@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,6 +51,8 @@ def _machine(instance: Mapping[str, Any], region: str | None) -> Machine:
         cluster_id=tags.get("railhead:id"),
         stack=tags.get("railhead:stack"),
         owner=tags.get("railhead:owner"),
-        end=f"aws ec2 terminate-instances --region {region} --instance-ids "
-        + instance["InstanceId"],
+        end=shlex.join(
+            ["aws", "ec2", "terminate-instances", "--region", str(region)]
+            + ["--instance-ids", instance["InstanceId"]]
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,7 +52,10 @@ def _machine(instance: Mapping[str, Any], project: str) -> Machine:
         cluster_id=labels.get("railhead-id"),
         stack=labels.get("railhead-stack"),
         owner=labels.get("railhead-owner"),
-        end=f"gcloud compute instances delete {name} --project {project} --zone {zone}",
+        end=shlex.join(
+            ["gcloud", "compute", "instances", "delete", name]
+            + ["--project", project, "--zone", zone]
+        ),
     )
 
 

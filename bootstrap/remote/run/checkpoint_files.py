@@ -74,4 +74,9 @@ def is_fixed(path: str) -> bool:
 def newest(paths: list[str] | dict[str, Stamp]) -> str:
     """The newest `step-*` folder among the paths; "" if there is none."""
     steps = {path.partition("/")[0] for path in paths if is_fixed(path)}
-    return max(steps, key=lambda name: int(name.rpartition("-")[2]), default="")
+    return max(steps, key=step_of, default="")
+
+
+def step_of(name: str) -> int:
+    """The step after which the checkpoint in a `step-*` folder was written."""
+    return int(name.rpartition("-")[2])

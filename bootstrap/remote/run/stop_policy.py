@@ -86,12 +86,12 @@ def is_over(run: dict[str, Any], seconds: float) -> bool:
 
 
 def results(run: dict[str, Any], *, shipped: bool, fetched: bool, left: int = 0) -> str:
-    """Where the results are, as text. `left`: the number of files too large to fetch."""
+    """Where the results are, as text. `left`: the number of files that were not fetched."""
     chief = run["hosts"][0]["name"]
     if shipped:
         return f"in {run['bucket']['url']}/runs/{run['run_id']}"
     if fetched and left:
-        return f"fetched; {left} large files are only on {chief}"
+        return f"partly fetched; files left on {chief}: {left}"
     return "fetched" if fetched else f"only on {chief}"
 
 
