@@ -131,7 +131,7 @@ for n in $(command -v nvcc) $c/bin/nvcc $c-*/bin/nvcc; do
   v=$("$n" --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p')
   [ "$v" ] && echo "$v ${n%/bin/*}"
 done"""
-# nvidia-smi is started once for all facts. On a broken card it may hang, and even a KILL may not end
+# nvidia-smi is started once for all facts. On a broken card it may hang, and no signal may end
 # it: what waits for it is `cat`, so that the facts come in time (bounded_channel.py) in any case.
 BEGIN = """{ [ "${railhead_smi+read}" ] || railhead_smi=$(
 command -v nvidia-smi >/dev/null || exit 0
