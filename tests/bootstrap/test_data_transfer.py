@@ -245,7 +245,7 @@ def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
         folder = "~/.railhead/data/y"
         manifest = [["f", 1, sha256]]
         opened["h1"].send_stream("receive_data", content, folder=folder, manifest=manifest)
-    assert requests == [[[0, 0]], []]
+    assert requests == [[[0, 0]]]
 
 
 def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(
