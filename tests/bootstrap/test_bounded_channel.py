@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host
@@ -223,6 +225,30 @@ def test_a_line_is_read_up_to_a_limit(limit: int, lines: list[bytes]) -> None:
         channel = BoundedChannel(Host("h1", "h1"), near)
         far.sendall(b"abcde\nf\n")
         assert [channel.readline(limit) for _ in lines] == lines
+
+
+@pytest.mark.parametrize("lines", ["", "@rc {0} x", "@rc {0} " + "9" * 5000])
+def test_a_command_without_an_exit_code_is_hostile(pair: tuple[Session, Far], lines: str) -> None:
+    session, far = pair
+    far.end.sendall(f"{lines.format(session._mark)}\n@end {session._mark}\n".encode())
+    with pytest.raises(Hostile):
+        session.shell("true")
+
+
+def test_a_host_that_starts_no_shell_is_unresponsive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bootstrap.ssh.session.OPEN_SECONDS", 0.1)
+    closed = threading.Event()
+
+    class Channel:
+        close = closed.set
+
+        def exec_command(self, command: str) -> None:
+            assert closed.wait(LONG)
+            raise SSHException("Channel closed.")  # as paramiko does
+
+    transport = MagicMock(open_session=lambda timeout: Channel())
+    with pytest.raises(Unresponsive, match="h1"):
+        Session(Host("h1", "h1"), MagicMock(transport=transport), lambda: None)
 
 
 # Ctrl-C
