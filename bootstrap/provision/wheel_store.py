@@ -26,6 +26,7 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import HERE, CachedWheel, Cluster
 from bootstrap.plan.runtimes import Environment
+from bootstrap.untrusted.decode import decoded
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -107,7 +108,7 @@ def _entry(stack_bucket: Bucket, key: str) -> dict[str, Any] | None:
     if data is None:
         return None
     try:
-        entry: dict[str, Any] = json.loads(data)
+        entry: dict[str, Any] = decoded(data)
         if NAME.fullmatch(entry["name"]) and SHA256.fullmatch(entry["sha256"]):
             return entry
     except (ValueError, KeyError, TypeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import runtime_here
+from bootstrap.untrusted.decode import decoded, has_form
 
 SHOWN = 20  # objects in a list
 ENTRY = 4096  # bytes of an entry of the stack's bucket
@@ -70,15 +70,24 @@ def list_stack(stack: Inventory) -> None:
     keys = [item.key for page in kept.store.objects(DATA) for item in page]
     entries = [key for key in keys if key.endswith(".json") and key.count("/") == 1]
     for key in entries:
-        found = json.loads(kept.read(key, ENTRY) or b"{}")
-        files, total = count(int(found.get("files", 0)), "file"), size(int(found.get("bytes", 0)))
         uri = f"{kept.store.url}/{key.removesuffix('.json')}/"
-        print_lines(f"{uri}  {files}, {total}, from {clean(str(found.get('from', '?')))}")
+        print_lines(f"{uri}  {_described(kept.read(key, ENTRY) or b'')}")
     if not entries:
         print_lines(
             f"no data in {kept.store.url}/{DATA}",
             f"next: fab data push FOLDER bucket{stack.option}",
         )
+
+
+def _described(entry: bytes) -> str:
+    """What was pushed, in words. Everybody with access to the bucket may have written its entry."""
+    try:
+        found = decoded(entry)
+    except ValueError:
+        found = None
+    if not has_form(found, {"files": int, "bytes": int, "from": str}):
+        return "its entry is not valid"
+    return f"{count(found['files'], 'file')}, {size(found['bytes'])}, from {clean(found['from'])}"
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,20 @@ def test_the_bucket_of_the_stack_gets_data_by_its_digest(
     assert "200 kB  sub/b c.bin" in listed and "3 objects, 200 kB" in listed
 
 
+@pytest.mark.parametrize(
+    "entry", ["{", "[1]", "[" * 4000, '{"files": "x", "bytes": 1}', '{"files": 1e999, "bytes": 1}']
+)
+def test_an_entry_that_somebody_else_wrote_hides_no_other(
+    world: World, folder: Path, entry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workflow.push(folder, "bucket", world.inventory)
+    world.put("data/0.json", entry.encode())
+    capsys.readouterr()
+    workflow.list_stack(world.inventory)
+    damaged, pushed = capsys.readouterr().out.splitlines()
+    assert damaged.startswith(f"{world.inventory.bucket}/data/0/  ") and "200 kB" in pushed
+
+
 def test_a_stack_without_data_names_the_next_command(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

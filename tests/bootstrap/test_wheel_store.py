@@ -133,8 +133,9 @@ def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
         json.dumps({"name": f"{NAME}\n", "sha256": "0" * 64}),
         json.dumps({"name": NAME, "sha256": "../../runs/r1"}),
         json.dumps({"name": 1, "sha256": "0" * 64}),
+        "[" * 200_000,
     ],
-    ids=["cut", "list", "folder", "line", "hash", "number"],
+    ids=["cut", "list", "folder", "line", "hash", "number", "deep"],
 )
 def test_what_names_no_wheel_is_not_used_and_makes_room(
     on_gcs: OnGcs, folder: Path, entry: str
