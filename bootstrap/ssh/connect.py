@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -203,11 +204,14 @@ def open_sessions(inventory: Inventory) -> Sessions:
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
     connected: list[Session] = []
+    interrupted = threading.Event()
 
     def one(host: Host) -> None:
         try:
             session = _open(host, inventory)
             connected.append(session)
+            if interrupted.is_set():
+                return session.close()
             session.greet()
             opened[host.name] = session
         except (OSError, EOFError, SSHException, RailheadError) as error:
@@ -216,6 +220,7 @@ def open_sessions(inventory: Inventory) -> Sessions:
     try:
         _all(one, {host.name: host for host in inventory.hosts})
     except KeyboardInterrupt:
+        interrupted.set()
         for session in connected:  # ends the threads that wait for a greeting
             session.close()
         raise

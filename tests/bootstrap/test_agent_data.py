@@ -63,7 +63,7 @@ def test_a_command_that_waits_for_the_shared_cache_is_not_silent(
 ) -> None:
     """Local hosts share it, and the first may fetch for hours on a slow line."""
     done: list[Any] = []
-    options = {"env": {"UV_CACHE_DIR": str(tmp_path)}, "fetches": True}
+    options: dict[str, Any] = {"env": {"UV_CACHE_DIR": str(tmp_path)}, "fetches": True}
     with (tmp_path / "railhead.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         thread = threading.Thread(target=lambda: done.append(commands.run(["true"], **options)))

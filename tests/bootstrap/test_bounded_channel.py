@@ -16,7 +16,7 @@ import pytest
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import HostsFailed
-from bootstrap.inventory.hosts import Host
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import bounded_channel, connect
 from bootstrap.ssh.bounded_channel import BoundedChannel, Bounds, ConnectionLost, Unresponsive
 from bootstrap.ssh.session import Session
@@ -283,6 +283,24 @@ def test_ctrl_c_names_the_hosts_that_have_not_answered() -> None:
         connect._all(work, {name: name for name in "abc"})
     over.set()
     assert end.value.args == ("b", "c")
+
+
+def test_a_host_that_is_reached_after_ctrl_c_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pressed, closed = threading.Event(), threading.Event()
+    session = MagicMock(close=closed.set)
+
+    def reached(*_: Any) -> Any:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        pressed.wait(LONG)
+        return session
+
+    monkeypatch.setattr(connect, "_open", reached)
+    with pytest.raises(KeyboardInterrupt):
+        connect.open_sessions(Inventory("c", (Host("h1", "h1"),)))
+    pressed.set()
+    assert closed.wait(LONG) and not session.greet.called
 
 
 # A host among others
