@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,11 +95,13 @@ def send_missing(
 
 def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
     """Send the files of one folder that a host lacks."""
-    name = session.host.name
+    name, progress = session.host.name, Progress(0)
+    requested: set[int] = set()
 
     def content(event: Mapping[str, Any]) -> Iterator[bytes]:
-        needed = _checked(data, event.get("need"))
-        progress = Progress(sum(data.files[number].size - at for number, at in needed))
+        needed = _checked(data, event.get("need"), requested)
+        requested.update(number for number, _ in needed)
+        progress.total += sum(data.files[number].size - at for number, at in needed)
         for number, offset in needed:
             for piece in _pieces(data, number, offset):
                 yield piece
@@ -115,8 +117,9 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
         )
 
 
-def _checked(data: LocalData, needed: Any) -> list[tuple[int, int]]:
-    """The request of a host: file numbers and offsets, each file once; Hostile for others."""
+def _checked(data: LocalData, needed: Any, before: Set[int]) -> list[tuple[int, int]]:
+    """The request of a host: file numbers and offsets, each file once and none of those that it
+    requested `before`; Hostile for others."""
     try:
         found = [(int(number), int(offset)) for number, offset in needed]
     except (TypeError, ValueError):
@@ -124,7 +127,8 @@ def _checked(data: LocalData, needed: Any) -> list[tuple[int, int]]:
     for number, offset in found:
         if not 0 <= number < len(data.files) or not 0 <= offset <= data.files[number].size:
             raise Hostile("a request for a file that the data does not have")
-    if len({number for number, _ in found}) < len(found):
+    numbers = {number for number, _ in found}
+    if len(numbers) < len(found) or numbers & before:
         raise Hostile("a request for the same file twice")
     return found
 

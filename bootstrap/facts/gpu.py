@@ -131,10 +131,23 @@ for n in $(command -v nvcc) $c/bin/nvcc $c-*/bin/nvcc; do
   v=$("$n" --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p')
   [ "$v" ] && echo "$v ${n%/bin/*}"
 done"""
-# On a broken card nvidia-smi may hang.
-BOUNDED = "t=; command -v timeout >/dev/null && t='timeout 60'; "
+# nvidia-smi is started once for all facts. On a broken card it may hang, and no signal may end
+# it: what waits for it is `cat`, so that the facts come in time (bounded_channel.py) in any case.
+BEGIN = """{ [ "${railhead_smi+read}" ] || railhead_smi=$(
+command -v nvidia-smi >/dev/null || exit 0
+has=$(command -v timeout)
+within() { s=$1; shift; if [ "$has" ]; then timeout "$s" "$@"; else "$@"; fi; }
+{ {
+  o=$(within 35 nvidia-smi --query-gpu=name --format=csv,noheader); r=$?
+  [ $r = 0 ] || [ $r = 124 ] || o=$(within 5 nvidia-smi -L 2>&1)
+  printf '%s\\n' "$o" "@exit $r"
+} & } | within 45 cat); } 2>/dev/null </dev/null"""
+NAMES = f"""{BEGIN}
+case $railhead_smi in *'@exit 0') echo "${{railhead_smi%@exit 0}}";; esac"""
 _SMI = f"""command -v nvidia-smi >/dev/null || exit 0
-{BOUNDED}o=$($t nvidia-smi -L 2>&1) || echo "${{o:-nvidia-smi says nothing, or not in time}}\""""
+{BEGIN}
+case $railhead_smi in *'@exit 0') exit 0;; esac
+o=$(echo "${{railhead_smi%@exit *}}"); echo "${{o:-nvidia-smi says nothing, or not in time}}\""""
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cards": (_CARD_SEARCH, _cards),

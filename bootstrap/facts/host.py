@@ -17,7 +17,7 @@ from bootstrap.console.text import lines
 from bootstrap.errors import UsageError
 from bootstrap.facts import egress, gpu, system
 from bootstrap.facts.egress import Egress
-from bootstrap.facts.gpu import BOUNDED, GpuFacts
+from bootstrap.facts.gpu import GpuFacts
 from bootstrap.facts.system import SystemFacts
 from bootstrap.inventory.hosts import is_name
 
@@ -151,8 +151,6 @@ for p in python3.11 python3.12 python3.10 python3.13 python3; do
   seen="$seen|$r|"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
-# If the driver does not work, nvidia-smi prints its error to stdout, in place of the names.
-_GPU_NAMES = f'{BOUNDED}o=$($t nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
 # The folder is not enough: an interrupted transfer may have left it empty.
 _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
@@ -184,7 +182,7 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "command -v mpicxx && find -L $(mpicxx --showme:incdirs) -maxdepth 1 -name mpi.h",
         lambda out: "mpi.h" in out,
     ),
-    "gpus": (_GPU_NAMES, lambda out: tuple(lines(out))),
+    "gpus": (gpu.NAMES, lambda out: tuple(lines(out))),
     "root": ("id -u", lambda out: out.strip() == "0"),
     "sudo": (_SUDO, lambda out: "yes" in out),
     "apt": ("command -v apt-get", lambda out: bool(out.strip())),
@@ -218,7 +216,7 @@ def script() -> str:
         for name, (command, _) in FACTS.items()
         if name != "egress"  # runs in the background of all others; its result is read last
     )
-    return "\n".join([egress.BEGIN, *commands, "echo; echo @fact egress", egress.END])
+    return "\n".join([egress.BEGIN, gpu.BEGIN, *commands, "echo; echo @fact egress", egress.END])
 
 
 def parse(output: str) -> HostFacts:

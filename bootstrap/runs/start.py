@@ -23,9 +23,10 @@ from bootstrap.plan.runtimes import REPO
 from bootstrap.runs import launch
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run
+from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere
+from bootstrap.ssh.connect import everywhere, start_agent
 from bootstrap.ssh.session import REMOTE, Session
 
 CHIEF_PROGRAMS = {  # by the folder of remote/
@@ -41,6 +42,7 @@ CHIEF_PROGRAMS = {  # by the folder of remote/
 RANK = ("rank.py", "rank_data.py", "rank_link.py", "rank_sagemaker.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
+REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
 
 
@@ -153,9 +155,23 @@ def lay_out(
             lambda s: _send_secrets(s, request.secrets, document, run),
             what="sending the secrets",
         )
+    except KeyboardInterrupt:
+        _remove_interrupted(cluster, run)
+        raise
     except BaseException:
         remove_run(sessions, run)
         raise
+
+
+def _remove_interrupted(cluster: ConnectedCluster, run: Run) -> None:
+    """Remove a run over new sessions: the threads that sent it may still use the old ones, and
+    would send secrets after the removal. They end as these close."""
+    for session in cluster.sessions.values():
+        session.close()
+    inventory = cluster.sessions.inventory
+    with connect.open_sessions(inventory) as sessions, sessions.within(REMOVAL_SECONDS):
+        connect.attempts(sessions, lambda s: start_agent(s, cluster.facts[s.host.name]))
+        remove_run(sessions, run)
 
 
 def _send_secrets(

@@ -101,7 +101,9 @@ class BoundedChannel:
         if self.received - self._before > self._bounds.bytes:
             what = f"has sent more than {size(self._bounds.bytes)} in one answer"
         elif time.monotonic() >= self._until:
-            what = f"has not answered to the end within {self._until - begun:.0f} s"
+            seconds = self._until - begun  # `within` may have left none
+            limit = f"{seconds:.0f} s" if seconds >= 1 else "the time of this command"
+            what = f"has not answered to the end within {limit}"
         else:
             what = f"has been silent for {self._bounds.silence:.0f} s"
         return Unresponsive(f"{self.host} {what}")

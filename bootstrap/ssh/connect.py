@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -137,7 +138,7 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
     "authentication methods": _no_key,
     "protocol banner": _no_banner,
     "Timeout opening channel": _timed_out,
-    "Channel closed": _no_shell,  # by us: a request that was never answered; or by sshd
+    "Channel closed": _no_shell,
 }
 
 
@@ -208,11 +209,14 @@ def open_sessions(inventory: Inventory) -> Sessions:
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
     connected: list[Session] = []
+    interrupted = threading.Event()
 
     def one(host: Host) -> None:
         try:
             session = _open(host, inventory)
             connected.append(session)
+            if interrupted.is_set():
+                return session.close()
             session.greet()
             opened[host.name] = session
         except (OSError, EOFError, SSHException, RailheadError) as error:
@@ -221,6 +225,7 @@ def open_sessions(inventory: Inventory) -> Sessions:
     try:
         _all(one, {host.name: host for host in inventory.hosts})
     except KeyboardInterrupt:
+        interrupted.set()
         for session in connected:  # ends the threads that wait for a greeting
             session.close()
         raise

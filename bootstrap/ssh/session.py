@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import secrets
 import shlex
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any
 
 import paramiko
 from fabric import Connection
+from paramiko.ssh_exception import SSHException
 
 from bootstrap.console import log
 from bootstrap.console.output import ByteReporter, Reporter
@@ -27,13 +29,14 @@ from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
 from bootstrap.remote.run.manifest import size_and_sha256
-from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel
+from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel, Unresponsive
 from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
 from bootstrap.ssh.bundle import Bundle, tar
 from bootstrap.untrusted import decode, unpack
 from bootstrap.untrusted.answers import check_result, checked_event
 
 OPEN_SECONDS = 10
+EXIT_CODE = re.compile("[0-9]{1,3}")
 REMOTE = Path(__file__).parents[1] / "remote"  # what is sent to hosts
 AGENT = (
     "agent.channel",
@@ -93,7 +96,7 @@ class Session:
         self.host_key: paramiko.PKey = transport.get_remote_server_key()
         channel = transport.open_session(timeout=OPEN_SECONDS)
         self._use(host, channel, close_connection)
-        with _closed_after(OPEN_SECONDS, channel):
+        with _closed_after(OPEN_SECONDS, host, channel):
             channel.exec_command("exec sh -c " + shlex.quote(LOOP))
 
     def _use(self, host: Host, channel: Any, close: Callable[[], None]) -> None:
@@ -144,9 +147,11 @@ class Session:
         text = f'( eval {shlex.quote(command)} ) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
         output = self.sh(text, silence=silence)
         lines = output.splitlines()
-        at = max(i for i, line in enumerate(lines) if line.startswith(mark))
-        body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
-        code = int(lines[at].removeprefix(mark))
+        at = max((i for i, line in enumerate(lines) if line.startswith(mark)), default=-1)
+        found = lines[at].removeprefix(mark) if at >= 0 else ""
+        if not EXIT_CODE.fullmatch(found):
+            raise unpack.Hostile("no exit code of a command")
+        body, code = lines[: at - 1] if at and not lines[at - 1] else lines[:at], int(found)
         log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
         return body, code
 
@@ -359,13 +364,24 @@ class Session:
 
 
 @contextlib.contextmanager
-def _closed_after(seconds: float, channel: Any) -> Iterator[None]:
-    """Close a channel whose request is not answered in time: paramiko waits for ever."""
-    timer = threading.Timer(seconds, channel.close)
+def _closed_after(seconds: float, host: Host, channel: Any) -> Iterator[None]:
+    """Close a channel whose request is not answered in time, for which paramiko waits for ever;
+    then Unresponsive is raised."""
+    late = threading.Event()
+
+    def close() -> None:
+        late.set()
+        channel.close()
+
+    timer = threading.Timer(seconds, close)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except SSHException:
+        if not late.is_set():
+            raise
+        raise Unresponsive(f"{host} has started no shell within {seconds:.0f} s") from None
     finally:
         timer.cancel()
 

@@ -50,8 +50,11 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def record(line: str) -> dict[str, Any]:
-    """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is no object."""
+    """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is no
+    object, or has too many values."""
     try:
+        if _marks(line.encode(errors="surrogatepass")) > MARKS:
+            return {}
         found = json.loads(line, parse_int=_integer)
     except (ValueError, RecursionError):
         return {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.untrusted import decode
 from bootstrap.untrusted.answers import check_result, checked_event
 from bootstrap.untrusted.unpack import Hostile
 
@@ -87,3 +88,10 @@ def test_an_event_of_the_operation_is_taken(op: str, event: Any) -> None:
 def test_another_event_is_refused(op: str, event: Any) -> None:
     with pytest.raises(Hostile, match="sent an event that is not valid:"):
         checked_event(op, event)
+
+
+def test_a_record_of_too_many_values_is_none() -> None:
+    """An event has it as a text, whose values do not count there."""
+    lists = ",".join(["[]"] * (decode.MARKS // 2))
+    assert decode.record('{"a": [[], NaN]}')["a"][0] == []
+    assert decode.record(f'{{"a": [{lists}, [], []]}}') == {}

@@ -13,13 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import paramiko
 import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from bootstrap.errors import HostsFailed
-from bootstrap.inventory.hosts import Host
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import bounded_channel, connect
 from bootstrap.ssh import session as session_module
 from bootstrap.ssh.bounded_channel import BoundedChannel, Bounds, ConnectionLost, Unresponsive
@@ -231,6 +232,14 @@ def test_a_line_is_read_up_to_a_limit(limit: int, lines: list[bytes]) -> None:
         assert [channel.readline(limit) for _ in lines] == lines
 
 
+@pytest.mark.parametrize("lines", ["", "@rc {0} x", "@rc {0} " + "9" * 5000])
+def test_a_command_without_an_exit_code_is_hostile(pair: tuple[Session, Far], lines: str) -> None:
+    session, far = pair
+    far.end.sendall(f"{lines.format(session._mark)}\n@end {session._mark}\n".encode())
+    with pytest.raises(Hostile):
+        session.shell("true")
+
+
 # Ctrl-C
 
 
@@ -286,9 +295,7 @@ class SilentServer(paramiko.ServerInterface):
         return True
 
 
-def test_a_request_to_execute_that_is_never_answered_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_request_to_execute_that_is_never_answered_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "OPEN_SECONDS", 0.5)
     near, far = socket.socketpair()
     server, there, here = SilentServer(), paramiko.Transport(far), paramiko.Transport(near)
@@ -308,8 +315,25 @@ def test_a_request_to_execute_that_is_never_answered_ends(
         error = opened.exception(timeout=10)  # paramiko alone would wait for ever
         assert server.requested.is_set()
         assert 0.5 <= time.monotonic() - begun < 10
-        assert isinstance(error, paramiko.SSHException)
-        assert "starts no shell" in connect.failure_reason(Host("h1", "h1"), error)
+        assert isinstance(error, Unresponsive)
+
+
+def test_a_host_that_is_reached_after_ctrl_c_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pressed, closed = threading.Event(), threading.Event()
+    session = MagicMock(close=closed.set)
+
+    def reached(*_: Any) -> Any:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        pressed.wait(LONG)
+        return session
+
+    monkeypatch.setattr(connect, "_open", reached)
+    with pytest.raises(KeyboardInterrupt):
+        connect.open_sessions(Inventory("c", (Host("h1", "h1"),)))
+    pressed.set()
+    assert closed.wait(LONG) and not session.greet.called
 
 
 # A host among others

@@ -245,7 +245,7 @@ def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
         folder = "~/.railhead/data/y"
         manifest = [["f", 1, sha256]]
         opened["h1"].send_stream("receive_data", content, folder=folder, manifest=manifest)
-    assert requests == [[[0, 0]], []]
+    assert requests == [[[0, 0]]]
 
 
 def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(
@@ -398,9 +398,11 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
 )
 def test_a_request_that_no_host_makes_is_hostile(needed: object) -> None:
     data = LocalData(Path("/data"), (DataFile("a", 3, "0" * 64),))
-    assert send._checked(data, [[0, 1]]) == [(0, 1)]
+    assert send._checked(data, [[0, 1]], set()) == [(0, 1)]
     with pytest.raises(Hostile):
-        send._checked(data, needed)
+        send._checked(data, needed, set())
+    with pytest.raises(Hostile):
+        send._checked(data, [[0, 1]], {0})
 
 
 def test_a_file_that_shrinks_while_it_is_sent_is_filled_up(tmp_path: Path) -> None:

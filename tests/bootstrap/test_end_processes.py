@@ -225,6 +225,16 @@ def test_every_agent_removes_what_runs_left_that_were_killed(
     sweep(home, "all")
 
 
+def test_hosts_that_share_a_home_each_remove_their_own_folder(runs: Path, home: Path) -> None:
+    """The first of them that ends must not take the name away from the others."""
+    folder = (runs / "r1/memory").readlink()
+    for _ in ("h1", "h2"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / "secrets-1.json").write_text("{}")
+        sweep(home, "r1")
+        assert not folder.exists()
+
+
 def test_no_other_user_decides_where_secrets_are(runs: Path, home: Path, tmp_path: Path) -> None:
     """A home that hosts share has the link already: what it leads to must be this user's alone."""
     for link in runs.glob("r1/*"):
@@ -258,7 +268,7 @@ def test_streams_in_memory_go_with_their_run(home: Path, tmp_path: Path) -> None
     streams.mkdir(parents=True)
     (streams / "train").symlink_to(memory)
     sweep(home)
-    assert not memory.exists() and not list(streams.iterdir())
+    assert not memory.exists()
 
 
 def test_a_sweeper_with_the_mark_does_not_end_itself(home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from bootstrap.facts.host import FACTS, parse, script
+from bootstrap.ssh.bounded_channel import BOUNDS
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
@@ -213,6 +215,34 @@ def test_a_driver_that_fails_is_no_gpu(
     path = f"{tmp_path}/bin:{os.defpath}"
     assert answer(shell, "gpus", tmp_path, path) == names
     assert answer(shell, "smi", tmp_path, path) == output
+
+
+@each_shell
+def test_an_nvidia_smi_that_nothing_ends_leaves_the_other_facts_in_time(
+    shell: list[str], tmp_path: Path
+) -> None:
+    """As on a card that has failed: the kernel ends it at no signal."""
+    hangs = f"#!/bin/sh\ntrap '' TERM\necho $$ >{tmp_path}/pid\nexec sleep 60\n"
+    lay(tmp_path, {"bin/nvidia-smi": hangs})
+    command, parser = FACTS["smi"]
+    command = command.replace("within 35", "within 0.2").replace("within 45", "within 0.5")
+    argv = [str(shutil.which(shell[0])), *shell[1:], "-c", f"( {command}\n) 2>/dev/null"]
+    path = f"{tmp_path}/bin:{os.defpath}"
+    done = subprocess.run(argv, env={"PATH": path}, capture_output=True, text=True, timeout=30)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it was still there
+    assert parser(done.stdout) == "nvidia-smi says nothing, or not in time"
+
+
+@each_shell
+def test_all_facts_start_nvidia_smi_once_and_within_their_own_bound(
+    shell: list[str], home: Path, tmp_path: Path
+) -> None:
+    lay(tmp_path, {"bin/nvidia-smi": f"#!/bin/sh\necho . >>{tmp_path}/started; echo Tesla T4\n"})
+    found = parse(ask(shell, home, f"{tmp_path}/bin:{os.defpath}"))
+    assert (found.gpus, found.gpu.smi) == (("Tesla T4",), "")
+    assert (tmp_path / "started").read_text() == ".\n"
+    longest = max(int(seconds) for seconds in re.findall(r"within (\d+)", script()))
+    assert longest + 10 < BOUNDS["open"].seconds
 
 
 @each_shell

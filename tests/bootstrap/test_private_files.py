@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import stat
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +23,12 @@ from bootstrap.provision.apply import KEY, _Installation
 from bootstrap.remote.agent import files
 from bootstrap.runs import start
 from bootstrap.runs.run import Run
+from bootstrap.ssh import connect
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 PYTHON = "python3"
 DOCUMENT = {
@@ -76,6 +83,41 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
         assert mode(private) == 0o700, private
     assert "s3cret" not in (folder / "run.json").read_text()
     assert not list(folder.rglob("*.part-*"))
+
+
+def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that sends has not ended; it must not send secrets after the removal."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "train.py").write_text("pass")
+    request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets={"TOKEN": "s3cret"})
+    run, over = Run("r1", tmp_path / "results"), threading.Event()
+    folder, prepare = tmp_path / ".railhead/runs/r1", start._prepare
+
+    def interrupted(session: Session, *given: Any) -> None:
+        prepare(session, *given)
+        assert folder.exists()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        with pytest.raises(ConnectionLost):
+            session.run(["sh", "-c", f"while [ -e {folder} ]; do sleep 0.1; done; sleep 1"])
+        over.set()
+
+    monkeypatch.setattr(start, "_prepare", interrupted)
+    with contextlib.ExitStack() as stack:
+
+        def opened(*_: Any) -> Sessions:
+            session = stack.enter_context(local_session())
+            return Sessions(Inventory("c", (session.host,)), {"here": session})
+
+        monkeypatch.setattr(connect, "open_sessions", opened)
+        sessions = opened()
+        sessions["here"].start_agent(sys.executable)
+        facts = {"here": SimpleNamespace(python=sys.executable)}
+        cluster: Any = SimpleNamespace(sessions=sessions, facts=facts)
+        with pytest.raises(KeyboardInterrupt):
+            start.lay_out(cluster, request, DOCUMENT, run)
+        assert over.wait(20) and not folder.exists()
 
 
 def test_a_part_of_a_file_is_private_before_it_has_content(

@@ -40,10 +40,7 @@ def _rows_stay_apart(predict: Predict, signature: Signature, max_batch: int) -> 
             alone = [predict({n: a[i : i + 1] for n, a in rows.items()}) for i in range(_len(rows))]
         except Exception:  # the model's own: it takes other values only
             continue
-        return all(
-            _alike(together[name], [each[name] for each in alone])
-            for name in together
-        )
+        return all(_alike(together[name], [each[name] for each in alone]) for name in together)
     return False
 
 

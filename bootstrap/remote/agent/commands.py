@@ -36,7 +36,8 @@ def run(
     After `timeout` seconds it is killed with all processes that it started.
     """
     cache = {**os.environ, **(env or {})}.get("UV_CACHE_DIR", "~/.cache/uv")
-    with one_fetch(cache) if fetches else contextlib.nullcontext(), growth(fetches):
+    # The growth first: it is a sign of life while another host of this cache fetches.
+    with growth(fetches), one_fetch(cache) if fetches else contextlib.nullcontext():
         process = opened(argv, env or {}, cwd, subprocess.PIPE, subprocess.PIPE)
         threading.Thread(target=feed, args=(process, text), daemon=True).start()
         return Watched(process, timeout or threading.TIMEOUT_MAX).end()

@@ -13,14 +13,16 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from bootstrap.remote.agent.channel import IN, send_message
 from bootstrap.remote.agent.files import drop_others, make_private, remove, replace
 from bootstrap.remote.run.manifest import size_and_sha256
 
 PIECE = 1 << 20
+AT_ONCE = 100_000  # files of one request; the other side bounds the values of an answer
 Entry = tuple[str, int, str]  # path, bytes, sha256
 
 
@@ -57,20 +59,35 @@ def kind_of(path: str) -> str:
 
 def receive_data(folder: str, manifest: list[Entry]) -> dict[str, Any]:
     """Fill a folder with exactly these files, which are requested by an event `need`: a list of
-    (number in the manifest, first byte). The contents follow, without any framing.
+    (number in the manifest, first byte). The contents follow, without any framing. There may be
+    several such events, one after the other, also with an empty list.
 
     Returns the paths whose content was not that of the manifest; then nothing was renamed.
     """
     folder = os.path.expanduser(folder)
     make_private(os.path.dirname(folder))
     with open(f"{folder}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # hosts may share a home
+        wait_for(lock)
         needed = [] if is_complete(folder) else missing(folder, manifest)
-        send_message(event={"need": needed})
-        wrong = list(received(folder, manifest, needed))
+        wrong: list[str] = []
+        for first in range(0, len(needed), AT_ONCE):
+            part = needed[first : first + AT_ONCE]
+            send_message(event={"need": part})
+            wrong += received(folder, manifest, part)
         if not wrong and not is_complete(folder):
             finish(folder, manifest)
     return {"wrong": wrong, "path": folder}
+
+
+def wait_for(lock: IO[str]) -> None:
+    """Take the lock. Another host that shares the home may hold it for hours, while it receives the
+    same data; meanwhile each second a request of nothing shows that this host works."""
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            send_message(event={"need": []})
+            time.sleep(1)
 
 
 def missing(folder: str, manifest: list[Entry]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any
 
-from bootstrap.remote.run.end_processes import TEMPORARY, drop_temporary, processes
+from bootstrap.remote.run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
 
 MEMORY = "/dev/shm"
 LONGEST = 40  # bytes
@@ -61,7 +61,7 @@ def drop_temporary_of_ended() -> None:
     supervisor."""
     runs = os.path.expanduser("~/.railhead/runs")
     links = [x for name in TEMPORARY for x in glob.glob(f"{glob.escape(runs)}/*/{name}")]
-    for run in {os.path.dirname(link) for link in links if is_old(link)}:
+    for run in {os.path.dirname(link) for link in links if is_old(link) and own_folder(link)}:
         if not processes(os.path.basename(run)):
             drop_temporary(run)
 

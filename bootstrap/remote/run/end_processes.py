@@ -122,17 +122,22 @@ def drop_temporary_of(run_id: str) -> None:
 
 def drop_temporary(folder: str) -> None:
     """Remove what the run's folder has links to: its secrets, its TMPDIR, and the folders in memory
-    that its data was streamed into. Another user's folder of the same name stays, and so does the
-    link to a folder of another host that shares this home."""
+    that its data was streamed into. The links stay, because each host that shares this home has
+    its own folders of these names."""
     with contextlib.suppress(OSError):
         os.remove(os.path.join(folder, "secrets.json"))  # of an earlier version
     for name in (*TEMPORARY, os.path.join("streams", "*")):
         for link in glob.glob(os.path.join(glob.escape(folder), name)):
-            with contextlib.suppress(OSError):
-                target = os.readlink(link)
-                if os.lstat(target).st_uid == os.geteuid():
-                    shutil.rmtree(target)
-                    os.remove(link)
+            if target := own_folder(link):
+                shutil.rmtree(target, ignore_errors=True)
+
+
+def own_folder(link: str) -> str:
+    """What a link leads to, if that is there and not another user's; else ""."""
+    with contextlib.suppress(OSError):
+        target = os.readlink(link)
+        return target if os.lstat(target).st_uid == os.geteuid() else ""
+    return ""
 
 
 def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
