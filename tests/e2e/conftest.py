@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from e2e import adhoc_hosts, apt_mirror, apt_packages, local_hosts
@@ -27,11 +29,14 @@ REQUIRED = "RAILHEAD_FULL_HOSTS"
 
 @pytest.fixture(scope="session", autouse=True)
 def mirrors_of_this_network() -> Iterator[None]:
-    """Where Debian's mirror has an address that is not public, hosts may reach it through us."""
+    """Hosts may reach the mirrors of this machine through it, also at addresses that are not
+    public."""
     addresses: set[str] = set()
-    with contextlib.suppress(socket.gaierror):
-        found = socket.getaddrinfo("deb.debian.org", 80)
-        addresses = {str(entry[4][0]) for entry in found}
+    with contextlib.suppress(OSError):  # no apt, or a name that does not resolve
+        argv = ["apt-get", "indextargets", "--format", "$(SITE)"]
+        for site in {*subprocess.run(argv, capture_output=True, text=True).stdout.split()}:
+            found = socket.getaddrinfo(urlsplit(site).hostname, 80)
+            addresses |= {str(entry[4][0]) for entry in found}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MIRRORS, ",".join(sorted(addresses)))
         yield
