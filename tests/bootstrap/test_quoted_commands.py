@@ -48,7 +48,11 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "serving/undeploy.py": {"endpoint.name": ENDPOINT},
     "workflows/prune.py": {"' '.join(old)": "ids that match RUN_ID"},
-    "workflows/serving.py": {"endpoint.name": ENDPOINT, "endpoint.port": "a number"},
+    "workflows/serving.py": {
+        "endpoint.name": ENDPOINT,
+        "endpoint.port": "a number",
+        "input_option(endpoint.run_id)": "one of two constant options",
+    },
 }
 
 Function = ast.FunctionDef | ast.Module
