@@ -54,8 +54,8 @@ check:
 	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py railhead.py scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
-	@# three workers on two cores: most tests wait for hosts half of the time
-	$(bin)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25
+	@# four workers on two cores: most tests wait for hosts half of the time
+	$(bin)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
 
 # Whether the tests of the pure modules notice a change of one place: docs/contributing.md.
 # One module: make mutants only='bootstrap.plan.hostfile.*'
