@@ -18,7 +18,10 @@ from training.strategies.protocol import Strategy
 from training.variables import is_seed, moving, tensors_of
 
 # A checkpoint of a training with another value of these would go on with other samples or arrays.
-FIXED = ("data", "task", "model", "optimizer", "seed", "held_out", "image_size", "text_length")
+FIXED = (
+    "data", "label", "input_feature", "label_feature", "image_size", "vocabulary", "text_length",
+    "held_out", "task", "model", "optimizer", "seed",
+)  # fmt: skip
 CHECK_EVERY = 20  # steps after which the ranks agree whether minutes have passed
 COST = 20  # a checkpoint of a better model waits for so many times the last one's duration
 

@@ -90,6 +90,8 @@ def a_checkpoint_of_another_training_is_refused(folder: Path) -> None:
     for changes, message in (
         ({"model": "cnn"}, "model was linear, and is cnn"),
         ({"seed": 1}, "seed was 0, and is 1"),
+        ({"label": "price"}, "label was label, and is price"),
+        ({"label_feature": "y"}, "label_feature was image/class/label, and is y"),
         ({"synthetic_samples": 300}, "samples was 200, and is 300"),
     ):
         with refused("is of another training", message):
