@@ -52,12 +52,13 @@ def home_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home of this test, empty unless the test fills it; beside `tmp_path`, not in it."""
-    if "real_home" in request.fixturenames:
+    named = request.node.fixturenames  # request.fixturenames has what other fixtures request, too
+    if "real_home" in named:
         monkeypatch.setenv("HOME", str(REAL_HOME))
         return REAL_HOME
     home = tmp_path.with_name(f"{tmp_path.name}.home")
     move_in(monkeypatch, home)
-    if "shared_caches" in request.fixturenames:
+    if "shared_caches" in named:
         monkeypatch.setenv("XDG_CACHE_HOME", str(REAL_CACHES))
     return home
 

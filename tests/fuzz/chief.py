@@ -184,6 +184,10 @@ class Connection:
         """A shell on the chief."""
         return self.channel()
 
+    def open_channel(self, *_: Any, **__: Any) -> paramiko.Channel:
+        """Its sshd forwards no ports."""
+        raise paramiko.ChannelException(1, "Administratively prohibited")
+
     def close(self) -> None:
         """Nothing: the channel ends the shell."""
 

@@ -24,9 +24,13 @@ pytestmark = [
 
 
 def test_every_image_of_fashion_mnist_is_read(
-    runtime_python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runtime_python: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By `fab data shard`, with the runtime of the tests in the place of that of this machine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     python = folder_of(RUNTIME) / "bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{runtime_python}" "$@"\n')
