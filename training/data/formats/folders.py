@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from training.data import DataError
 
@@ -27,6 +29,18 @@ def splits_in(names: Iterable[str]) -> dict[str, str]:
         if name in there:
             found.setdefault(split, name)
     return found
+
+
+def read_splits(folder: Path, read: Callable[[Path], Any]) -> dict[str, Any]:
+    """The samples of each split, of the folder with its name; without such folders all of `folder`
+    is training data. The training data also has what is not used."""
+    inside = list(folder.iterdir())
+    names = splits_in(item.name for item in inside if item.is_dir())
+    if "train" not in names:
+        return {"train": read(folder)}
+    rest = not_used([item for item in inside if item.name not in names.values()], folder)
+    found = {split: read(folder / name) for split, name in names.items()}
+    return {**found, "train": replace(found["train"], ignored=(*rest, *found["train"].ignored))}
 
 
 def not_used(paths: Iterable[Path], folder: Path) -> tuple[str, ...]:

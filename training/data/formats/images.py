@@ -21,7 +21,7 @@ import tensorflow as tf
 from training.config import TrainConfig
 from training.data import DataError, Inputs
 from training.data.arrays import check_labels
-from training.data.formats.folders import not_used, read_text, splits_in
+from training.data.formats.folders import not_used, read_splits, read_text
 from training.data.formats.labels import numbered
 
 WEBP = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 has it, 2.18 has not
@@ -175,13 +175,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
         raise DataError(f"{folder} is not a folder of images")
     if (folder / "train.csv").is_file():
         return {"train": from_table(folder, config)}
-    inside = list(folder.iterdir())
-    names = splits_in(item.name for item in inside if item.is_dir())
-    if "train" not in names:
-        return {"train": by_class(folder, config)}
-    rest = not_used([item for item in inside if item.name not in names.values()], folder)
-    found = {split: by_class(folder / name, config) for split, name in names.items()}
-    return {**found, "train": replace(found["train"], ignored=(*rest, *found["train"].ignored))}
+    return read_splits(folder, lambda part: by_class(part, config))
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from training.config import TrainConfig
 from training.data import DataError
 from training.data.arrays import Arrays
-from training.data.formats.folders import not_used, read_text, splits_in
+from training.data.formats.folders import not_used, read_splits, read_text
 
 CLASSES = ("neg", "pos")
 UNLABELLED = "unsup"  # of the IMDb reviews: texts without a label
@@ -45,13 +45,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     file = folder if folder.is_file() else folder / "imdb.npz"
     if file.is_file():
         return from_archive(file, config)
-    inside = list(folder.iterdir())
-    names = splits_in(item.name for item in inside if item.is_dir())
-    if "train" not in names:
-        return {"train": from_texts(folder, config)}
-    rest = not_used([item for item in inside if item.name not in names.values()], folder)
-    found = {split: from_texts(folder / name, config) for split, name in names.items()}
-    return {**found, "train": replace(found["train"], ignored=(*rest, *found["train"].ignored))}
+    return read_splits(folder, lambda part: from_texts(part, config))
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
