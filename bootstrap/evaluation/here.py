@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +15,8 @@ from bootstrap.data.inputs import DataInput
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.evaluation.recorded import require_passed
 from bootstrap.evaluation.request import FOLDER, NAME
-from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
-from bootstrap.provision.local_environment import runtime_here
+from bootstrap.provision.local_environment import runtime_here, variables_here
 from bootstrap.remote.evaluation.thresholds import judged, number
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts
 from bootstrap.runs.launch import new_run_id
@@ -130,14 +128,10 @@ def _refuse_on_hosts(item: DataInput) -> None:
 
 def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
     """The lines that a program prints, as they come; RailheadError if it fails."""
-    ours = ("RAILHEAD_", "PYTHON", "TF_CONFIG", "OMPI_")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    if not (Path.home() / ".keras").is_dir():  # TensorFlow makes it when it is imported
-        environment.setdefault("KERAS_HOME", str(local_state.home() / "keras"))
     with log.started(
         argv,
         cwd=folder,
-        env={**environment, "PYTHONUNBUFFERED": "1", **variables},
+        env={**variables_here("RAILHEAD_"), "PYTHONUNBUFFERED": "1", **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -43,6 +43,17 @@ def python_of(name: str) -> Path:
     return folder / "bin" / "python"
 
 
+def variables_here(ours: str) -> dict[str, str]:
+    """The environment variables for a program in such an environment: this process's, but none that
+    begins with `ours` or changes Python, TensorFlow or Open MPI. Keras writes into our folder,
+    unless the user has ~/.keras: TensorFlow makes it when it is imported."""
+    dropped = (ours, "PYTHON", "TF_CONFIG", "OMPI_")
+    found = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    if not (Path.home() / ".keras").is_dir():
+        found.setdefault("KERAS_HOME", str(local_state.home() / "keras"))
+    return found
+
+
 def folder_of(name: str) -> Path:
     """The folder of that environment: another lock or Python of this machine has another one."""
     content = _lock(name).read_text() + sys.version + sys.prefix

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO
-from bootstrap.provision.local_environment import runtime_here
+from bootstrap.provision.local_environment import runtime_here, variables_here
 from bootstrap.untrusted.decode import has_form, json_object
 from bootstrap.untrusted.unpack import Hostile
 
@@ -124,8 +123,7 @@ def shard(given: Sharding) -> None:
     if "://" not in given.source and existing_path(Path(given.source).expanduser()) is None:
         raise UsageError(f"there is no file or folder {given.source} here")
     python = runtime_here("the same command on a machine with Linux on x86_64")
-    ours = ("RAILHEAD_RUN", "PYTHON", "TF_CONFIG", "OMPI_")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    environment = variables_here("RAILHEAD_RUN")  # its RAILHEAD_DATA_CACHE is the user's
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     argv = [str(python), "-m", "training.data", *given.argv]
     done = log.run(argv, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, capture_output=True)

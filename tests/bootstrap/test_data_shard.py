@@ -17,6 +17,7 @@ from training.data.__main__ import parser
 PROGRAM = """#!{python}
 import json, os, sys
 seen = dict(argv=sys.argv[1:], folder=os.getcwd(), run=os.environ.get("RAILHEAD_RUN_FILE"))
+seen["keras"] = os.environ.get("KERAS_HOME")
 open({seen!r}, "w").write(json.dumps(seen))
 print("DEST: 5 records")
 print("a line of a library\\nthe reason", file=sys.stderr)
@@ -39,12 +40,14 @@ def test_the_runtime_here_shards_with_the_settings(
     (tmp_path / "my data").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAILHEAD_RUN_FILE", "of another run")
+    monkeypatch.delenv("KERAS_HOME", raising=False)
     seen = runtime(tmp_path)
     workflow.shard(Sharding("my data", "a shard", "mnist", (), "train", 8))
     assert "next: fab train --data 'train=a shard' ..." in capsys.readouterr().out
     workflow.shard(Sharding("my data", "s3://b/p", "mnist", ("seed=3", "label=y"), "test", 8))
     found = json.loads(seen.read_text())
     assert found["argv"][:2] == ["-m", "training.data"] and found["run"] is None
+    assert found["keras"] == str(Path.home() / ".railhead/keras")
     assert (Path(found["folder"]) / "training/data/__main__.py").is_file()
     options = parser().parse_args(found["argv"][2:])
     assert options.source.uri == str(tmp_path / "my data")
