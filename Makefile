@@ -51,7 +51,7 @@ gpu-check:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py railhead.py scripts/lock
+	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks railhead fabfile.py scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
 	@# four workers on two cores: most tests wait for hosts half of the time

@@ -29,11 +29,12 @@ ORDER = (
     ("health", "serving"),
     ("workflows", "gpu_tools"),
     ("cli",),
+    ("interface",),
 )
 LEVEL = {folder: level for level, line in enumerate(ORDER) for folder in line}
 # Old paths that recorded commands name; they lead to clouds/local.
 SHIMS = {"local", "processes"}
-LONGEST_CHAIN = 14
+LONGEST_CHAIN = 15
 ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 
 # What a room may use besides the standard library and itself. `bootstrap` runs where a person
@@ -125,6 +126,21 @@ def test_a_room_imports_no_other_room_and_nothing_foreign(path: Path) -> None:
     room = path.relative_to(ROOT).parts[0]
     assert not tops(path) & FOREIGN[room] - SDKS.get(name_of(path), set())
     assert not tops(path) & {"tests", "benchmarks", "fabfile"}
+
+
+DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_room_imports_of_railhead_the_documents_alone(path: Path) -> None:
+    names = [name for name in imported(path) if name.partition(".")[0] == "railhead"]
+    assert all(name.startswith("railhead.documents") for name in names)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_the_documents_import_the_standard_library_alone(path: Path) -> None:
+    names = {name for name in imported(path) if not name.startswith("railhead.documents")}
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 
 def test_an_sdk_is_named_for_a_file_that_uses_it() -> None:

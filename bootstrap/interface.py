@@ -1,14 +1,4 @@
-"""Railhead from Python and from notebooks: train, sweep, scale, evaluate, deploy, predict.
-
-    import railhead
-
-    with railhead.Cluster("a,b") as cluster:                 # or Cluster.from_stack("gpu")
-        run = cluster.train(preset="mnist", data={"train": "~/mnist"})
-        print(run.evaluation()["accuracy"])
-
-Every method calls what the task of `fab` with its name calls: docs/python.md. Errors are those of
-`fab`: UsageError (nothing was started), RunFailed, BelowThreshold, all of them RailheadError.
-"""
+"""The Python interface, which the package `railhead` loads: docs/python.md."""
 
 from __future__ import annotations
 
