@@ -20,7 +20,6 @@ The folders tell the story of a run, in this order:
 * serving      endpoints: deploys a model, sends samples to it, ends it
 * workflows    the steps of each command, in order
 * cli          tasks, options, and the hosts that a command is about
-* interface    the Python interface, which the package `railhead` loads
 
 A folder imports only folders above it (docs/architecture.md), `gpu_tools` (what `make gpu-*` runs)
 those above `workflows`. `remote` is shipped to hosts: standard library only.
