@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast test-engine test-cloud gpu-wheel gpu-check mutants check
+.PHONY: demo test test-fast generate test-engine test-cloud gpu-wheel gpu-check mutants check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -25,6 +25,10 @@ test:
 # While you edit: the tests that start no process, no host and no server (tests/fast.py).
 test-fast:
 	@$(bin)/pytest -m fast -q tests/bootstrap tests/stacks tests/training $(wildcard tests/test_*.py)
+
+# After a change of the options: the Python interface's signatures, and the tables in docs/tasks.md.
+generate:
+	@$(bin)/python -m bootstrap.cli.generate
 
 # Builds the Pulumi CLI where there is none (needs Go, minutes, once), then the stacks on it.
 test-engine:

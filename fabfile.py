@@ -2,7 +2,7 @@
 
 from invoke import Collection
 
-from bootstrap.cli import executor, help, machine_tasks, result_tasks, serving_tasks, tasks
+from bootstrap.cli import help, machine_tasks, result_tasks, serving_tasks, tasks
 
 GROUPS = {
     "Train, and follow runs": tasks,
@@ -10,8 +10,7 @@ GROUPS = {
     "Serve models": serving_tasks,
     "Machines": machine_tasks,
 }
-executor.install()
-help.install(GROUPS)
+help.add_groups(GROUPS)
 ns = Collection()
 for module in GROUPS.values():
     for task in help.tasks_of(module):

@@ -6,22 +6,17 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from fabric.main import program
 from invoke import Argument, Collection, Task
 
 from bootstrap.cli.core_options import WORKING, flags_of, name_of
-from bootstrap.cli.executor import usage_is_2
 
 TASKS_PER_LINE = 6
+_GROUPS: dict[str, ModuleType] = {}
 
 
-def install(groups: Mapping[str, ModuleType]) -> None:
-    """Make `fab --help` print our page; fabfile.py calls it on import, with the modules of tasks by
-    the titles of their groups."""
-    names = {title: task_names(module) for title, module in groups.items()}
-    program.print_help = usage_is_2(
-        lambda: print(page(names, program.initial_context.args.values()))
-    )
+def add_groups(groups: Mapping[str, ModuleType]) -> None:
+    """The modules of tasks by the titles of their groups; the fabfile names them."""
+    _GROUPS.update(groups)
 
 
 def tasks_of(module: ModuleType) -> list[Task[Any]]:
@@ -34,8 +29,9 @@ def task_names(module: ModuleType) -> list[str]:
     return [str(task.name).replace("_", "-") for task in tasks_of(module)]
 
 
-def page(groups: Mapping[str, list[str]], arguments: Iterable[Argument]) -> str:
+def page(arguments: Iterable[Argument]) -> str:
     """What `fab --help` prints: the groups of tasks and, of the core options, those that work."""
+    groups = {title: task_names(module) for title, module in _GROUPS.items()}
     known = {name_of(argument): argument for argument in arguments}
     options = {flags_of(known[name]): WORKING[name][1] for name in WORKING if name in known}
     width = max(map(len, options))

@@ -1,43 +1,41 @@
-"""The tasks of `fab` for machines: up, start, stop, teardown, their host keys, and shells on them.
-
-The fabfile adds them to those of `tasks.py`.
-"""
+"""The tasks of `fab` for machines: up, start, stop, teardown, host keys, and shells on them."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from typing import Annotated
 
 from invoke import Context
 
-from bootstrap.cli.options import target_of, task
+from bootstrap.cli.task import task
+from bootstrap.cli.tasks import Hosts
 from bootstrap.console import log
 from bootstrap.console.output import confirm, print_lines
+from railhead.documents.options.hosts import (
+    CommandOptions,
+    DeadlineOptions,
+    HostName,
+    StopOptions,
+    TargetOptions,
+    TeardownOptions,
+    TrustOptions,
+    UpOptions,
+)
+from railhead.documents.options.option import only
 
 
 @task()
-def teardown(
-    c: Context,
-    hosts: str | None = None,
-    stack: str | None = None,
-    purge: bool = False,
-    discard_results: bool = False,
-    destroy: bool = False,
-    yes: bool = False,
-    with_bucket: bool = False,
-) -> None:
+def teardown(c: Context, target: Hosts, options: TeardownOptions) -> None:
     """End runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
+    from bootstrap.cli.targets import Target
     from bootstrap.workflows import attach
     from bootstrap.workflows import teardown as workflow
 
-    options = workflow.TeardownOptions(
-        purge=purge, discard_results=discard_results, destroy=destroy, yes=yes,
-        with_bucket=with_bucket,
-    )  # fmt: skip
-    target = target_of(hosts, stack)
-    machines = target.machines()
-    inventory = target.status_of(machines).inventory if not machines or machines.inventory else None
-    if inventory and not (hosts or stack):
+    found = Target(target)
+    machines = found.machines()
+    inventory = found.status_of(machines).inventory if not machines or machines.inventory else None
+    if inventory and target == TargetOptions():
         print_lines(*attach.also_ended(inventory))
     if machines:
         workflow.teardown_stack(machines, options)
@@ -47,115 +45,125 @@ def teardown(
 
 
 @task()
-def up(c: Context, stack: str | None = None, yes: bool = False, refresh: bool = False) -> None:
+def up(
+    c: Context,
+    target: Annotated[
+        TargetOptions, only(stack="[which stack](#hosts); default: the selected one")
+    ],
+    options: UpOptions,
+) -> None:
     """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
     from bootstrap.cli.targets import selected_stack
     from bootstrap.lifecycle import up
 
-    up.up(selected_stack(stack), print_lines, yes=yes, refresh=refresh)
+    stack = selected_stack(target.stack)
+    up.up(stack, print_lines, yes=options.yes, refresh=options.refresh)
 
 
 @task()
 def start(
-    c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
+    c: Context,
+    target: Hosts,
+    deadline: Annotated[
+        DeadlineOptions,
+        only(
+            hours="hours from now until the cloud stops the machines by itself, 0.1 to 168;"
+            " default: the length that the stack was made with"
+        ),
+    ],
 ) -> None:
     """Start a stack's machines, arm the cloud's deadline, and wait until ssh answers."""
+    from bootstrap.cli.targets import Target
     from bootstrap.lifecycle import power
-    from bootstrap.lifecycle.stop_policy import number
 
-    length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    target = target_of(hosts, stack)
-    machines = target.machines()
-    status = target.status_of(machines)
+    found = Target(target)
+    machines = found.machines()
+    status = found.status_of(machines)
     if machines:
         machines.refuse_undocumented()
-    started = power.start(status.inventory, print_lines, hours=length)
+    started = power.start(status.inventory, print_lines, hours=deadline.hours)
     print_lines(
         f"next: fab train{started.option}", *(f"[{host.name}] {host}" for host in started.hosts)
     )
 
 
 @task()
-def stop(
-    c: Context,
-    hosts: str | None = None,
-    stack: str | None = None,
-    yes: bool = False,
-    discard_results: bool = False,
-) -> None:
+def stop(c: Context, target: Hosts, options: StopOptions) -> None:
     """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
+    from bootstrap.cli.targets import Target
     from bootstrap.lifecycle import stop
     from bootstrap.workflows import attach
 
-    target = target_of(hosts, stack)
-    status = target.status_of(target.machines())
-    if not (hosts or stack):
+    found = Target(target)
+    status = found.status_of(found.machines())
+    if target == TargetOptions():
         print_lines(*attach.also_ended(status.inventory))
-    stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
+    stop.stop(status.inventory, print_lines, yes=options.yes, discard=options.discard_results)
 
 
 @task()
 def extend(
-    c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
+    c: Context,
+    target: Hosts,
+    deadline: Annotated[DeadlineOptions, only(hours="hours from now, 0.1 to 168; required")],
 ) -> None:
     """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
+    from bootstrap.cli.targets import Target
     from bootstrap.errors import UsageError
     from bootstrap.lifecycle import power
-    from bootstrap.lifecycle.stop_policy import number
 
-    if hours is None:
+    if deadline.hours is None:
         raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
-    length = number(hours, "--hours", 0.1, 168)
-    power.extend(target_of(hosts, stack).status(), length, print_lines)
+    power.extend(Target(target).status(), deadline.hours, print_lines)
 
 
 @task()
-def trust(
-    c: Context, hosts: str | None = None, stack: str | None = None, yes: bool = False
-) -> None:
+def trust(c: Context, target: Hosts, options: TrustOptions) -> None:
     """Show unknown host keys, ask for confirmation, and pin them."""
+    from bootstrap.cli.targets import Target
     from bootstrap.ssh import trust
 
-    found = trust.unknown_keys(target_of(hosts, stack).running())
+    found = trust.unknown_keys(Target(target).running())
     if not found:
         print_lines("every host's key is known already: nothing was pinned")
     hint = "the same command with --yes"
 
     def agreed(key: str) -> bool:
-        return yes or confirm(f"{key}\nIs it the key of that machine?", hint=hint)
+        return options.yes or confirm(f"{key}\nIs it the key of that machine?", hint=hint)
 
     print_lines(*trust.pin_keys(found, agreed))
 
 
-@task(name="ssh", positional=("host",))
-def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = None) -> None:
+@task(name="ssh")
+def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
     """Open a shell on a host, with the pinned host keys and the cluster's key."""
     from bootstrap.cli import shell
+    from bootstrap.cli.targets import Target
 
-    inventory = target_of(hosts, stack).running()
-    config, name = shell.write_own(inventory), shell.known(inventory, host)
+    inventory = Target(target).running()
+    config, name = shell.write_own(inventory), shell.known(inventory, chosen.host)
     argv = ["ssh", "-F", str(config), name]
     log.event(f"here: {shlex.join(argv)}   # in place of fab")
     os.execvp("ssh", argv)
 
 
 @task(name="exec")
-def exec_(
-    c: Context, cmd: str | None = None, hosts: str | None = None, stack: str | None = None
-) -> None:
+def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
     """Run a shell command on every host; exit 1 if it fails on any."""
     from bootstrap.cli import shell
+    from bootstrap.cli.targets import Target
     from bootstrap.errors import UsageError
 
-    if not cmd:
+    if not command.cmd:
         raise UsageError("no command", hint="fab exec --cmd 'nvidia-smi'")
-    shell.execute(target_of(hosts, stack).running(), cmd)
+    shell.execute(Target(target).running(), command.cmd)
 
 
 @task()
-def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
+def ssh_config(c: Context, target: Hosts) -> None:
     """Write an OpenSSH config file for the hosts, to be included in ~/.ssh/config."""
     from bootstrap.cli import shell
+    from bootstrap.cli.targets import Target
 
-    path = shell.write_config(target_of(hosts, stack).running())
+    path = shell.write_config(Target(target).running())
     print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")

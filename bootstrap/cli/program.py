@@ -1,15 +1,28 @@
-"""The command `fab` of this clone: Fabric's program, with our tasks also in other folders."""
+"""The command `fab` of this clone: Fabric's program, with our tasks also in other folders.
+
+A fabfile of the user's own runs as with Fabric alone.
+"""
 
 from __future__ import annotations
 
+import difflib
+import logging
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from fabric.main import program
+from fabric import Config, Executor, __version__
+from fabric.main import Fab
 from invoke import Exit
-from invoke.exceptions import ParseError
+from invoke.exceptions import ParseError, UnknownFileType
+from invoke.util import yaml  # type: ignore[attr-defined]
 
+from bootstrap.cli import help
+from bootstrap.cli.core_options import refuse_without_effect
+from bootstrap.cli.executor import RUNNING, ClusterExecutor, dashed, output_closed
+from bootstrap.cli.task import GroupTask
 from bootstrap.console.output import printable
 from bootstrap.inventory.files import RUN_ID
 
@@ -18,25 +31,160 @@ FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
 # The options of Fabric that name other tasks.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
+# Invoke has no argument that is positional and may be left out.
+FIRST_ARGUMENT = {"deploy": "--run"}
+# `fab data push` is `fab data-push`: tasks whose name may be written as two arguments.
+TWO_PART_NAMES = {"data": ("push", "list", "shard")}
+
+
+class Program(Fab):  # type: ignore[misc]
+    """Fabric's program, in which a user's mistake is a line and exit code 2, and a task runs once
+    for all hosts."""
+
+    @property
+    def has_our_tasks(self) -> bool:
+        """Whether the fabfile that was loaded has tasks of ours."""
+        found = getattr(self, "collection", None)
+        return bool(found) and any(isinstance(one, GroupTask) for one in found.tasks.values())
+
+    def parse_core(self, argv: list[str]) -> None:
+        """A core option with a wrong value is the user's error, and Fabric runs no command itself:
+        it would accept any host key."""
+        try:
+            super().parse_core(argv)
+        except ParseError as wrong:
+            raise _usage(str(wrong), "fab --help") from None
+        except ValueError as wrong:
+            raise _usage(f"an option needs a number: {wrong}", "fab --help") from None
+        core = self.core
+        form = core[0].args["list-format"].value
+        if form not in FORMATS:
+            raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", "fab --list")
+        if core.remainder and not core.unparsed and not core[0].args.complete.value:
+            raise _usage("no task is named", "fab exec --hosts a,b --cmd 'COMMAND'")
+
+    def load_collection(self) -> None:
+        """Load the fabfile, and the executor of its tasks."""
+        super().load_collection()
+        self.executor_class = ClusterExecutor if self.has_our_tasks else Executor
+        RUNNING.collection = self.collection if self.has_our_tasks else None
+        RUNNING.debug = self.core[0].args.debug.value
+        if self.has_our_tasks and RUNNING.debug:
+            # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
+            # requests. `--debug` shows only the lines of console/log.py.
+            logging.getLogger().setLevel(logging.WARNING)
+
+    def parse_tasks(self) -> None:
+        """Find the tasks and their options."""
+        if not self.has_our_tasks:
+            super().parse_tasks()
+            return
+        with self._usage_is_2():
+            topic = self.core[0].args.help
+            if isinstance(topic.value, str):
+                words = [topic.value, *self.core.unparsed]
+                topic.value, *self.core.unparsed = join_task_name(words)
+            else:
+                self.core.unparsed = name_first_argument(join_task_name(self.core.unparsed))
+            super().parse_tasks()
+            self._refuse_empty_lists()
+            refuse_without_effect(self.core[0].args.values())
+
+    def _refuse_empty_lists(self) -> None:
+        """Refuse a list option without a value, as in `--min $EMPTY`: Invoke takes it for an empty
+        list."""
+        for context in self.tasks:
+            for option in context.args.values():
+                flag = f"--{option.name.replace('_', '-')}"
+                if option.kind is list and not option.value and flag in self.core.unparsed:
+                    raise ParseError(f"{flag} needed value and was not given one!", context)
+
+    def parse_cleanup(self) -> None:
+        """Print the help or the list of tasks."""
+        with self._usage_is_2():
+            super().parse_cleanup()
+
+    def update_config(self, merge: bool = True) -> None:
+        """Read the configuration files of Fabric and ssh."""
+        with self._usage_is_2():
+            super().update_config()
+
+    def no_tasks_given(self) -> None:
+        """What `fab` alone prints: the tasks, where Fabric prints its own options."""
+        if not self.has_our_tasks:
+            super().no_tasks_given()
+        self.list_tasks()
+        raise Exit(code=0)
+
+    def print_help(self) -> None:
+        """`fab --help`: our page, or Fabric's for a fabfile of the user."""
+        self.load_collection()
+        if not self.has_our_tasks:
+            super().print_help()
+            return
+        with self._usage_is_2():
+            print(help.page(self.initial_context.args.values()))
+
+    @contextmanager
+    def _usage_is_2(self) -> Iterator[None]:
+        """A step before the tasks: the user's errors exit with 2, a closed stdout with 1."""
+        if not self.has_our_tasks:
+            yield
+            return
+        try:
+            yield
+        except ParseError as wrong:
+            # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
+            message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
+            raise Exit(f"{message}\n  next: {self._nearest(wrong)}", code=2) from None
+        except BrokenPipeError:
+            raise output_closed() from None
+        except (UnknownFileType, OSError, yaml.YAMLError) as wrong:
+            raise Exit(f"fab: a configuration of Fabric or ssh: {wrong}", code=2) from None
+
+    def _nearest(self, wrong: ParseError) -> str:
+        """A task or an option like the one that is not known, else where they are listed."""
+        found = re.search(r"No idea what '(.+?)' is", str(wrong))
+        unknown = found[1] if found else ""
+        context = wrong.context
+        if context is None or context.name is None:
+            names = [dashed(name) for name in self.collection.task_names]
+            near = difflib.get_close_matches(unknown, names, n=1)
+            return f"fab {near[0]}" if near else "fab --list"
+        near = difflib.get_close_matches(unknown, list(context.flags), n=1)
+        return f"fab {context.name} {near[0]}" if near else f"fab --help {context.name}"
 
 
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
-    program.parse_core = _checked(program.parse_core)
-    program.print_help = _with_fabfile(program.print_help)
-    program.run([sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())])
+    argv = [sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())]
+    new_program().run(argv)
 
 
-def _with_fabfile(print_help: Callable[[], None]) -> Callable[[], None]:
-    """Load the fabfile before the help is printed: ours has a page of its own, which replaces
-    Fabric's."""
+def new_program() -> Program:
+    """The program, before it has read a command line."""
+    return Program(name="Fabric", version=__version__, config_class=Config)
 
-    def load_and_print() -> None:
-        program.print_help = print_help
-        program.load_collection()
-        program.print_help()
 
-    return load_and_print
+def name_first_argument(args: list[str]) -> list[str]:
+    """`deploy RUN ...` as `deploy --run RUN ...`."""
+    option = FIRST_ARGUMENT.get(args[0]) if args else None
+    if option and len(args) > 1 and not args[1].startswith("-"):
+        return [args[0], option, *args[1:]]
+    return args
+
+
+def join_task_name(args: list[str]) -> list[str]:
+    """`data push ...` as `data-push ...`; Exit if the second part is missing or unknown."""
+    choices = TWO_PART_NAMES.get(args[0]) if args else None
+    if choices is None:
+        return args
+    if len(args) > 1 and args[1] in choices:
+        return [f"{args[0]}-{args[1]}", *args[2:]]
+    given = f", not {args[1]!r}" if len(args) > 1 else ""
+    hint = "   # or: ".join(f"fab --help {args[0]} {choice}" for choice in choices)
+    wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    raise Exit(f"fab {args[0]} takes {wanted}{given}\n  next: {hint}", code=2)
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
@@ -50,27 +198,6 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     )
     found = (place for place in places[first:] if (place / FILE).exists())
     return ["--search-root", str(next(found, CLONE)), *args]
-
-
-def _checked(parse: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """A core option with a wrong value is the user's error, and Fabric runs no command itself: it
-    would accept any host key."""
-
-    def parse_or_exit(argv: list[str]) -> None:
-        try:
-            parse(argv)
-        except ParseError as wrong:
-            raise _usage(str(wrong), "fab --help") from None
-        except ValueError as wrong:
-            raise _usage(f"an option needs a number: {wrong}", "fab --help") from None
-        core = program.core
-        form = core[0].args["list-format"].value
-        if form not in FORMATS:
-            raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", "fab --list")
-        if core.remainder and not core.unparsed and not core[0].args.complete.value:
-            raise _usage("no task is named", "fab exec --hosts a,b --cmd 'COMMAND'")
-
-    return parse_or_exit
 
 
 def _usage(rule: str, hint: str) -> Exit:

@@ -13,24 +13,17 @@ from bootstrap.lifecycle import power, stack_machines
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.serving import records
+from railhead.documents.options.hosts import TargetOptions
 
 
 @dataclass(frozen=True)
 class Target:
-    """The hosts of a command: `hosts` (the text of --hosts), else the machines of `stack`, else the
-    hosts of `run`, else the machines of the selected stack, else the hosts of the last command.
-    `slots` is the number of ranks per host for entries of `hosts` without a number. `start`: start
-    the stack's machines that do not run.
-    """
+    """The hosts of a command, not yet resolved: those of its options."""
 
-    hosts: str | None = None
-    stack: str | None = None
-    slots: int | None = None
-    start: bool = False
-    run: str | None = None
+    options: TargetOptions
 
     def __post_init__(self) -> None:
-        if self.hosts is not None and self.stack is not None:
+        if self.options.hosts is not None and self.options.stack is not None:
             raise UsageError("--hosts and --stack both say which hosts: give one of them")
 
     def status(self) -> ClusterStatus:
@@ -40,7 +33,7 @@ class Target:
     def machines(self) -> StackMachines | None:
         """All machines of a stack, also those that its output does not have, and one line on
         where they are; None for hosts of no stack."""
-        if self.hosts is not None:
+        if self.options.hosts is not None:
             return None
         stack = self._stack_name()
         if stack is not None:
@@ -73,17 +66,17 @@ class Target:
         Raises:
             UsageError: some machines do not run, and `start` is not set.
         """
-        return power.ensure_running(self.status(), print_lines, start_them=self.start)
+        return power.ensure_running(self.status(), print_lines, start_them=self.options.start)
 
     def _inventory(self) -> Inventory:
-        if self.hosts is not None:
-            return parse_hosts(self.hosts, slots=self.slots)
+        if self.options.hosts is not None:
+            return parse_hosts(self.options.hosts, slots=self.options.slots)
         stack = self._stack_name()
         return self._recorded() if stack is None else pulumi_stack.cluster_of(stack)
 
     def _stack_name(self) -> str | None:
-        if self.stack is not None:
-            return self.stack
+        if self.options.stack is not None:
+            return self.options.stack
         return self._of_run.stack if self._of_run else pulumi_stack.current()
 
     def _recorded(self) -> Inventory:
@@ -92,7 +85,7 @@ class Target:
     @cached_property
     def _of_run(self) -> Inventory | None:
         """The recorded cluster of `run`."""
-        return None if self.run is None else local_state.cluster_of_run(self.run)
+        return None if self.options.run is None else local_state.cluster_of_run(self.options.run)
 
 
 def _printed(status: ClusterStatus) -> ClusterStatus:
@@ -115,11 +108,11 @@ def selected_stack(stack: str | None) -> str:
     return found
 
 
-def hosts_of_endpoint(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
+def hosts_of_endpoint(name: str, target: TargetOptions) -> Inventory | None:
     """The hosts among which an endpoint is that another computer may have deployed; None for one
     that is recorded here, and where no hosts are known or none runs."""
-    if hosts is None and stack is None:
+    if target == TargetOptions():
         known = local_state.clusters() or pulumi_stack.current()
         if records.find(name) or not known:
             return None
-    return power.running_part(Target(hosts, stack).status())
+    return power.running_part(Target(target).status())

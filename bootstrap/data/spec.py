@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
@@ -42,13 +42,13 @@ class DataSpec:
         return self.uri.removeprefix(ON_HOSTS) if self.kind == "host" else self.uri
 
 
-def parse_all(texts: Sequence[str], *, script: bool) -> tuple[DataSpec, ...]:
+def parse_all(data: Mapping[str, str], *, script: bool) -> tuple[DataSpec, ...]:
     """The `--data` options of a command, for a script or for our own training.
 
     Raises:
         UsageError: an option is not valid; the message gives the rule and the choices.
     """
-    specs = parse_each(texts, script=script)
+    specs = parse_each(data, script=script)
     names = [spec.name for spec in specs]
     if specs and not script and "train" not in names:
         raise UsageError(
@@ -58,20 +58,15 @@ def parse_all(texts: Sequence[str], *, script: bool) -> tuple[DataSpec, ...]:
     return specs
 
 
-def parse_each(texts: Sequence[str], *, script: bool) -> tuple[DataSpec, ...]:
+def parse_each(data: Mapping[str, str], *, script: bool) -> tuple[DataSpec, ...]:
     """The `--data` options, of which no name is needed; UsageError if one is not valid."""
-    specs = tuple(parse(text, script=script) for text in texts)
-    names = [spec.name for spec in specs]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"--data {name} is given twice: each name once")
-    return specs
+    return tuple(parse(name, value, script=script) for name, value in data.items())
 
 
-def parse(text: str, *, script: bool) -> DataSpec:
-    """One `--data` option; UsageError if it is not valid."""
-    name, equals, value = text.partition("=")
-    if not equals or not value:
+def parse(name: str, value: str, *, script: bool) -> DataSpec:
+    """One `--data NAME=VALUE`; UsageError if it is not valid."""
+    text = f"{name}={value}"
+    if not value:
         raise UsageError(f"--data {text!r}: write {FORM}", hint="fab train --data train=FOLDER")
     _check_name(name, script=script)
     uri, distribution, mode = _split_options(text, value)

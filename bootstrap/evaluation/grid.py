@@ -14,7 +14,7 @@ from typing import Any
 from bootstrap.console.text import count, number
 from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.request import TrainArgs
+from railhead.documents.options.runs import ProgramOptions
 
 MOST = 100  # trials
 # A trial can be hopeless after this part of its epochs, if so many others have ended: few tell
@@ -34,26 +34,26 @@ class Trial:
         """Such as "learning_rate=0.1 batch_size=32"."""
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
-    def args(self, base: TrainArgs) -> TrainArgs:
+    def args(self, base: ProgramOptions) -> ProgramOptions:
         """The options of the trial: settings of our own training, or arguments of a script."""
         if base.script is None:
-            given = tuple(f"{name}={value}" for name, value in self.values.items())
-            return replace(base, settings=(*base.settings, *given))
+            return replace(base, settings={**base.settings, **self.values})
         options = [item for name, value in self.values.items() for item in (f"--{name}", value)]
         return replace(base, args=f"{base.args or ''} {shlex.join(options)}".strip())
 
 
-def read_trials(texts: Sequence[str], drawn: int | None) -> tuple[Trial, ...]:
-    """The combinations of `NAME=A,B,...`; with `drawn`, so many of them, the same ones each time.
+def read_trials(
+    values: Mapping[str, tuple[str, ...]], drawn: int | None = None
+) -> tuple[Trial, ...]:
+    """The combinations of the values; with `drawn`, so many of them, the same ones each time.
 
     Raises:
-        UsageError: a text has another form, or there are too many combinations.
+        UsageError: there are none, or too many.
     """
-    lists = dict(_values(text) for text in texts)
-    if not lists or len(lists) < len(texts):
-        rule = "--set NAME=VALUE,VALUE,...: at least one, each name once"
+    if not values:
+        rule = "--set NAME=VALUE,VALUE,...: at least one"
         raise UsageError(rule, hint="fab sweep --set learning_rate=0.01,0.001")
-    trials = [Trial(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
+    trials = [Trial(dict(zip(values, each, strict=True))) for each in product(*values.values())]
     if drawn is not None and drawn < len(trials):
         trials = random.Random(0).sample(trials, drawn)
     if len(trials) > MOST:
@@ -61,14 +61,6 @@ def read_trials(texts: Sequence[str], drawn: int | None) -> tuple[Trial, ...]:
             f"{len(trials)} combinations: at most {MOST}", hint=f"--random {MOST}   # draws some"
         )
     return tuple(trials)
-
-
-def _values(text: str) -> tuple[str, tuple[str, ...]]:
-    name, equals, rest = text.partition("=")
-    values = tuple(dict.fromkeys(value.strip() for value in rest.split(",") if value.strip()))
-    if not equals or not name or not values:
-        raise UsageError(f"--set {text!r}: write NAME=VALUE,VALUE,...")
-    return name, values
 
 
 def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventory, ...]:

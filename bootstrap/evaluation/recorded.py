@@ -13,12 +13,12 @@ from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds
 from bootstrap.runs.metrics.plots import records
-from bootstrap.runs.request import TrainArgs
+from railhead.documents.options.runs import ProgramOptions
 
 ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 
 
-def is_recorded(earlier: EarlierRun, args: TrainArgs, model: str | None) -> bool:
+def is_recorded(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> bool:
     """Whether nothing has to run: a script trained, no option is for a program, and no `model` is
     named, as the report does not say whose it is."""
     is_script = earlier.document["program"]["kind"] == "script"
@@ -26,18 +26,18 @@ def is_recorded(earlier: EarlierRun, args: TrainArgs, model: str | None) -> bool
         is_script
         and model is None
         and not earlier.document.get("evaluates")
-        and replace(args, mins=(), maxs=()) == TrainArgs()
+        and replace(args, minimum={}, maximum={}) == ProgramOptions()
     )
 
 
-def judge_recorded(earlier: EarlierRun, args: TrainArgs) -> dict[str, Any]:
+def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> dict[str, Any]:
     """The last record `evaluation` of a run with the last value of each --metric, judged.
 
     Raises:
         UsageError: the run has reported nothing, or its results are not here.
         BelowThreshold: a threshold is not reached.
     """
-    thresholds = [item.document() for item in read_thresholds(args.mins, args.maxs)]
+    thresholds = [item.document() for item in read_thresholds(args.minimum, args.maximum)]
     judgement = judged(_reported(earlier), thresholds)
     print_lines(progress_line({**judgement, "kind": "evaluation"}))
     require_passed(judgement)

@@ -19,20 +19,23 @@ from bootstrap.runs.metrics.options import require_metrics
 from bootstrap.runs.model_files import KERAS, ModelSearch, names_below
 from bootstrap.runs.request import (
     RunRequest,
-    TrainArgs,
     check_settings,
     read_request,
     read_secrets,
+    record_of,
     run_options,
     training_repo,
 )
 from bootstrap.ssh.bundle import pack_training
+from railhead.documents.options.runs import ProgramOptions
 
 NAME = "model"  # the run document's name for the model; RAILHEAD_DATA_MODEL
 FOLDER = "evaluations"
 
 
-def read_evaluation(earlier: EarlierRun, args: TrainArgs, model: str | None = None) -> RunRequest:
+def read_evaluation(
+    earlier: EarlierRun, args: ProgramOptions, model: str | None = None
+) -> RunRequest:
     """The request for an evaluation; `args` without data: that of the run. `model` names one of
     several .keras files of the run.
 
@@ -52,11 +55,11 @@ def read_evaluation(earlier: EarlierRun, args: TrainArgs, model: str | None = No
     return replace(request, options=options)
 
 
-def _launcher(earlier: EarlierRun, args: TrainArgs) -> str | None:
+def _launcher(earlier: EarlierRun, args: ProgramOptions) -> str | None:
     return None if args.strategy else str(earlier.document["launcher"])
 
 
-def _of_script(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
+def _of_script(earlier: EarlierRun, args: ProgramOptions) -> RunRequest:
     """The user's script, which gets the results of the run as the data `model`."""
     if not earlier.run.results.is_dir():
         raise _no_model(earlier, f"run {earlier.run.run_id} has no results here")
@@ -67,7 +70,7 @@ def _of_script(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
     return replace(request, data=(*data, *_model(earlier.run.results, script=True)))
 
 
-def _of_training(earlier: EarlierRun, args: TrainArgs, model: str | None) -> RunRequest:
+def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> RunRequest:
     """Our own evaluation, with the settings of the run."""
     if args.args or args.metrics:
         raise UsageError("--args and --metric go with --script", hint=_with_script(earlier))
@@ -87,7 +90,7 @@ def _of_training(earlier: EarlierRun, args: TrainArgs, model: str | None) -> Run
     given = read_inputs(parse_each(args.data, script=False))
     data = (*(given or _recorded_data(earlier, script=False)), *_model(path, script=False))
     return RunRequest(
-        options, program, pack_training(repo), read_secrets(args.secrets), data, args.record()
+        options, program, pack_training(repo), read_secrets(args.secrets), data, record_of(args)
     )
 
 

@@ -19,6 +19,7 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import read_result, read_stop
+from railhead.documents.options.runs import EndingOptions
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping
@@ -26,28 +27,12 @@ LEFT = "left to endpoint"  # how stop_machines.py begins it
 DEFAULT_KEEP = 20
 
 
-def read_stop_policy(keep: str | None, no_stop: bool, max_hours: str | None) -> StopPolicy:
-    """Validate the options about the end of a run.
-
-    Raises:
-        UsageError: a value is not a number, is out of range, or contradicts --no-stop.
-    """
-    if keep is not None and no_stop:
+def stop_policy_of(ending: EndingOptions) -> StopPolicy:
+    """What happens to the machines at the end of a run; UsageError for a contradiction."""
+    if ending.keep is not None and not ending.stop:
         raise UsageError("--keep and --no-stop contradict each other: give one of them")
-    hours = None if max_hours is None else number(max_hours, "--max-hours", 0.01, 168)
-    minutes = DEFAULT_KEEP if keep is None else int(number(keep, "--keep", 0, 1440))
-    return StopPolicy(minutes, stop=not no_stop, max_hours=hours)
-
-
-def number(text: str, what: str, low: float, high: float) -> float:
-    """Parse a number from `low` to `high`; UsageError with the range if it is none."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise UsageError(f"{what}: {text!r} is not a number from {low:g} to {high:g}")
-    return value
+    minutes = DEFAULT_KEEP if ending.keep is None else int(ending.keep)
+    return StopPolicy(minutes, stop=ending.stop, max_hours=ending.max_hours)
 
 
 def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:

@@ -9,7 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bootstrap.runs.earlier_run import FLAGS
+from bootstrap.runs.request import program_of
+from railhead.documents.options.option import options_in
+from railhead.documents.options.runs import ProgramOptions
 
 HIDDEN = "..."
 
@@ -17,23 +19,36 @@ HIDDEN = "..."
 def command(given: Mapping[str, Any], where: str, evaluates: str = "") -> str:
     """The `fab` command with these options on hosts `where` (--hosts or --stack); "" if the record
     has no options."""
-    options = given.get("options")
-    if not isinstance(options, dict):
+    try:
+        program = program_of(given)
+    except (KeyError, TypeError, AttributeError):
         return ""
     task = ["fab", "evaluate", evaluates] if evaluates else ["fab", "train"]
-    argv = [*task, *shlex.split(where), *_arguments(options)]
+    argv = [*task, *shlex.split(where), *_arguments(program)]
     return " ".join(shlex.quote(item) for item in argv)
 
 
-def _arguments(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in options.items():
-        flag = f"--{FLAGS.get(name, name.replace('_', '-'))}"
-        if value is True:
-            yield flag
-        elif isinstance(value, str):
-            yield f"{flag}={value}" if value.startswith("-") else flag
-            yield from () if value.startswith("-") else (value,)
-        elif isinstance(value, list):
-            for item in map(str, value):
-                yield flag
-                yield f"{item.partition('=')[0]}={HIDDEN}" if name == "env" else item
+def _arguments(program: ProgramOptions) -> Iterator[str]:
+    """The options that have another value than their default."""
+    for one in options_in(ProgramOptions):
+        value = getattr(program, one.name)
+        if value == one.default:
+            continue
+        if one.kind == "flag":
+            yield f"--{one.flag}"
+        for text in _texts(one.name, value):
+            yield from [f"--{one.flag}={text}"] if text.startswith("-") else [f"--{one.flag}", text]
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    """What is typed for a value, each text with the name of the option before it."""
+    if isinstance(value, Mapping):
+        hidden = name == "env"
+        return [f"{key}={HIDDEN if hidden else _text(inner)}" for key, inner in value.items()]
+    if isinstance(value, bool):
+        return []
+    return [_text(item) for item in value] if isinstance(value, tuple) else [_text(value)]
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

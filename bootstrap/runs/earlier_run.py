@@ -6,17 +6,18 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
-from bootstrap.runs.request import RunRequest, TrainArgs, read_request
+from bootstrap.runs.request import RunRequest, program_of, read_request
 from bootstrap.runs.run import Run
+from railhead.documents.options.option import Option, options_in
+from railhead.documents.options.runs import ProgramOptions
 
-PATHS = ("training", "script", "workdir", "env_file", "requirements")
-FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric", "mins": "min", "maxs": "max"}
+OPTIONS = options_in(ProgramOptions)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class EarlierRun:
     run: Run
     cluster: str
     document: Mapping[str, Any]
-    args: TrainArgs
+    args: ProgramOptions
     folder: Path
 
 
@@ -52,7 +53,7 @@ def earlier_run(run_id: str) -> EarlierRun:
             Run(run_id, Path(entry["results"])),
             entry["cluster"],
             entry["document"],
-            TrainArgs.of_record(entry["given"]),
+            program_of(entry["given"]),
             Path(entry["given"]["folder"]),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -82,7 +83,9 @@ def _each(kind: type | tuple[type, ...], values: Iterable[Any]) -> None:
         raise TypeError(f"{wrong[0]!r} is in a wrong place")
 
 
-def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, TrainArgs]:
+def resumed_request(
+    earlier: EarlierRun, given: ProgramOptions
+) -> tuple[RunRequest, ProgramOptions]:
     """The request for a run that goes on from this one, and its options.
 
     Raises:
@@ -123,47 +126,53 @@ def changed_data(earlier: EarlierRun, data: Sequence[Mapping[str, Any]]) -> list
     ]
 
 
-def _args(earlier: EarlierRun) -> TrainArgs:
+def _args(earlier: EarlierRun) -> ProgramOptions:
     """The options of the run; values that could have changed since come from its document."""
     document = earlier.document
-    paths: dict[str, Any] = {}
-    for name in PATHS:
-        if (value := getattr(earlier.args, name)) is not None:
-            paths[name] = str(earlier.folder / value)
-    paths["env_file"] = None
-    env = tuple(f"{name}={value}" for name, value in document["env"].items())
-    args = replace(earlier.args, env=env, **paths)
+    paths: dict[str, Any] = {
+        one.name: str(earlier.folder / value)
+        for one in OPTIONS
+        if one.rule.path and (value := getattr(earlier.args, one.name)) is not None
+    }
+    args = replace(earlier.args, **{**paths, "env_file": None, "env": document["env"]})
     if document["program"]["kind"] == "script":
         return args
     return replace(args, preset=None, settings=setting_texts(document))
 
 
-def setting_texts(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings of a run document as `name=value`."""
+def setting_texts(document: Mapping[str, Any]) -> dict[str, str]:
+    """The settings of a run document as `--set` takes them."""
     settings = document["program"]["settings"]
-    return tuple(f"{n}={'none' if value is None else value}" for n, value in settings.items())
+    return {name: "none" if value is None else str(value) for name, value in settings.items()}
 
 
-def _refuse_contradictions(earlier: EarlierRun, given: TrainArgs) -> None:
+def _refuse_contradictions(earlier: EarlierRun, given: ProgramOptions) -> None:
     """UsageError for the first option that was given and is not the earlier run's."""
-    for item in fields(TrainArgs):
-        value, before = getattr(given, item.name), getattr(earlier.args, item.name)
-        if value in (None, (), False) or _same(item.name, value, before, earlier.folder):
+    for one in OPTIONS:
+        value, before = getattr(given, one.name), getattr(earlier.args, one.name)
+        if value == one.default or _same(one, value, before, earlier.folder):
             continue
-        flag = FLAGS.get(item.name, item.name.replace("_", "-"))
-        shown = ", ".join(value) if isinstance(value, tuple) else value
-        was = ", ".join(before) if isinstance(before, tuple) else before
         raise UsageError(
-            f"--{flag} {shown} contradicts run {earlier.run.run_id}, which has {was or 'none'}: "
-            "--resume goes on with the same program and settings",
+            f"--{one.flag} {_shown(value)} contradicts run {earlier.run.run_id}, which has "
+            f"{_shown(before) if before else 'none'}: --resume continues with the same program and "
+            "settings",
             hint=f"fab train --resume {earlier.run.run_id}   # or a new run, without --resume",
         )
 
 
-def _same(name: str, value: Any, before: Any, folder: Path) -> bool:
+def _shown(value: Any) -> str:
+    """The value of an option in a message."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={text}" for name, text in value.items()]
+    return ", ".join(value) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _same(one: Option, value: Any, before: Any, folder: Path) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value.items() <= before.items())
     if isinstance(value, tuple):
         return {*value} <= {*before}
-    if name in PATHS and before is not None:
+    if one.rule.path and before is not None:
         return bool(Path(value).resolve() == (folder / before).resolve())
     return bool(value == before)
 

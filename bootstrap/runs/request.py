@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from bootstrap.console import log
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import parse_all
 from bootstrap.errors import UsageError
-from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
 from bootstrap.runs.metrics.options import (
@@ -26,6 +25,9 @@ from bootstrap.runs.metrics.options import (
 )
 from bootstrap.runs.strategies import launcher_for
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
+from railhead.documents.codec import encode
+from railhead.documents.options.option import from_values, options_in
+from railhead.documents.options.runs import ProgramOptions
 
 # The tokens of a shell command line; `open` is a quote that is not closed.
 _PIECE = re.compile(
@@ -37,60 +39,24 @@ _PIECE = re.compile(
 ENV_FILE_BYTES = 1_000_000
 
 
-@dataclass(frozen=True)
-class TrainArgs:
-    """The options of `fab train` about the program and its packages, not yet validated."""
-
-    launcher: str | None = None
-    strategy: str | None = None
-    ps: str | None = None
-    preset: str | None = None
-    settings: tuple[str, ...] = ()
-    training: str | None = None
-    script: str | None = None
-    workdir: str | None = None
-    args: str | None = None
-    keras: str | None = None
-    env: tuple[str, ...] = ()
-    env_file: str | None = None
-    secrets: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    sagemaker: bool = False
-    metrics: tuple[str, ...] = ()
-    requirements: str | None = None
-    runtime: str | None = None
-    mins: tuple[str, ...] = ()
-    maxs: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """The options as JSON, with the folder that their relative paths start from."""
-        return {"folder": str(Path.cwd()), "options": asdict(self)}
-
-    @staticmethod
-    def of_record(record: Mapping[str, Any]) -> TrainArgs:
-        """The options of a record; those that this version does not know are left out.
-
-        Raises:
-            KeyError, TypeError: the record is damaged.
-        """
-        values = {}
-        for known in fields(TrainArgs):
-            if known.name in record["options"]:
-                value = record["options"][known.name]
-                values[known.name] = _as(known.default, value)
-        return TrainArgs(**values)
+def record_of(program: ProgramOptions) -> dict[str, Any]:
+    """The options as JSON, with the folder that their relative paths start from."""
+    return {"folder": str(Path.cwd()), "options": encode(program)}
 
 
-def _as(default: Any, value: Any) -> Any:
-    """A recorded option, of the type of its default; TypeError where it has another one."""
-    if isinstance(default, tuple):
-        right = isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
-    else:
-        right = isinstance(value, bool if isinstance(default, bool) else (str, type(None)))
-    if not right:
-        raise TypeError(f"an option is {value!r}")
-    return tuple(value) if isinstance(default, tuple) else value
+def program_of(record: Mapping[str, Any]) -> ProgramOptions:
+    """The options of a record, also of one that has them as they were typed; those that this
+    version does not know are left out.
+
+    Raises:
+        KeyError, TypeError: the record is damaged.
+    """
+    recorded = record["options"]
+    values = {
+        one.name: recorded.get(one.name, recorded.get(one.rule.was))
+        for one in options_in(ProgramOptions)
+    }
+    return from_values(ProgramOptions, values, TypeError)
 
 
 @dataclass(frozen=True)
@@ -109,7 +75,7 @@ class RunRequest:
 
 
 def read_request(
-    args: TrainArgs,
+    args: ProgramOptions,
     environment: Mapping[str, str] = os.environ,
     *,
     resumes: str | None = None,
@@ -132,7 +98,7 @@ def read_request(
         _check_training_data(check["settings"]["data"], check["folder"], data)
         require_metrics(options.thresholds, check["metrics"])
         program = Program("training", settings=check["settings"])
-        return RunRequest(options, program, pack_training(repo), secrets, data, args.record())
+        return RunRequest(options, program, pack_training(repo), secrets, data, record_of(args))
     if args.preset or args.settings or args.training:
         raise UsageError(
             "--preset, --set and --training are for our own training; a script takes --args"
@@ -140,39 +106,33 @@ def read_request(
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
     program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
-    return RunRequest(options, program, bundle, secrets, data, args.record())
+    return RunRequest(options, program, bundle, secrets, data, record_of(args))
 
 
-def run_options(args: TrainArgs, *, resumes: str | None = None) -> RunOptions:
+def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptions:
     """The options of a run; UsageError for an invalid value."""
     return RunOptions(
         launcher=launcher_for(args.launcher, args.strategy),
         strategy=args.strategy,
-        servers=whole_number(args.ps, "--ps", 1, 64) or 0,
+        servers=args.ps or 0,
         script=args.script is not None,
-        keras=_keras(args.keras),
+        keras=args.keras,
         env=_variables(args),
         secrets=tuple(dict.fromkeys(args.secrets)),
         outputs=args.outputs or ("**",),
-        metrics=tuple(read_metric(text) for text in args.metrics),
+        metrics=tuple(read_metric(*item) for item in args.metrics.items()),
         resumes=resumes,
-        thresholds=read_thresholds(args.mins, args.maxs),
+        thresholds=read_thresholds(args.minimum, args.maximum),
     )
 
 
-def _refuse_script_options(args: TrainArgs) -> None:
+def _refuse_script_options(args: ProgramOptions) -> None:
     given = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
     for name, value in given.items():
-        if value not in (None, ()):
+        if value:
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
     if args.sagemaker:
         raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")
-
-
-def _keras(text: str | None) -> int | None:
-    if text not in (None, "2", "3"):
-        raise UsageError(f"--keras {text!r}: 2 or 3")
-    return int(text) if text else None
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -220,18 +180,16 @@ def read_secrets(
     return {name: environment[name] for name in names}
 
 
-def _variables(args: TrainArgs) -> dict[str, str]:
-    entries = _env_file(args.env_file) if args.env_file else []
-    entries += [(f"--env {entry!r}", entry) for entry in args.env]
+def _variables(args: ProgramOptions) -> dict[str, str]:
     pairs = {}
-    for where, entry in entries:
+    for where, entry in _env_file(args.env_file) if args.env_file else []:
         name, equals, value = entry.removeprefix("export ").partition("=")
         if not equals:
             raise UsageError(f"{where}: write NAME=value")
-        if "\0" in value:  # of a file
+        if "\0" in value:
             raise UsageError(f"{where}: a text without a NUL character")
         pairs[name] = value
-    return pairs
+    return {**pairs, **{name.removeprefix("export "): text for name, text in args.env.items()}}
 
 
 def _env_file(path: str) -> list[tuple[str, str]]:
@@ -270,7 +228,7 @@ def training_repo(folder: str | None) -> Path:
 
 
 def check_settings(
-    preset: str | None, settings: Sequence[str], repo: Path = REPO
+    preset: str | None, settings: Mapping[str, str], repo: Path = REPO
 ) -> dict[str, Any]:
     """What `python -m training --check --json` prints in `repo`: the resolved `settings`, the
     `folder` and the `metrics` that they have.
@@ -282,8 +240,8 @@ def check_settings(
     """
     argv = [sys.executable, "-S", "-B", "-m", "training", "--check", "--json"]
     argv += ["--preset", preset] if preset else []
-    for setting in settings:
-        argv += ["--set", setting]
+    for name, value in settings.items():
+        argv += ["--set", f"{name}={value}"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
     done = log.run(argv, cwd=repo, env=environment, capture_output=True)
     error = done.stderr.strip()

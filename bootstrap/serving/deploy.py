@@ -16,7 +16,7 @@ from bootstrap.serving import records, tensorflow_serving
 from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
-from bootstrap.serving.request import TENSORFLOW_SERVING, DeployRequest
+from bootstrap.serving.request import DeployRequest
 from bootstrap.serving.state import (
     EndpointState,
     clock_of,
@@ -28,6 +28,7 @@ from bootstrap.serving.state import (
 from bootstrap.ssh.local_session import HERE
 from bootstrap.ssh.session import REMOTE, Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.options.serving import TENSORFLOW_SERVING
 
 SUPERVISOR = ("serve/endpoint.py", "serve/machine_use.py", "run/json_file.py")
 LOADING = 300.0  # seconds until a model must serve

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.clouds import bucket
@@ -26,6 +25,7 @@ from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import runtime_here, variables_here
 from bootstrap.untrusted.decode import has_form, json_object
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.options.runs import ProgramOptions, ShardOptions
 
 SHOWN = 20  # objects in a list
 ENTRY = 4096  # bytes of an entry of the stack's bucket
@@ -92,28 +92,7 @@ def _described(kept: bucket.Bucket, key: str) -> str:
     return f"{files}, {total}, from {clean(str(found.get('from', '?')))}"
 
 
-@dataclass(frozen=True)
-class Sharding:
-    """What is written as shards: `split` of `source`, read with these settings, to `destination`
-    in so many files. Both are paths here or URIs."""
-
-    source: str
-    destination: str
-    preset: str | None
-    settings: tuple[str, ...]
-    split: str
-    files: int
-
-    @property
-    def argv(self) -> list[str]:
-        """As `python -m training.data` takes it, in any folder."""
-        argv = ["shard", _absolute(self.source), _absolute(self.destination)]
-        argv += ["--split", self.split, "--shards", str(self.files)]
-        argv += ["--preset", self.preset] if self.preset else []
-        return argv + [item for text in self.settings for item in ("--set", text)]
-
-
-def shard(given: Sharding) -> None:
+def shard(given: ShardOptions, program: ProgramOptions) -> None:
     """Write shards, in the environment of a runtime on this machine: it has TensorFlow.
 
     Raises:
@@ -125,7 +104,7 @@ def shard(given: Sharding) -> None:
     python = runtime_here("the same command on a machine with Linux on x86_64")
     environment = variables_here("RAILHEAD_RUN")  # its RAILHEAD_DATA_CACHE is the user's
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    argv = [str(python), "-m", "training.data", *given.argv]
+    argv = [str(python), "-m", "training.data", *_shard_argv(given, program)]
     done = log.run(argv, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode:
         reason = clean((done.stderr.strip().splitlines() or ["it gave no reason"])[-1])
@@ -133,6 +112,15 @@ def shard(given: Sharding) -> None:
         raise failure(f"no shards were written: {reason}")
     print_lines(*map(clean, done.stdout.splitlines()))
     print_lines(f"next: fab train --data {shlex.quote(f'{given.split}={given.destination}')} ...")
+
+
+def _shard_argv(given: ShardOptions, program: ProgramOptions) -> list[str]:
+    """As `python -m training.data` takes it, in any folder."""
+    argv = ["shard", _absolute(given.source), _absolute(given.destination)]
+    argv += ["--split", given.split, "--shards", str(given.shards)]
+    argv += ["--preset", program.preset] if program.preset else []
+    settings = [("--set", f"{name}={value}") for name, value in program.settings.items()]
+    return argv + [item for pair in settings for item in pair]
 
 
 def _absolute(place: str) -> str:

@@ -10,8 +10,9 @@ from bootstrap.inventory import local_state
 from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.teardown import remove_from_hosts
 from bootstrap.plan.cluster import Options
-from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.runs.request import read_request
 from bootstrap.workflows.train import TrainOptions, train
+from railhead.documents.options.runs import ProgramOptions
 
 
 def demo(results: Path) -> None:
@@ -19,7 +20,7 @@ def demo(results: Path) -> None:
     inventory = local_cluster.start(local_state.DEMO, 2)
     print_lines("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
     try:
-        request = read_request(TrainArgs(preset="digits"))
+        request = read_request(ProgramOptions(preset="digits"))
         train(inventory, TrainOptions(request, Options(), results))
     finally:
         receipt = remove_from_hosts(inventory)

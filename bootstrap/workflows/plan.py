@@ -1,20 +1,70 @@
-"""`fab plan`: connect, read the facts, decide, print. Changes nothing on the hosts."""
+"""`fab plan`: the options, the facts, the decision. Changes nothing on the hosts."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from bootstrap.console.output import print_lines
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import Inventory, check_peer_address
 from bootstrap.lifecycle import reach
 from bootstrap.plan import decide
 from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.internet import MOST_CERTIFICATES, Internet, check_certificates, read_proxy
+from bootstrap.plan.runtimes import row_named
 from bootstrap.plan.steps import Plan
 from bootstrap.provision import survey
 from bootstrap.ssh.cluster import ConnectedCluster
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import ProgramOptions
+
+
+def ready_options(
+    ready: ReadyOptions, program: ProgramOptions, *, launcher: str | None = None
+) -> Options:
+    """What a plan is decided from, of the options of a command; UsageError for an invalid value.
+
+    Args:
+        launcher: of the run, which limits the choice of the runtime.
+    """
+    if program.runtime is not None:
+        row_named(program.runtime, launcher)
+    proxy = read_proxy(ready.proxy, os.environ.get("RAILHEAD_PROXY", ""))
+    return Options(
+        ready.system,
+        Path(program.requirements) if program.requirements else None,
+        tuple(check_peer_address(text) for text in ready.peer_address),
+        launcher,
+        program.runtime,
+        ready.allow_mixed,
+        _debian_mirror(),
+        Internet(proxy, _certificates(ready.ca) if ready.ca else ""),
+    )
+
+
+def _certificates(file: str) -> str:
+    """The text of the certificates in a file; UsageError if it is not such a file."""
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(MOST_CERTIFICATES + 1)
+    except OSError as error:
+        raise UsageError(f"--ca {file}: {error.strerror}") from None
+    return check_certificates(file, text)
+
+
+def _debian_mirror() -> str:
+    """The Debian mirror in $DEBIAN_MIRROR, or ""; UsageError if it is not a URL."""
+    url = os.environ.get("DEBIAN_MIRROR", "")
+    if url and not re.fullmatch(r"https?://[^\s@/]+(/\S*)?", url):
+        rule = "an address like http://archive.example/debian, without a name and password"
+        raise UsageError(f"DEBIAN_MIRROR: {rule}")
+    return url
 
 
 def plan(inventory: Inventory, options: Options, json_out: TextIO | None = None) -> None:

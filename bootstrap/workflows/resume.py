@@ -14,15 +14,18 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun, changed_program, resumed_request
-from bootstrap.runs.request import RunRequest, TrainArgs, read_request
+from bootstrap.runs.request import RunRequest, read_request
 from bootstrap.runs.restore import Source
 from bootstrap.runs.run import Run
 from bootstrap.runs.start import Restore
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, open_sessions, start_agent
+from railhead.documents.options.runs import ProgramOptions
 
 
-def request_for(given: TrainArgs, earlier: EarlierRun | None) -> tuple[RunRequest, TrainArgs]:
+def request_for(
+    given: ProgramOptions, earlier: EarlierRun | None
+) -> tuple[RunRequest, ProgramOptions]:
     """The request for a run with these options; with an earlier run, the request that goes on from
     it, with its options. Prints whether the program of that run has changed.
 

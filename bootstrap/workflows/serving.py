@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from bootstrap.lifecycle import power
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.serve.machine_use import ALIVE
+from bootstrap.serving import deploy as deploying
 from bootstrap.serving import on_host, records, tensorflow_serving
 from bootstrap.serving import predict as prediction
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import (
     check_deadline,
     choose_port,
-    deploy,
     no_new_version,
     refuse_elsewhere,
     refuse_second,
@@ -33,10 +33,25 @@ from bootstrap.serving.environment import place_environment, python_on_host
 from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
 from bootstrap.serving.records import Deployed
-from bootstrap.serving.request import PORT, TENSORFLOW_SERVING, DeployRequest
-from bootstrap.serving.source import Source, input_option, run_data, shown
+from bootstrap.serving.request import PORT, DeployRequest, read_request
+from bootstrap.serving.source import Source, input_option, run_data, shown, source_of
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.ssh.local_session import HERE
+from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
+
+
+def deploy(options: DeployOptions, run: str | None, target: Callable[[], ClusterStatus]) -> None:
+    """Serve a model of a run, or a file, here or on a host of `target`; without either, the model
+    of the last run there."""
+    request = read_request(options)
+    if options.trust_model and not options.here:
+        raise UsageError("--trust-model goes with --here: a host loads the model without it")
+    if options.here:
+        deploy_here(request, source_of(run, options.model, trusted=options.trust_model))
+        return
+    source = source_of(run, options.model) if run or options.model else None
+    status = target()
+    deploy_on_host(status, request, source or source_of(None, None, status.inventory))
 
 
 def deploy_here(request: DeployRequest, source: Source) -> None:
@@ -120,7 +135,7 @@ def _start(
         else:
             server = place_environment(place, python).server()
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
-        state = deploy(place, request, endpoint, model, server)
+        state = deploying.deploy(place, request, endpoint, model, server)
     left = duration(max(0.0, state.until - clock_of(place.session)))
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import Inventory
@@ -12,17 +11,7 @@ from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.lifecycle.teardown import teardown_hosts
 from bootstrap.serving import records
-
-
-@dataclass(frozen=True)
-class TeardownOptions:
-    """What `fab teardown` removes; `yes` skips the confirmation before a stack is destroyed."""
-
-    purge: bool = False
-    discard_results: bool = False
-    destroy: bool = False
-    yes: bool = False
-    with_bucket: bool = False
+from railhead.documents.options.hosts import TeardownOptions
 
 
 def teardown(inventory: Inventory, options: TeardownOptions) -> None:

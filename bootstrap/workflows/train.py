@@ -16,7 +16,7 @@ from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import REPO, gpus_of
 from bootstrap.runs import results, start
-from bootstrap.runs.earlier_run import EarlierRun, changed_data
+from bootstrap.runs.earlier_run import EarlierRun, changed_data, earlier_run
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy, placement_of
 from bootstrap.runs.request import RunRequest
@@ -25,7 +25,9 @@ from bootstrap.runs.strategies import Strategy
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows import attach, resume
 from bootstrap.workflows.bootstrap import make_ready
-from bootstrap.workflows.plan import surveyed
+from bootstrap.workflows.plan import ready_options, surveyed
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,22 @@ class TrainOptions:
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
     earlier: EarlierRun | None = None
     whole: Inventory | None = None
+
+
+def train_options(
+    program: ProgramOptions,
+    ready: ReadyOptions,
+    ending: EndingOptions,
+    begin: StartOptions,
+    folder: Path,
+) -> TrainOptions:
+    """The validated options of `fab train`; `folder` gets the results. UsageError for an invalid
+    value."""
+    policy = stop_policy.stop_policy_of(ending)
+    earlier = earlier_run(begin.resume) if begin.resume else None
+    request, program = resume.request_for(program, earlier)
+    chosen = ready_options(ready, program, launcher=request.options.launcher)
+    return TrainOptions(request, chosen, folder, not begin.wait, policy, earlier)
 
 
 def train(inventory: Inventory, options: TrainOptions) -> Run:

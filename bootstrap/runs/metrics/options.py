@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,16 +19,15 @@ MOST_METRICS = 16  # of each option
 RULE = "--metric NAME=REGEX, with one group around the number: loss='loss: ([0-9.]+)'"
 
 
-def read_metric(text: str) -> tuple[str, str]:
-    """The name and the pattern of one `--metric`.
+def read_metric(name: str, pattern: str) -> tuple[str, str]:
+    """The name and the pattern of one `--metric`, validated.
 
     Raises:
         UsageError: it has no name, the pattern is not a regular expression, or it has not exactly
             one group.
     """
-    name, equals, pattern = text.partition("=")
-    if not equals or not _NAME.fullmatch(name):
-        raise UsageError(f"--metric {text!r}: {RULE}")
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"--metric {name!r}: {RULE}")
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
@@ -54,18 +52,21 @@ class Threshold:
         return asdict(self)
 
 
-def read_thresholds(mins: Sequence[str], maxs: Sequence[str]) -> tuple[Threshold, ...]:
-    """The thresholds of a command.
-
-    Raises:
-        UsageError: one is not NAME=NUMBER, or is given twice.
-    """
-    found = [_read_threshold("min", text) for text in mins] + [
-        _read_threshold("max", text) for text in maxs
+def read_thresholds(
+    minimum: Mapping[str, float], maximum: Mapping[str, float]
+) -> tuple[Threshold, ...]:
+    """The thresholds of a command; UsageError if one is not of a metric, or there are too many."""
+    found = [
+        Threshold(name, bound, value)
+        for bound, values in (("min", minimum), ("max", maximum))
+        for name, value in values.items()
     ]
-    names = [(item.bound, item.metric) for item in found]
-    if len({*names}) < len(names) or len(found) > MOST_METRICS:
-        raise UsageError(f"--min, --max: at most {MOST_METRICS}, each metric once for each")
+    for item in found:
+        if not _NAME.fullmatch(item.metric):
+            rule = f"--{item.bound} {item.metric!r}: not the name of a metric"
+            raise UsageError(rule, hint=f"--{item.bound} accuracy=0.97")
+    if len(found) > MOST_METRICS:
+        raise UsageError(f"--min, --max: at most {MOST_METRICS}")
     return tuple(found)
 
 
@@ -79,16 +80,3 @@ def require_metrics(thresholds: Iterable[Threshold], choices: Sequence[str]) -> 
                 f"--{item.bound} {item.metric}: no such metric.{guess} "
                 f"Choices: {', '.join(choices)}"
             )
-
-
-def _read_threshold(bound: str, text: str) -> Threshold:
-    name, equals, value = text.partition("=")
-    if not equals or not _NAME.fullmatch(name):
-        raise UsageError(f"--{bound} {text!r}: write NAME=NUMBER", hint=f"--{bound} accuracy=0.97")
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UsageError(f"--{bound} {text!r}: {value!r} is not a finite number")
-    return Threshold(name, bound, number)

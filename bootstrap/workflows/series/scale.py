@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,11 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report import write
 from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.scaling import panels_of, points_of, scaling_page, sentence
-from bootstrap.runs.request import RunRequest
+from bootstrap.runs.request import RunRequest, read_request
 from bootstrap.workflows import attach, train
+from bootstrap.workflows.plan import ready_options
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import ProgramOptions
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,18 @@ class Scale:
     results: Path
 
 
-def read_counts(text: str | None) -> tuple[int, ...]:
-    """The numbers of --counts, ascending; UsageError for anything else."""
-    counts = [item.strip() for item in (text or "").split(",")]
-    if len(counts) < 2 or not all(item.isdecimal() and 1 <= int(item) <= 1024 for item in counts):
+def run_scale(
+    hosts: Callable[[], Inventory], program: ProgramOptions, counts: Sequence[int], results: Path
+) -> Path:
+    """Train on each number of these hosts; returns the page."""
+    if len(counts) < 2:
         raise UsageError(
             "--counts: numbers of hosts, at least two", hint="fab scale --counts 1,2,4"
         )
-    return tuple(sorted({int(item) for item in counts}))
+    request = read_request(program)
+    launcher = request.options.launcher
+    options = ready_options(ReadyOptions(allow_mixed=True), program, launcher=launcher)
+    return scale(hosts(), Scale(request, options, tuple(sorted({*counts})), results))
 
 
 def scale(inventory: Inventory, chosen: Scale) -> Path:
@@ -79,7 +86,7 @@ def _wait(inventory: Inventory, run_id: str) -> None:
 
 
 def report(runs: Sequence[RunFacts], results: Path) -> Path:
-    """Write the page about these runs and print its sentence."""
+    """Write the page about these runs, which need not be of one command; print its sentence."""
     write.refuse_empty(runs)
     points = points_of(runs)
     print_lines(sentence(points))

@@ -21,7 +21,8 @@ from bootstrap.report.compare import best_of, comparison_page, comparison_panels
 from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
 from bootstrap.report.page import figure
 from bootstrap.report.sweep_file import record, recorded
-from bootstrap.runs.request import RunRequest, TrainArgs
+from bootstrap.runs.request import RunRequest, record_of
+from railhead.documents.options.runs import ProgramOptions
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Sweep:
     at_once: int = 1
 
 
-def folder_of(results: Path, args: TrainArgs, trials: Sequence[Trial]) -> Path:
+def folder_of(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
     """The folder of a sweep: the same command has the same one, on whichever hosts."""
-    content = json.dumps([args.record(), [dict(trial.values) for trial in trials]], sort_keys=True)
+    values = [dict(trial.values) for trial in trials]
+    content = json.dumps([record_of(args), values], sort_keys=True)
     return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 

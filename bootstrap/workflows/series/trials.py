@@ -7,8 +7,9 @@ and how each has ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
@@ -27,16 +28,28 @@ from bootstrap.errors import (
     Terminated,
     UsageError,
 )
-from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
+from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import stop
+from bootstrap.lifecycle import power, stop
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.sweep_file import alone, record, recorded
-from bootstrap.runs.request import RunRequest
+from bootstrap.runs.request import RunRequest, read_request
 from bootstrap.runs.run import find_run
 from bootstrap.workflows import attach, bootstrap, train
-from bootstrap.workflows.series.sweep import Sweep, forget_unusable, report
+from bootstrap.workflows.plan import ready_options
+from bootstrap.workflows.series.sweep import (
+    Sweep,
+    best,
+    check,
+    folder_of,
+    forget_unusable,
+    has_ended,
+    report,
+)
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import ProgramOptions, SweepOptions
 
 AGAIN = "the same command again   # it goes on where it was"
 
@@ -75,6 +88,39 @@ def run_trials(inventory: Inventory, chosen: Sweep) -> Path:
                     report(chosen)
                 raise error
         return report(chosen)
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """The page, the run of each trial by the trial's name, and the best run, if any is."""
+
+    page: Path
+    runs: Mapping[str, str]
+    best: str | None
+
+
+def run_sweep(
+    target: Callable[[], ClusterStatus],
+    base: ProgramOptions,
+    options: SweepOptions,
+    results: Path,
+) -> SweepOutcome:
+    """Train the combinations that have no results yet, on the hosts of `target`; compare all."""
+    trials = read_trials(options.values, options.random)
+    requests = [(trial, read_request(trial.args(base))) for trial in trials]
+    launcher = requests[0][1].options.launcher
+    to_be_ready = ready_options(ReadyOptions(allow_mixed=True), base, launcher=launcher)
+    folder = folder_of(results, base, trials)
+    chosen = Sweep(requests, to_be_ready, folder, not options.to_end, options.at_once)
+    status = target()
+    check(status.inventory, chosen)  # before machines of a stack are started
+    if has_ended(chosen):
+        print_lines("all trials have ended before")
+        page = report(chosen)
+    else:
+        page = run_trials(power.ensure_running(status, print_lines, start_them=True), chosen)
+    first = best(chosen)
+    return SweepOutcome(page, recorded(folder), first.run_id if first else None)
 
 
 class Trials:

@@ -1,0 +1,356 @@
+"""Writes what follows from the declared options: `make generate`.
+
+That is `bootstrap/interface/methods.py`, the signatures and docstrings of the Python interface as
+source, so that editors and type checkers see them, and the tables of options in docs/tasks.md.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
+from bootstrap.cli.task import GroupTask, help_text
+from bootstrap.plan.runtimes import REPO
+from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.option import Only, Option, chosen, only, type_of
+from railhead.documents.options.runs import (
+    EndingOptions,
+    EvaluateOptions,
+    ProgramOptions,
+    ScaleOptions,
+    StartOptions,
+    SweepOptions,
+)
+from railhead.documents.options.serving import DeployOptions
+
+METHODS_FILE = REPO / "bootstrap/interface/methods.py"
+TASKS_PAGE = REPO / "docs/tasks.md"
+TASKS = (tasks, result_tasks, serving_tasks, machine_tasks)
+OF_TRAIN = (ProgramOptions, ReadyOptions, EndingOptions)  # described in the table of train
+PACKAGES = only("requirements", "runtime")
+HEADER = '''"""The methods of the Python interface: `make generate` writes them from the options."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bootstrap.errors import UsageError
+from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.option import from_values
+from railhead.documents.options.runs import (
+    EndingOptions,
+    EvaluateOptions,
+    ProgramOptions,
+    ScaleOptions,
+    StartOptions,
+    SweepOptions,
+)
+from railhead.documents.options.serving import DeployOptions
+
+if TYPE_CHECKING:
+    from bootstrap.interface.cluster import Sweep
+    from bootstrap.interface.endpoint import Endpoint
+    from bootstrap.interface.run import Run
+
+T = TypeVar("T")
+Arguments = str | Sequence[Any] | Mapping[str, Any]
+
+
+def _read(group: type[T], **values: Any) -> T:
+    return from_values(group, values, UsageError)
+'''
+
+
+def all_but(group: type[Any], *names: str) -> Only:
+    """The options of a group without these."""
+    return only(*(one.name for one in chosen(group, None) if one.name not in names))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: its options as groups; what does the work is `_NAME`, written by hand.
+
+    `first`: options that need not be named. `typed`: other annotations than those of the options.
+    `fixed`: options that the object knows. `extra`: parameters that are no options of `fab`.
+    """
+
+    name: str
+    doc: str
+    groups: tuple[tuple[type[Any], Only | None], ...]
+    returns: str
+    first: tuple[str, ...] = ()
+    typed: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    extra: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def options(self) -> list[Option]:
+        """All options, those of `first` before the others."""
+        found = [one for group, which in self.groups for one in chosen(group, which)]
+        return sorted(found, key=lambda one: one.name not in self.first)
+
+    def source(self) -> str:
+        """The method, and the abstract one that it calls."""
+        hidden = "_configure" if self.name == "__init__" else f"_{self.name}"
+        parameters = [self._parameter(one) for one in self.options]
+        at = len(self.first)
+        parameters[at:at] = ["*"]
+        parameters += [f"{name}: {kind}" for name, kind, _ in self.extra]
+        values = [self._values(group, which) for group, which in self.groups]
+        values += [name.split(":")[0] for name, _, _ in self.extra]
+        kinds = [group.__name__ for group, _ in self.groups]
+        names = [f"{kind.removesuffix('Options').lower()}: {kind}" for kind in kinds]
+        names += [f"{name}: {kind.partition(' = ')[0]}" for name, kind, _ in self.extra]
+        call = f"self.{hidden}({', '.join(values)})"
+        body = call if self.returns == "None" else f"return {call}"
+        return (
+            f"    def {self.name}(self, {', '.join(parameters)},) -> {self.returns}:\n"
+            f'        """{self._docstring()}"""\n        {body}\n\n'
+            f"    @abstractmethod\n    def {hidden}(self, {', '.join(names)}) -> {self.returns}:"
+            " ...\n"
+        )
+
+    def _parameter(self, one: Option) -> str:
+        text = f"{one.name}: {self.typed.get(one.name) or annotation(one)}"
+        return text if one.required or _needed(one) else f"{text} = {default(one)}"
+
+    def _values(self, group: type[Any], which: Only | None) -> str:
+        given = [f"{one.name}={one.name}" for one in chosen(group, which)]
+        known = {one.name for one in chosen(group, None)}
+        given += [f"{name}={value}" for name, value in self.fixed.items() if name in known]
+        return f"_read({', '.join([group.__name__, *given])})"
+
+    def _docstring(self) -> str:
+        about = [f"{one.name}: {described(one)}" for one in self.options]
+        about += [f"{name}: {text}" for name, _, text in self.extra]
+        head, _, raises = self.doc.partition("\n")
+        lines = [
+            *_wrapped(head, ""),
+            "",
+            "Args:",
+            *(line for text in about for line in _wrapped(text)),
+        ]
+        if raises:
+            lines += ["", "Raises:", *_wrapped(raises)]
+        return "\n".join(f"        {line}".rstrip() for line in lines).strip() + "\n        "
+
+
+def _wrapped(text: str, indent: str = "    ") -> list[str]:
+    later = indent and f"{indent}    "
+    return textwrap.wrap(text, 84, initial_indent=indent, subsequent_indent=later)
+
+
+def described(one: Option) -> str:
+    """An option of Python: its help, and the option of `fab` where that has another name."""
+    text = help_text(one).replace("; repeatable", "").replace(", comma-separated", "")
+    if one.kind == "flag" and one.default:
+        text = f"False: {text}"
+    return text if one.flag == one.name.replace("_", "-") else f"{text} (--{one.flag})"
+
+
+def annotation(one: Option) -> str:
+    """The type of an option as a parameter of Python, wider than that of its value."""
+    if one.kind == "mapping":
+        inner = {float: "float", str: "Any"}.get(one.item, "Sequence[Any] | str")
+        return f"Mapping[str, {inner}]" + ("" if _needed(one) else " | None")
+    if one.kind == "list":
+        return f"Sequence[{'int' if one.item is int else 'str'}]"
+    kinds = {"flag": "bool", "int": "int", "float": "float"}
+    kind = kinds.get(one.kind, "str")
+    if one.rule.path:
+        kind = "str | Path"
+    if one.rule.joined:
+        kind = "Arguments" if one.rule.joined == " " else "str | Sequence[str]"
+    return kind if one.default is not None else f"{kind} | None"
+
+
+def _needed(one: Option) -> bool:
+    """Whether a call without it has nothing to do."""
+    return one.name in ("values", "counts")
+
+
+def default(one: Option) -> str:
+    """The default of a parameter, as source."""
+    return "None" if one.kind == "mapping" else repr(one.default)
+
+
+CLASSES = {
+    "ClusterMethods": (
+        Method(
+            "__init__",
+            "The hosts of runs, and how they are made ready.",
+            (
+                (TargetOptions, only("hosts", "slots")),
+                (ReadyOptions, only("system", "peer_address", "allow_mixed")),
+                (ProgramOptions, PACKAGES),
+            ),
+            "None",
+            first=("hosts",),
+            typed={"peer_address": "str | Sequence[str]"},
+            extra=(
+                (
+                    "results",
+                    'str | Path = "results"',
+                    "the folder for the results of runs; default: `results` in the current folder",
+                ),
+            ),
+        ),
+        Method(
+            "train",
+            "Start a training and, unless `wait` is False, follow it to its end: `fab train`.\n"
+            "UsageError: nothing was started. RunFailed: the run failed or was cancelled."
+            " BelowThreshold: the evaluation missed a threshold; the run succeeded.",
+            (
+                (ProgramOptions, all_but(ProgramOptions, "requirements", "runtime")),
+                (EndingOptions, None),
+                (StartOptions, None),
+            ),
+            "Run",
+            typed={"resume": "Run | str | None"},
+        ),
+        Method(
+            "sweep",
+            "Train each combination of `values`, and compare them: `fab sweep`. The same call"
+            " continues after a break.\n"
+            "UsageError: nothing was started. RailheadError: some trials did not end.",
+            (
+                (SweepOptions, None),
+                (
+                    ProgramOptions,
+                    only(*(set(result_tasks.SERIES) - {"requirements", "runtime"})),
+                ),
+            ),
+            "Sweep",
+            first=("values",),
+        ),
+        Method(
+            "scale",
+            "Train on each number of hosts in `counts`, and name where more hosts stop paying:"
+            " `fab scale`; returns the page.\n"
+            "UsageError: nothing was started. RailheadError: a run failed.",
+            (
+                (ScaleOptions, only("counts")),
+                (
+                    ProgramOptions,
+                    only("settings", *(set(result_tasks.SERIES) - {"requirements", "runtime"})),
+                ),
+            ),
+            "Path",
+            first=("counts",),
+        ),
+    ),
+    "RunMethods": (
+        Method(
+            "evaluate",
+            "Evaluate the model of the run on held-out data: `fab evaluate`; returns"
+            " evaluation.json. For a run of a script, without `script` and `data`: judges what the"
+            " script has reported.\n"
+            "BelowThreshold: the evaluation missed a threshold.",
+            (
+                (EvaluateOptions, only("here", "model")),
+                (
+                    ProgramOptions,
+                    only("data", "minimum", "maximum", "script", "args", "metrics"),
+                ),
+            ),
+            "dict[str, Any]",
+            fixed={"run": "self.run_id"},
+        ),
+        Method(
+            "deploy",
+            "Serve the model of the run until its time-to-live is over: `fab deploy`.\n"
+            "UsageError: a wrong option, no model, or an endpoint of this name serves already.",
+            ((DeployOptions, None), (TargetOptions, only("hosts", "stack"))),
+            "Endpoint",
+            first=("name",),
+        ),
+    ),
+}
+
+
+def methods() -> str:
+    """The source of methods.py."""
+    parts = [HEADER]
+    for name, found in CLASSES.items():
+        parts += [f"\n\nclass {name}(ABC):", '    """Its options are checked here."""\n']
+        if name == "RunMethods":
+            parts.append("    run_id: str\n")
+        parts.append("\n".join(method.source() for method in found))
+    argv = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(METHODS_FILE), "-"]
+    done = subprocess.run(argv, input="\n".join(parts), capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def table(task: GroupTask) -> str:
+    """The table of a task's options in docs/tasks.md."""
+    rows = [
+        f"| `--{one.flag}` | {type_of(one)} | {_shown_default(one)} | {_cell(task, part, one)} |"
+        for part in task.parts
+        for one in part.options
+    ]
+    return "\n".join(["| option | type | default | rule |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _shown_default(one: Option) -> str:
+    if one.kind == "flag":
+        return "off"
+    if isinstance(one.default, (int, float)):
+        return f"`{one.default:g}`"
+    return f"`{one.default}`" if isinstance(one.default, str) else "none"
+
+
+def _cell(task: GroupTask, part: Any, one: Option) -> str:
+    if part.which and one.name in part.which.notes:
+        return str(part.which.notes[one.name])
+    described_there = part.group in OF_TRAIN or one.name == "slots"
+    if described_there and task.name != "train":
+        return "as with [`train`](#train)"
+    return one.rule.doc or one.rule.help
+
+
+TABLE = r"(^## {name}\n(?:(?!^## ).*\n)*?)\| option \| type \| default \| rule \|\n(?:\|.*\n)+"
+
+
+def page() -> str:
+    """docs/tasks.md with the tables of all tasks."""
+    text = TASKS_PAGE.read_text()
+    for task in all_tasks():
+        if not any(part.options for part in task.parts):
+            continue
+        pattern = re.compile(TABLE.replace("{name}", dashed(task)), re.MULTILINE)
+        made = table(task)
+        text, count = pattern.subn(lambda found, made=made: found[1] + made, text, count=1)  # type: ignore[misc]
+        if not count:
+            raise SystemExit(f"docs/tasks.md: no table of options below '## {dashed(task)}'")
+    return text
+
+
+def all_tasks() -> Iterator[GroupTask]:
+    """The tasks of `fab`."""
+    for module in TASKS:
+        yield from (found for found in vars(module).values() if isinstance(found, GroupTask))
+
+
+def dashed(task: GroupTask) -> str:
+    """The name of a task on the command line."""
+    return str(task.name).replace("_", "-")
+
+
+def files() -> dict[Path, str]:
+    """The content of each generated file."""
+    return {METHODS_FILE: methods(), TASKS_PAGE: page()}
+
+
+if __name__ == "__main__":
+    for path, content in files().items():
+        path.write_text(content)

@@ -1,0 +1,145 @@
+"""Makes a task of `fab` from a function: its options are the groups that the function takes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from fabric import Connection
+from invoke import Context, Exit, Task
+
+from bootstrap.cli.executor import report_errors
+from bootstrap.errors import UsageError
+from bootstrap.runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
+from railhead.documents.options.option import Only, Option, chosen, from_texts
+
+REPEATABLE = ()  # the default of an option that may be given several times
+# What stands for these words in a help text.
+CHOICES = {
+    "launchers": " or ".join(LAUNCHERS),
+    "launcher": DEFAULT_LAUNCHER,
+    "strategies": ", ".join(names()),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A group of options that a task takes, by the name of its parameter."""
+
+    parameter: str
+    group: type[Any]
+    which: Only | None
+
+    @property
+    def options(self) -> list[Option]:
+        """Those that the task has."""
+        return list(chosen(self.group, self.which))
+
+
+class GroupTask(Task[Any]):
+    """An Invoke task whose options are the parts of its function. `dry`: with the core option --dry
+    it prints its plan and changes nothing."""
+
+    dry = False
+    parts: tuple[Part, ...] = ()
+
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        if default == REPEATABLE:  # Invoke would take its type for that of one value
+            default = None
+        found = super().arg_opts(name, default, taken_names)
+        found["names"] += [
+            one.rule.short for one in self.options() if one.rule.short and parameter(one) == name
+        ]
+        return found
+
+    def options(self) -> Iterator[Option]:
+        """All options, in the order of the groups."""
+        return (one for part in self.parts for one in part.options)
+
+
+def task(
+    *, name: str | None = None, dry: bool = False
+) -> Callable[[Callable[..., None]], Task[Any]]:
+    """An Invoke task. Each parameter of its function after the context is a group of options, all
+    of them or, with `Annotated[Group, only(...)]`, some. `dry`: its body obeys --dry."""
+
+    def decorate(body: Callable[..., None]) -> Task[Any]:
+        parts = tuple(_parts(body))
+        options = [one for part in parts for one in part.options]
+
+        @functools.wraps(body)
+        def run(c: Context, **texts: Any) -> None:
+            if isinstance(c, Connection):  # Fabric's own program, which runs a task once per host
+                raise Exit("these tasks are for the `fab` of Railhead's clone: .venv/bin/fab", 2)
+            body(c, **{part.parameter: _read(part, texts) for part in parts})
+
+        run.__signature__ = _signature(options)  # type: ignore[attr-defined]
+
+        class Made(GroupTask):
+            pass
+
+        Made.parts, Made.dry = parts, dry
+        return Made(
+            report_errors(run),
+            name=name,
+            help={one.flag: help_text(one) for one in options},
+            iterable=[parameter(one) for one in options if _repeats(one)],
+            positional=[parameter(one) for one in options if one.rule.positional],
+            auto_shortflags=False,
+        )
+
+    return decorate
+
+
+def parameter(one: Option) -> str:
+    """The name of an option as a parameter of Python: that of its flag, with underscores."""
+    return one.flag.replace("-", "_")
+
+
+def help_text(one: Option) -> str:
+    """The line of `fab --help TASK`, with the default where there is one."""
+    text = one.rule.help
+    for word, choices in CHOICES.items():
+        text = text.replace(f"{{{word}}}", choices)
+    shown = isinstance(one.default, (str, int, float)) and not isinstance(one.default, bool)
+    default = one.default if isinstance(one.default, str) or not shown else f"{one.default:g}"
+    return f"{text} ({default})" if shown else text
+
+
+def _parts(body: Callable[..., None]) -> Iterator[Part]:
+    hints = get_type_hints(body, include_extras=True)
+    for name in list(inspect.signature(body).parameters)[1:]:
+        kind, which = hints[name], None
+        if get_origin(kind) is Annotated:
+            kind, which = get_args(kind)
+        yield Part(name, kind, which)
+
+
+def _signature(options: list[Option]) -> inspect.Signature:
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = [inspect.Parameter("c", keyword)]
+    # What has no default comes first, as Python wants it.
+    for one in sorted(options, key=lambda one: not one.required):
+        default = inspect.Parameter.empty if one.required else _default(one)
+        found.append(inspect.Parameter(parameter(one), keyword, default=default))
+    return inspect.Signature(found)
+
+
+def _default(one: Option) -> Any:
+    """The default that Invoke sees: the value's type is decided by the group."""
+    if one.kind == "flag":
+        return False
+    return REPEATABLE if _repeats(one) else None
+
+
+def _repeats(one: Option) -> bool:
+    """Whether the option may be given several times."""
+    return one.kind == "mapping" or (one.kind == "list" and not one.rule.separator)
+
+
+def _read(part: Part, texts: Mapping[str, Any]) -> Any:
+    typed = {one.name: texts.get(parameter(one)) for one in part.options}
+    return from_texts(part.group, typed, UsageError)

@@ -1,0 +1,108 @@
+"""`railhead.Cluster`: trains, sweeps and scales on the hosts of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bootstrap.cli.targets import Target
+from bootstrap.errors import UsageError
+from bootstrap.interface.methods import ClusterMethods
+from bootstrap.interface.run import Run
+from bootstrap.inventory.files import folder_of
+from bootstrap.workflows import teardown, train
+from bootstrap.workflows.series import scale, trials
+from railhead.documents.options.hosts import ReadyOptions, TargetOptions, TeardownOptions
+from railhead.documents.options.option import text_value
+from railhead.documents.options.runs import (
+    EndingOptions,
+    ProgramOptions,
+    ScaleOptions,
+    StartOptions,
+    SweepOptions,
+)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that has ended: its page, the run of each trial by the values of the trial, such as
+    "learning_rate=0.1", and the best run; None if no two can be compared."""
+
+    page: Path
+    runs: Mapping[str, Run]
+    best: Run | None
+
+
+class Cluster(ClusterMethods):
+    """The hosts of a run. As a context manager it tears down at the end: processes and keys are
+    removed from hosts, machines of a stack are stopped."""
+
+    def _configure(
+        self,
+        target: TargetOptions,
+        ready: ReadyOptions,
+        packages: ProgramOptions,
+        results: str | Path,
+    ) -> None:
+        self._target, self._ready, self._packages = Target(target), ready, packages
+        self._results = folder_of(text_value(results, UsageError), "results")
+
+    @classmethod
+    def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:
+        """The machines of a Pulumi stack, default: the selected one. They are started when they are
+        needed. `options`: those of Cluster, without `hosts`."""
+        cluster = cls(None, **options)
+        cluster._target = Target(replace(cluster._target.options, stack=stack))
+        return cluster
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.teardown()
+
+    def _train(self, program: ProgramOptions, ending: EndingOptions, start: StartOptions) -> Run:
+        program = self._with_packages(program)
+        detached = replace(start, wait=False)
+        options = train.train_options(program, self._ready, ending, detached, self._results)
+        run = Run(train.train(self._started().running(), options).run_id)
+        return run.wait() if start.wait else run
+
+    def _sweep(self, trial: SweepOptions, program: ProgramOptions) -> Sweep:
+        self._require_defaults()
+        program = self._with_packages(program)
+        done = trials.run_sweep(self._target.status, program, trial, self._results)
+        runs = {name: Run(run_id) for name, run_id in done.runs.items()}
+        return Sweep(done.page, runs, Run(done.best) if done.best else None)
+
+    def _scale(self, compared: ScaleOptions, program: ProgramOptions) -> Path:
+        self._require_defaults()
+        program = self._with_packages(program)
+        return scale.run_scale(self._started().running, program, compared.counts, self._results)
+
+    def teardown(self) -> None:
+        """End the processes of runs and endpoints, remove keys, stop a stack's machines, and print
+        the receipt: `fab teardown`."""
+        machines = self._target.machines()
+        if machines is None:
+            teardown.teardown(self._target.status().inventory, TeardownOptions())
+        else:
+            if machines.inventory:
+                self._target.status_of(machines)
+            teardown.teardown_stack(machines, TeardownOptions(yes=True))
+
+    def _started(self) -> Target:
+        """The hosts; machines of a stack are started."""
+        return Target(replace(self._target.options, start=True))
+
+    def _with_packages(self, program: ProgramOptions) -> ProgramOptions:
+        packages = self._packages
+        return replace(program, requirements=packages.requirements, runtime=packages.runtime)
+
+    def _require_defaults(self) -> None:
+        """UsageError for options of the cluster that `fab sweep` and `fab scale` do not have."""
+        if self._ready.system or self._ready.peer_address:
+            rule = "system and peer_address are for train; sweep and scale do without"
+            raise UsageError(rule, hint="fab bootstrap --hosts a,b --system   # before")

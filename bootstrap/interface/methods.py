@@ -1,0 +1,409 @@
+"""The methods of the Python interface: `make generate` writes them from the options."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bootstrap.errors import UsageError
+from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.option import from_values
+from railhead.documents.options.runs import (
+    EndingOptions,
+    EvaluateOptions,
+    ProgramOptions,
+    ScaleOptions,
+    StartOptions,
+    SweepOptions,
+)
+from railhead.documents.options.serving import DeployOptions
+
+if TYPE_CHECKING:
+    from bootstrap.interface.cluster import Sweep
+    from bootstrap.interface.endpoint import Endpoint
+    from bootstrap.interface.run import Run
+
+T = TypeVar("T")
+Arguments = str | Sequence[Any] | Mapping[str, Any]
+
+
+def _read(group: type[T], **values: Any) -> T:
+    return from_values(group, values, UsageError)
+
+
+class ClusterMethods(ABC):
+    """Its options are checked here."""
+
+    def __init__(
+        self,
+        hosts: str | Sequence[str] | None = None,
+        *,
+        slots: int | None = None,
+        peer_address: str | Sequence[str] = (),
+        system: bool = False,
+        allow_mixed: bool = False,
+        requirements: str | Path | None = None,
+        runtime: str | None = None,
+        results: str | Path = "results",
+    ) -> None:
+        """The hosts of runs, and how they are made ready.
+
+        Args:
+            hosts: user@host:port*slots; default: a stack's hosts, else the last ones
+            slots: Horovod ranks per host; default: one per GPU, or one
+            peer_address: IP addresses that the hosts use among each other, in order
+            system: allow system changes (apt packages, driver, reboot) on hosts of --hosts
+            allow_mixed: allow several GPU types in one cluster
+            requirements: a file of further packages, resolved together with the runtime's
+                pins
+            runtime: tf2.18 (with Horovod) or tf2.21; default: by launcher and hosts'
+                Pythons
+            results: the folder for the results of runs; default: `results` in the current
+                folder
+        """
+        self._configure(
+            _read(TargetOptions, hosts=hosts, slots=slots),
+            _read(ReadyOptions, peer_address=peer_address, system=system, allow_mixed=allow_mixed),
+            _read(ProgramOptions, requirements=requirements, runtime=runtime),
+            results,
+        )
+
+    @abstractmethod
+    def _configure(
+        self,
+        target: TargetOptions,
+        ready: ReadyOptions,
+        program: ProgramOptions,
+        results: str | Path,
+    ) -> None: ...
+
+    def train(
+        self,
+        *,
+        launcher: str | None = None,
+        strategy: str | None = None,
+        ps: int | None = None,
+        preset: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        training: str | Path | None = None,
+        script: str | Path | None = None,
+        workdir: str | Path | None = None,
+        args: Arguments | None = None,
+        data: Mapping[str, Any] | None = None,
+        sagemaker: bool = False,
+        keras: int | None = None,
+        env: Mapping[str, Any] | None = None,
+        env_file: str | Path | None = None,
+        secrets: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        metrics: Mapping[str, Any] | None = None,
+        minimum: Mapping[str, float] | None = None,
+        maximum: Mapping[str, float] | None = None,
+        keep: float | None = None,
+        stop: bool = True,
+        max_hours: float | None = None,
+        resume: Run | str | None = None,
+        wait: bool = True,
+    ) -> Run:
+        """Start a training and, unless `wait` is False, follow it to its end: `fab train`.
+
+        Args:
+            launcher: horovod or tensorflow; default: that of --strategy, else horovod
+            strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
+            ps: parameter servers of --strategy parameter-server; default: 1
+            preset: a set of values for the built-in training: digits, smoke, ...
+            settings: a setting of the built-in training, name=value (--set)
+            training: a folder named training: your copy of the built-in training, changed
+            script: your own program, instead of the built-in training
+            workdir: the folder to ship with --script and to run in; default: the script's
+                folder
+            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
+            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
+                host:/path, s3://, gs://
+            sagemaker: give --script the variables that Amazon SageMaker gives:
+                SM_CHANNEL_TRAIN, ...
+            keras: 2 or 3; default: 2 for a script with Horovod or several workers, else 3
+            env: an environment variable of the program, NAME=value
+            env_file: a file of NAME=value lines
+            secrets: an environment variable to copy from this shell, never logged
+                (--secret)
+            outputs: a glob pattern of the files to fetch; default: all
+            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
+            minimum: least value of a metric of the evaluation, NAME=NUMBER (--min)
+            maximum: largest value of a metric of the evaluation, NAME=NUMBER (--max)
+            keep: minutes until machines stop after a failed run (20)
+            stop: False: leave a stack's machines running after the run (--no-stop)
+            max_hours: cancel the run after so many hours
+            resume: the id of a run: the same program continues from its checkpoints
+            wait: False: return when the run has started (--detach)
+
+        Raises:
+            UsageError: nothing was started. RunFailed: the run failed or was cancelled.
+                BelowThreshold: the evaluation missed a threshold; the run succeeded.
+        """
+        return self._train(
+            _read(
+                ProgramOptions,
+                launcher=launcher,
+                strategy=strategy,
+                ps=ps,
+                preset=preset,
+                settings=settings,
+                training=training,
+                script=script,
+                workdir=workdir,
+                args=args,
+                data=data,
+                sagemaker=sagemaker,
+                keras=keras,
+                env=env,
+                env_file=env_file,
+                secrets=secrets,
+                outputs=outputs,
+                metrics=metrics,
+                minimum=minimum,
+                maximum=maximum,
+            ),
+            _read(EndingOptions, keep=keep, stop=stop, max_hours=max_hours),
+            _read(StartOptions, resume=resume, wait=wait),
+        )
+
+    @abstractmethod
+    def _train(
+        self, program: ProgramOptions, ending: EndingOptions, start: StartOptions
+    ) -> Run: ...
+
+    def sweep(
+        self,
+        values: Mapping[str, Sequence[Any] | str],
+        *,
+        random: int | None = None,
+        at_once: int = 1,
+        to_end: bool = False,
+        launcher: str | None = None,
+        strategy: str | None = None,
+        preset: str | None = None,
+        script: str | Path | None = None,
+        workdir: str | Path | None = None,
+        args: Arguments | None = None,
+        data: Mapping[str, Any] | None = None,
+        env: Mapping[str, Any] | None = None,
+        secrets: Sequence[str] = (),
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Sweep:
+        """Train each combination of `values`, and compare them: `fab sweep`. The same call
+        continues after a break.
+
+        Args:
+            values: values of a setting, or of an argument of --script: NAME=A,B (--set)
+            random: draw so many combinations instead of all
+            at_once: trials at the same time, each on an equal slice of the hosts (1)
+            to_end: also train hopeless combinations to their end
+            launcher: horovod or tensorflow; default: that of --strategy, else horovod
+            strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
+            preset: a set of values for the built-in training: digits, smoke, ...
+            script: your own program, instead of the built-in training
+            workdir: the folder to ship with --script and to run in; default: the script's
+                folder
+            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
+            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
+                host:/path, s3://, gs://
+            env: an environment variable of the program, NAME=value
+            secrets: an environment variable to copy from this shell, never logged
+                (--secret)
+            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
+
+        Raises:
+            UsageError: nothing was started. RailheadError: some trials did not end.
+        """
+        return self._sweep(
+            _read(SweepOptions, values=values, random=random, at_once=at_once, to_end=to_end),
+            _read(
+                ProgramOptions,
+                launcher=launcher,
+                strategy=strategy,
+                preset=preset,
+                script=script,
+                workdir=workdir,
+                args=args,
+                data=data,
+                env=env,
+                secrets=secrets,
+                metrics=metrics,
+            ),
+        )
+
+    @abstractmethod
+    def _sweep(self, sweep: SweepOptions, program: ProgramOptions) -> Sweep: ...
+
+    def scale(
+        self,
+        counts: Sequence[int],
+        *,
+        launcher: str | None = None,
+        strategy: str | None = None,
+        preset: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        script: str | Path | None = None,
+        workdir: str | Path | None = None,
+        args: Arguments | None = None,
+        data: Mapping[str, Any] | None = None,
+        env: Mapping[str, Any] | None = None,
+        secrets: Sequence[str] = (),
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Train on each number of hosts in `counts`, and name where more hosts stop paying:
+        `fab scale`; returns the page.
+
+        Args:
+            counts: numbers of hosts: 1,2,4
+            launcher: horovod or tensorflow; default: that of --strategy, else horovod
+            strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
+            preset: a set of values for the built-in training: digits, smoke, ...
+            settings: a setting of the built-in training, name=value (--set)
+            script: your own program, instead of the built-in training
+            workdir: the folder to ship with --script and to run in; default: the script's
+                folder
+            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
+            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
+                host:/path, s3://, gs://
+            env: an environment variable of the program, NAME=value
+            secrets: an environment variable to copy from this shell, never logged
+                (--secret)
+            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
+
+        Raises:
+            UsageError: nothing was started. RailheadError: a run failed.
+        """
+        return self._scale(
+            _read(ScaleOptions, counts=counts),
+            _read(
+                ProgramOptions,
+                launcher=launcher,
+                strategy=strategy,
+                preset=preset,
+                settings=settings,
+                script=script,
+                workdir=workdir,
+                args=args,
+                data=data,
+                env=env,
+                secrets=secrets,
+                metrics=metrics,
+            ),
+        )
+
+    @abstractmethod
+    def _scale(self, scale: ScaleOptions, program: ProgramOptions) -> Path: ...
+
+
+class RunMethods(ABC):
+    """Its options are checked here."""
+
+    run_id: str
+
+    def evaluate(
+        self,
+        *,
+        here: bool = False,
+        model: str | None = None,
+        script: str | Path | None = None,
+        args: Arguments | None = None,
+        data: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        minimum: Mapping[str, float] | None = None,
+        maximum: Mapping[str, float] | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate the model of the run on held-out data: `fab evaluate`; returns
+        evaluation.json. For a run of a script, without `script` and `data`: judges what the
+        script has reported.
+
+        Args:
+            here: on this machine instead of the hosts
+            model: which model of the run, a path in its results
+            script: your own program, instead of the built-in training
+            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
+            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
+                host:/path, s3://, gs://
+            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
+            minimum: least value of a metric of the evaluation, NAME=NUMBER (--min)
+            maximum: largest value of a metric of the evaluation, NAME=NUMBER (--max)
+
+        Raises:
+            BelowThreshold: the evaluation missed a threshold.
+        """
+        return self._evaluate(
+            _read(EvaluateOptions, here=here, model=model, run=self.run_id),
+            _read(
+                ProgramOptions,
+                script=script,
+                args=args,
+                data=data,
+                metrics=metrics,
+                minimum=minimum,
+                maximum=maximum,
+            ),
+        )
+
+    @abstractmethod
+    def _evaluate(self, evaluate: EvaluateOptions, program: ProgramOptions) -> dict[str, Any]: ...
+
+    def deploy(
+        self,
+        name: str = "model",
+        *,
+        here: bool = False,
+        model: str | Path | None = None,
+        trust_model: bool = False,
+        port: int | None = None,
+        hours: float = 1.0,
+        update: bool = False,
+        max_batch: int | None = None,
+        max_delay: float = 2.0,
+        server: str = "railhead",
+        hosts: str | Sequence[str] | None = None,
+        stack: str | None = None,
+    ) -> Endpoint:
+        """Serve the model of the run until its time-to-live is over: `fab deploy`.
+
+        Args:
+            name: the name of the endpoint (model)
+            here: on this machine instead of the hosts
+            model: with RUN: which of its models, a path in its results; else a file or
+                folder here
+            trust_model: with --here: load also a model that is not loaded in a safe mode
+            port: a port of 127.0.0.1 on the host
+            hours: hours from now until it ends (1)
+            update: give the endpoint of this name a new version, without a refused request
+            max_batch: samples in one call of the model (32); 1: no batching
+            max_delay: milliseconds that a sample waits for others (2)
+            server: railhead, or tensorflow-serving: the host's tensorflow_model_server
+                (railhead)
+            hosts: user@host:port*slots; default: a stack's hosts, else the last ones
+            stack: a Pulumi stack; default: the selected stack
+
+        Raises:
+            UsageError: a wrong option, no model, or an endpoint of this name serves
+                already.
+        """
+        return self._deploy(
+            _read(
+                DeployOptions,
+                here=here,
+                model=model,
+                trust_model=trust_model,
+                name=name,
+                port=port,
+                hours=hours,
+                update=update,
+                max_batch=max_batch,
+                max_delay=max_delay,
+                server=server,
+            ),
+            _read(TargetOptions, hosts=hosts, stack=stack),
+        )
+
+    @abstractmethod
+    def _deploy(self, deploy: DeployOptions, target: TargetOptions) -> Endpoint: ...

@@ -1,0 +1,101 @@
+"""`railhead.Run`: a run that was started from this computer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bootstrap.cli.targets import Target
+from bootstrap.errors import UsageError
+from bootstrap.interface.endpoint import Endpoint
+from bootstrap.interface.methods import RunMethods
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.report import listing, write
+from bootstrap.report.facts import RunFacts, object_in, read_run
+from bootstrap.runs.metrics.plots import Record
+from bootstrap.workflows import attach, serving
+from bootstrap.workflows import evaluate as evaluation
+from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.option import text_value
+from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
+from railhead.documents.options.serving import DeployOptions
+
+
+@dataclass(frozen=True)
+class Run(RunMethods):
+    """A run that was started from this machine, by its id: `railhead.Run("2026...")`."""
+
+    run_id: str
+
+    def __str__(self) -> str:
+        return self.run_id
+
+    @property
+    def results(self) -> Path:
+        """The folder of the fetched results."""
+        return self._facts().folder
+
+    @property
+    def state(self) -> str:
+        """`succeeded`, `failed` or `cancelled`; `ended early` for a trial that its sweep has
+        cancelled; `not fetched` before its results are here."""
+        return self._facts().state
+
+    def wait(self) -> Run:
+        """Follow the run to its end and fetch its results: `fab attach`.
+
+        Raises:
+            RunFailed: it failed, was cancelled, or the connection was lost. BelowThreshold: its
+                evaluation missed a threshold.
+        """
+        attach.attach(self._hosts(), self.run_id)
+        return self
+
+    def cancel(self) -> None:
+        """End the run on every host: `fab cancel`."""
+        attach.cancel(self._hosts(), self.run_id)
+
+    def metrics(self) -> list[Record]:
+        """The records of the run in the order in which they were written: a dict for each epoch,
+        progress and value of a metric; pandas.DataFrame(run.metrics()) makes a table."""
+        return list(self._facts().records)
+
+    def evaluation(self) -> dict[str, Any]:
+        """evaluation.json; {} if the run has none."""
+        return object_in(self.results / "evaluation.json")
+
+    def _evaluate(self, options: EvaluateOptions, program: ProgramOptions) -> dict[str, Any]:
+        return evaluation.evaluate(options, program, ReadyOptions(), EndingOptions(), self._hosts)
+
+    def _deploy(self, options: DeployOptions, target: TargetOptions) -> Endpoint:
+        serving.deploy(options, self.run_id, lambda: self._status(target))
+        return Endpoint(options.name)
+
+    def report(self, *others: Run, to: str | Path | None = None) -> Path:
+        """Write the page about this run, or one that compares it with others: `fab report`."""
+        names = [self.run_id, *(run.run_id for run in others)]
+        folder = None if to is None else text_value(to, UsageError)
+        return write.report(names, folder, None, self.results.parent)
+
+    def _facts(self) -> RunFacts:
+        return read_run(self.run_id)
+
+    def _hosts(self) -> Inventory:
+        return Target(TargetOptions(run=self.run_id, start=True)).running()
+
+    def _status(self, target: TargetOptions) -> ClusterStatus:
+        return Target(replace(target, run=self.run_id)).status()
+
+
+def runs(sort: str = "time") -> list[dict[str, Any]]:
+    """The runs that are known here, and those in the buckets of stacks: `fab runs --json`.
+
+    Args:
+        sort: time, duration, cost, or a metric such as accuracy: the best first.
+
+    Raises:
+        UsageError: no run has the metric.
+    """
+    return [row.document() for row in listing.known_runs(sort)]

@@ -1,0 +1,1 @@
+"""All options, each declared once: in the group of the module that is about its subject."""

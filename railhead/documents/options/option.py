@@ -1,0 +1,346 @@
+"""An option is a field of a frozen dataclass: its type, default, help and rules, in one place.
+
+From it come the options of the tasks of `fab` with their help, the arguments of the Python
+interface, the tables of docs/tasks.md, and what `fab train --resume` uses again. `from_texts` reads
+what was typed, `from_values` the values of Python; both give the same dataclass.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import os
+import shlex
+import types
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+Error = Callable[[str], Exception]
+LONGEST_SHOWN = 100  # characters of a wrong value in a message
+DIGITS = 20  # of a whole number; int() of more takes long
+FORMS = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an option says of itself besides its name, type and default.
+
+    Args:
+        help: one line for `fab --help TASK`. doc: the cell of docs/tasks.md, where it says more.
+        flag: the name on the command line, without dashes; default: the name of the field. A flag
+            whose default is True is switched off: `stop` by `--no-stop`.
+        at_least, at_most: of a number, inclusive.
+        form: of an item of a mapping, such as NAME=NUMBER. each_once: a name may not be repeated.
+        separator: of a list or a mapping's values that are one text, such as 1,2,4.
+        path: it names a file or folder, relative to where the command was typed.
+        joined: how a list of Python becomes the text: `,`, or ` ` for the arguments of a program.
+        positional: on the command line its value stands without the name.
+        short: a letter for `-l`. was: its name in records of runs before.
+    """
+
+    help: str
+    doc: str = ""
+    flag: str = ""
+    choices: tuple[Any, ...] = ()
+    at_least: float | None = None
+    at_most: float | None = None
+    form: str = "NAME=VALUE"
+    each_once: bool = False
+    separator: str = ""
+    path: bool = False
+    joined: str = ""
+    positional: bool = False
+    short: str = ""
+    was: str = ""
+
+
+def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
+    """A field of a group of options; `rules` as in Rule."""
+    metadata = {"rule": Rule(help, **rules)}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a group. `kind`: flag, text, int, float, list or mapping; `item`: of a list's or
+    a mapping's values."""
+
+    name: str
+    annotation: Any
+    kind: str
+    item: Any
+    default: Any
+    rule: Rule
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line, without the two dashes."""
+        return self.rule.flag or self.name.replace("_", "-")
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
+
+
+def options_in(group: type[Any]) -> tuple[Option, ...]:
+    """The options of a group, in their order."""
+    return _cached_options(cast(Hashable, group))
+
+
+@functools.cache
+def _cached_options(group: Any) -> tuple[Option, ...]:
+    hints = get_type_hints(group)
+    return tuple(_option(f, hints[f.name]) for f in fields(group))
+
+
+def _option(found: Any, annotation: Any) -> Option:
+    default = {} if found.default_factory is not MISSING else found.default
+    kind = annotation
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    origin, args = get_origin(kind), get_args(kind)
+    name, item = {bool: "flag", str: "text", int: "int", float: "float"}.get(kind, ""), None
+    if origin is tuple:
+        name, item = "list", args[0]
+    elif not name:
+        name, item = "mapping", args[1]
+    return Option(found.name, annotation, name, item, default, found.metadata["rule"])
+
+
+def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
+    """The group from what was typed.
+
+    Args:
+        texts: by the name of the option, those that are missing keep their default: a text, or for
+            a list or a mapping all its texts, for a flag whether it was typed.
+
+    Raises:
+        error: a text does not fit its option; the message has the option, the text and the rule.
+    """
+    return _made(group, texts, error, _typed)
+
+
+def from_values(group: type[T], values: Mapping[str, Any], error: Error) -> T:
+    """The group from values of Python; a text is read as if it were typed. Raises as above."""
+    return _made(group, values, error, _valued)
+
+
+def text_value(value: object, error: Error) -> str:
+    """A value as a text without a NUL character, which no command line can have."""
+    try:
+        text = str(value)
+    except ValueError:  # of an integer with thousands of digits
+        raise error(f"{shortened(value)}: no option takes it") from None
+    if "\0" in text:
+        raise error(f"{shortened(text)}: a text without a NUL character")
+    return text
+
+
+def shortened(value: object) -> str:
+    """The repr of what a user wrote, for a message; of a long one its beginning."""
+    try:
+        shown = repr(value)
+    except ValueError:  # of an integer with thousands of digits
+        shown = "an integer that is too long"
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
+
+
+def _made(group: type[T], values: Mapping[str, Any], error: Error, read: Any) -> T:
+    known = {one.name: one for one in options_in(group)}
+    found = {name: read(known[name], value, error) for name, value in values.items()}
+    kept = {name: value for name, value in found.items() if value is not None}
+    return group(**{name: _bounded(known[name], value, error) for name, value in kept.items()})
+
+
+def _typed(one: Option, text: Any, error: Error) -> Any:
+    """The value of what was typed; None for the default."""
+    if one.kind == "flag":
+        return not one.default if text else None
+    if text is None or (not isinstance(text, str) and not text):
+        return None
+    if one.kind == "mapping":
+        pairs = [_pair(one, item, error) for item in _items(one, text)]
+        return _mapping(one, pairs, error)
+    if one.kind == "list":
+        return tuple(_plain(one, item, one.item, error) for item in _items(one, text))
+    return _plain(one, text, {"int": int, "float": float}.get(one.kind, str), error)
+
+
+def _items(one: Option, text: Any) -> list[str]:
+    """The texts of a list: of several options, or of one with separators."""
+    if isinstance(text, str):
+        split = text.split(one.rule.separator) if one.rule.separator else [text]
+        return [item.strip() for item in split if item.strip()]
+    return list(text)
+
+
+def _pair(one: Option, text: str, error: Error) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise error(f"--{one.flag} {shortened(text)}: write {one.rule.form}")
+    return name, value
+
+
+def _mapping(one: Option, pairs: Iterable[tuple[str, Any]], error: Error) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found and one.rule.each_once:
+            raise error(f"--{one.flag} {name} is given twice: each name once")
+        found[name] = _item(one, name, value, error)
+    return found
+
+
+def _item(one: Option, name: str, value: Any, error: Error) -> Any:
+    """A value of a mapping: a text, a number, or several texts."""
+    if get_origin(one.item) is tuple:
+        texts = value.split(one.rule.separator) if isinstance(value, str) else value
+        items = dict.fromkeys(text_value(item, error).strip() for item in texts)
+        if found := tuple(item for item in items if item):
+            return found
+        raise error(f"--{one.flag} {shortened(f'{name}=')}: write {one.rule.form}")
+    if one.item is float:
+        number = _float(value)
+        if not math.isfinite(number):
+            raise error(f"--{one.flag} {name}: {shortened(value)} is not a finite number")
+        return number
+    return text_value(value, error)
+
+
+def _plain(one: Option, text: str, kind: Any, error: Error) -> Any:
+    if kind is int:
+        if text.isascii() and text.isdigit() and len(text) <= DIGITS:
+            return int(text)
+    elif kind is float:
+        if not math.isnan(number := _float(text)):
+            return number
+    else:
+        return text_value(text, error)
+    raise error(f"{_shown(one)}: {shortened(text)} is not {_range(one)}")
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _valued(one: Option, value: Any, error: Error) -> Any:
+    """The value of a value of Python; None for the default."""
+    if value is None:
+        return None
+    if one.kind == "flag":
+        if isinstance(value, (str, bytes)):
+            raise error(f"{one.name}: {shortened(value)} is neither True nor False")
+        return bool(value)
+    if one.kind == "mapping":
+        return _mapping(one, _pairs(one, value, error), error)
+    if isinstance(value, str):
+        # A list of texts is not one text, of which each character would be an item.
+        if one.kind == "list" and not one.rule.separator:
+            raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
+        return _typed(one, text_value(value, error), error)
+    if one.kind == "list":
+        return tuple(_number_or_text(one, item, one.item, error) for item in _listed(value, error))
+    if one.rule.joined and not isinstance(value, os.PathLike):
+        return _joined(one, value, error)
+    return _number_or_text(one, value, {"int": int, "float": float}.get(one.kind, str), error)
+
+
+def _pairs(one: Option, value: Any, error: Error) -> Iterable[tuple[str, Any]]:
+    """The names and values of a mapping, or of a list of texts such as NAME=VALUE."""
+    if isinstance(value, Mapping):
+        return [(text_value(name, error), inner) for name, inner in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [_pair(one, text_value(text, error), error) for text in value]
+    raise error(f"{shortened(value)}: write a mapping, such as {{'name': 1}}")
+
+
+def _listed(value: Any, error: Error) -> Iterable[Any]:
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
+    return value
+
+
+def _joined(one: Option, value: Any, error: Error) -> str:
+    """A list as one text; a mapping as the arguments of a program."""
+    if isinstance(value, Mapping):
+        value = [item for name, given in value.items() for item in (f"--{name}", given)]
+    texts = [text_value(item, error) for item in _listed(value, error)]
+    return shlex.join(texts) if one.rule.joined == " " else one.rule.joined.join(texts)
+
+
+def _number_or_text(one: Option, value: Any, kind: Any, error: Error) -> Any:
+    if kind is str:
+        return text_value(value, error)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value) if kind is int else float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise error(f"{_shown(one)}: {shortened(value)} is not {_range(one)}") from None
+
+
+def _bounded(one: Option, value: Any, error: Error) -> Any:
+    """The value, within the bounds and the choices of its option."""
+    rule = one.rule
+    for each in value if one.kind == "list" else [value]:
+        low = rule.at_least is not None and not each >= rule.at_least
+        if low or (rule.at_most is not None and not each <= rule.at_most):
+            raise error(f"{_shown(one)}: {shortened(each)} is not {_range(one)}")
+        if rule.choices and each not in rule.choices:
+            raise error(f"{_shown(one)} {shortened(each)}: one of {choices_of(one)}")
+    return value
+
+
+def choices_of(one: Option) -> str:
+    """Such as `2 or 3`."""
+    *others, last = map(str, one.rule.choices)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _shown(one: Option) -> str:
+    return one.name.upper() if one.rule.positional else f"--{one.flag}"
+
+
+def _range(one: Option) -> str:
+    rule = one.rule
+    number = "a whole number" if int in (one.item, _scalar(one)) else "a number"
+    if rule.choices:
+        return choices_of(one)
+    if rule.at_least is None or rule.at_most is None:
+        return number
+    return f"{number} from {rule.at_least:g} to {rule.at_most:g}"
+
+
+def _scalar(one: Option) -> Any:
+    return int if one.kind == "int" else None
+
+
+def type_of(one: Option) -> str:
+    """What a page calls the type: switch, text, number or list."""
+    return FORMS.get(one.kind, "text")
+
+
+def only(*names: str, **notes: str) -> Only:
+    """Of a group, these options alone, and those of `notes`, which say what is different here."""
+    return Only((*names, *notes), notes)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Which options of a group a task has; all others keep their defaults."""
+
+    names: tuple[str, ...]
+    notes: Mapping[str, str]
+
+
+def chosen(group: type[Any], which: Only | None) -> Sequence[Option]:
+    """The options of a group that a task has, in their order."""
+    return [one for one in options_in(group) if which is None or one.name in which.names]

@@ -1,0 +1,435 @@
+"""Options: the program of a run, its end, its results, and series of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from railhead.documents.options.option import option
+
+ID = {"doc": "the id of a run; default: the last"}
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """What runs, on which data and in which environment. `fab train --resume` uses all of them
+    again, as the record of the run has them."""
+
+    launcher: str | None = option(
+        None,
+        "{launchers}; default: that of --strategy, else {launcher}",
+        doc="`horovod`: one rank per slot, the program calls Horovod. `tensorflow`: TensorFlow's"
+        " own strategies. Default: the launcher of `--strategy`, otherwise `horovod`",
+    )
+    strategy: str | None = option(
+        None,
+        "{strategies}",
+        doc="a name in [Strategies](training.md#strategies). Default with `--launcher tensorflow`:"
+        " `multiworker` for several hosts, `mirrored` for one. `auto` is for the built-in training:"
+        " it prints which one it takes, and why",
+    )
+    ps: int | None = option(
+        None,
+        "parameter servers of --strategy parameter-server; default: 1",
+        doc="with `--strategy parameter-server`: the number of"
+        " [parameter servers](#parameter-servers), 1 to 64; default 1",
+        at_least=1,
+        at_most=64,
+    )
+    preset: str | None = option(
+        None,
+        "a set of values for the built-in training: digits, smoke, ...",
+        doc="built-in training: named settings, [below](#presets-and-settings)",
+    )
+    settings: Mapping[str, str] = option(
+        {},
+        "a setting of the built-in training, name=value; repeatable",
+        doc="built-in training: one setting, `name=value`; overrides the preset",
+        flag="set",
+        form="name=value",
+    )
+    training: str | None = option(
+        None,
+        "a folder named training: your copy of the built-in training, changed",
+        doc="a folder with the name `training`: your changed copy of the built-in training, which"
+        " is sent instead: [A copy of your own](training.md#a-copy-of-your-own)",
+        path=True,
+    )
+    script: str | None = option(
+        None,
+        "your own program, instead of the built-in training",
+        doc="your own program instead of the built-in training:"
+        " [Your own script](#your-own-script)",
+        path=True,
+    )
+    workdir: str | None = option(
+        None,
+        "the folder to ship with --script and to run in; default: the script's folder",
+        doc="with `--script`: the folder that is sent and in which the script starts; default: the"
+        " folder of the script. It must contain the script",
+        path=True,
+    )
+    args: str | None = option(
+        None,
+        "arguments of --script, quoted as in a shell: --args='--epochs 3'",
+        doc="with `--script`: its arguments, as you would type them in a shell",
+        joined=" ",
+    )
+    data: Mapping[str, str] = option(
+        {},
+        "NAME=URI[,shard|replicate][,file|stream]: a folder or file here, host:/path, s3://, gs://",
+        doc=r"`NAME=URI[,shard\|replicate][,file\|stream]`: a local folder or file, `host:/path`,"
+        " `s3://` or `gs://`; [Data](data.md#data-of-a-run)",
+        form="NAME=URI[,shard|replicate][,file|stream]",
+        each_once=True,
+    )
+    sagemaker: bool = option(
+        False,
+        "give --script the variables that Amazon SageMaker gives: SM_CHANNEL_TRAIN, ...",
+        doc="with `--script`: the variables and folders that a script finds on Amazon SageMaker;"
+        " [Data](data.md#scripts-written-for-sagemaker)",
+    )
+    keras: int | None = option(
+        None,
+        "2 or 3; default: 2 for a script with Horovod or several workers, else 3",
+        doc="`2` or `3`. Default: 2 for scripts with Horovod, `multiworker` or `parameter-server`,"
+        " otherwise 3. The built-in training needs 3",
+        choices=(2, 3),
+    )
+    env: Mapping[str, str] = option(
+        {},
+        "an environment variable of the program, NAME=value; repeatable",
+        doc="a variable for the program, `NAME=value`",
+        form="NAME=value",
+    )
+    env_file: str | None = option(
+        None,
+        "a file of NAME=value lines",
+        doc="a file with `NAME=value` lines; blank lines and lines that begin with `#` are skipped;"
+        " `--env` overrides it",
+        path=True,
+    )
+    secrets: tuple[str, ...] = option(
+        (),
+        "an environment variable to copy from this shell, never logged; repeatable",
+        doc="the name of a variable of your shell that the program receives: [Secrets](#secrets)",
+        flag="secret",
+    )
+    outputs: tuple[str, ...] = option(
+        (),
+        "a glob pattern of the files to fetch; default: all; repeatable",
+        doc="a pattern for the files of the script's folder that come back, such as `'*.h5'`; `*`"
+        " also matches folders. Default: all files that the run made or changed",
+    )
+    metrics: Mapping[str, str] = option(
+        {},
+        "numbers in the output of --script, NAME=REGEX with one group; repeatable",
+        doc="with `--script`: `NAME=REGEX`, a number in its output that becomes a curve:"
+        " [Metrics](#metrics-of-a-script)",
+        flag="metric",
+        form="NAME=REGEX, with one group around the number: loss='loss: ([0-9.]+)'",
+        each_once=True,
+    )
+    minimum: Mapping[str, float] = option(
+        {},
+        "least value of a metric of the evaluation, NAME=NUMBER; repeatable",
+        doc="`NAME=NUMBER`: a metric of the evaluation must be at least this, else the exit code is"
+        " 3; [Thresholds](#thresholds)",
+        flag="min",
+        form="NAME=NUMBER",
+        each_once=True,
+        was="mins",
+    )
+    maximum: Mapping[str, float] = option(
+        {},
+        "largest value of a metric of the evaluation, NAME=NUMBER; repeatable",
+        doc="`NAME=NUMBER`: a metric of the evaluation must be at most this",
+        flag="max",
+        form="NAME=NUMBER",
+        each_once=True,
+        was="maxs",
+    )
+    requirements: str | None = option(
+        None,
+        "a file of further packages, resolved together with the runtime's pins",
+        doc="a file with additional packages: [Packages](#packages)",
+        path=True,
+    )
+    runtime: str | None = option(
+        None,
+        "tf2.18 (with Horovod) or tf2.21; default: by launcher and hosts' Pythons",
+        doc="`tf2.18` or `tf2.21`: [Runtimes](#runtimes)",
+    )
+
+
+@dataclass(frozen=True)
+class EndingOptions:
+    """The end of a run."""
+
+    keep: float | None = option(
+        None,
+        "minutes until machines stop after a failed run (20)",
+        doc="machines of a stack: minutes that they keep running after a failure or a cancel, 0 to"
+        " 1440; default 20. After a success they stop at once",
+        at_least=0,
+        at_most=1440,
+    )
+    stop: bool = option(
+        True,
+        "leave a stack's machines running after the run",
+        doc="machines of a stack: do not stop them after the run",
+        flag="no-stop",
+    )
+    max_hours: float | None = option(
+        None,
+        "cancel the run after so many hours",
+        doc="cancel the run after this time, 0.01 to 168 hours. Deadlines before that time are"
+        " moved; on Google Cloud a time after the end of `maxRunDuration` is refused",
+        at_least=0.01,
+        at_most=168,
+    )
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """How `fab train` starts a run."""
+
+    resume: str | None = option(
+        None,
+        "the id of a run: the same program continues from its checkpoints",
+        doc="the id of an earlier run: continue from its checkpoints, [below](#resume)",
+    )
+    wait: bool = option(
+        True,
+        "return when the run has started",
+        doc="start the run and return; `fab attach` watches it",
+        flag="detach",
+    )
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Which model is evaluated, and where."""
+
+    run: str = option(
+        help="a run id", doc="the id of the run; also without the name: `fab evaluate RUN`",
+        positional=True,
+    )  # fmt: skip
+    here: bool = option(
+        False,
+        "on this machine instead of the hosts",
+        doc="on this machine instead of the hosts, as one rank without a GPU, with the runtime"
+        " `tf2.18` (Linux on x86_64, and `fab` on Python 3.10 to 3.12)",
+    )
+    model: str | None = option(
+        None,
+        "which model of the run, a path in its results",
+        doc="which `.keras` file, a path in the results of the run, where there are several;"
+        " without `--script`",
+    )
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a page compares."""
+
+    runs: str = option(
+        help="ids of runs, comma-separated, or folders of results",
+        doc="ids of runs, or folders of results, separated by commas; also without the name:"
+        " `fab report ID,ID`",
+        positional=True,
+    )
+    to: str | None = option(
+        None,
+        "a folder for the page",
+        doc="the folder of the page. Default: the results of the run; for several runs"
+        " `results/report-ID-and-N-more`",
+    )
+    by: str | None = option(
+        None,
+        "the metric that names the best run; default: the one that most runs have",
+        doc="the metric that names the best run. Default: the one that most runs have; among"
+        " several, `accuracy`, then `loss`, then `mae`",
+    )
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """The order of the runs."""
+
+    sort: str = option(
+        "time",
+        "time, duration, cost, or a metric such as accuracy: the best first",
+        doc="`time`: the newest first. `duration`, `cost`: the smallest first. A metric, such as"
+        " `accuracy` or `loss`: the best first",
+    )
+    json: bool = option(
+        False,
+        "print only the result on stdout, as JSON",
+        doc="a list of objects, with all metrics",
+    )
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """The trials of a sweep."""
+
+    values: Mapping[str, tuple[str, ...]] = option(
+        {},
+        "values of a setting, or of an argument of --script: NAME=A,B; repeatable",
+        doc="`NAME=VALUE,VALUE,...`: values of a setting; with `--script`, of its argument"
+        " `--NAME`. At most 100 combinations",
+        flag="set",
+        form="NAME=VALUE,VALUE,...",
+        separator=",",
+        each_once=True,
+    )
+    random: int | None = option(
+        None,
+        "draw so many combinations instead of all",
+        doc="draw so many combinations, always the same ones, instead of all; 1 to 100",
+        at_least=1,
+        at_most=100,
+    )
+    at_once: int = option(
+        1,
+        "trials at the same time, each on an equal slice of the hosts",
+        doc="trials at the same time. The hosts are divided into so many equal slices, in their"
+        " order, and each trial runs on one slice. A number that does not divide the number of"
+        " hosts, or that is larger than the number of trials, is refused",
+        at_least=1,
+        at_most=100,
+    )
+    to_end: bool = option(
+        False,
+        "also train hopeless combinations to their end",
+        doc="also train hopeless trials to their end",
+    )
+
+
+@dataclass(frozen=True)
+class ScaleOptions:
+    """The numbers of hosts that are compared."""
+
+    counts: tuple[int, ...] = option(
+        (),
+        "numbers of hosts, comma-separated: 1,2,4",
+        doc="numbers of hosts, at least two: `1,2,4`",
+        separator=",",
+        at_least=1,
+        at_most=1024,
+    )
+    of: tuple[str, ...] = option(
+        (),
+        "ids of runs that exist, comma-separated: compare them, train nothing",
+        doc="ids of runs that exist, separated by commas: compare these, train nothing",
+        separator=",",
+    )
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Which log."""
+
+    rank: str = option(
+        "0",
+        "a rank's number, mpirun or supervisor",
+        doc="the number of a rank, `mpirun` or `supervisor`",
+    )
+    follow: bool = option(
+        False,
+        "print new lines until the run ends",
+        doc="print new lines until the run ends; `-f` is the same",
+        short="f",
+    )
+    endpoint: str | None = option(
+        None,
+        "the log of the server of this endpoint, instead of a run's",
+        doc="an endpoint's name: the log of its server, instead of that of a run",
+    )
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """What is fetched, and to where."""
+
+    to: str | None = option(
+        None,
+        "a folder for the results; default: results/ where fab train was typed",
+        doc="a folder for the results, in place of `results/` where `fab train` was typed; it is"
+        " recorded for later commands",
+    )
+    checkpoints: bool = option(
+        False,
+        "also fetch the newest checkpoint",
+        doc="also the newest checkpoint, into `checkpoints/`; of a script the whole folder. It may"
+        " be large",
+    )
+
+
+@dataclass(frozen=True)
+class PruneOptions:
+    """Which runs stay."""
+
+    keep: int = option(
+        10,
+        "the number of newest runs that stay",
+        doc="how many runs stay, 0 to 10000",
+        at_least=0,
+        at_most=10_000,
+    )
+
+
+@dataclass(frozen=True)
+class PushOptions:
+    """What is uploaded, and to where."""
+
+    folder: str = option(
+        help="a folder or a file here",
+        doc="a folder or a file here; the name may be omitted: `fab data push FOLDER URI`",
+        positional=True,
+    )
+    uri: str = option(
+        help="s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
+        doc="`s3://...`, `gs://...`, or `bucket`; the name may be omitted",
+        positional=True,
+    )
+
+
+@dataclass(frozen=True)
+class BucketOptions:
+    """Which objects are listed."""
+
+    uri: str | None = option(
+        None,
+        "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
+        doc="`s3://...`, `gs://...`, or `bucket`",
+    )
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Which samples are written as shards, and to where."""
+
+    source: str = option(
+        help="a folder or a file here, s3://, gs://",
+        doc="a folder or a file here, `s3://...` or `gs://...`; the name may be omitted",
+        positional=True,
+    )
+    destination: str = option(
+        help="a new folder here, or a new prefix of s3:// or gs://",
+        doc="a new folder here, or a new prefix of a bucket; the name may be omitted",
+        positional=True,
+    )
+    split: str = option(
+        "train",
+        "train, validation or test: which samples are written",
+        doc="which samples of the source are written: `train`, `validation` or `test`",
+    )
+    shards: int = option(
+        16,
+        "number of files; a multiple of 8 reads fastest",
+        doc="number of files, 1 to 100000; a multiple of 8 reads fastest",
+        at_least=1,
+        at_most=100_000,
+    )
