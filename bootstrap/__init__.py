@@ -18,8 +18,9 @@ The folders tell the story of a run, in this order:
 * report       lists and compares runs; pages in HTML
 * health       checks of GPUs, links, clocks and disks before a long run
 * serving      endpoints: deploys a model, sends samples to it, ends it
-* workflows    the steps of each command, in order
-* cli          tasks, options, and the hosts that a command is about
+* workflows    the steps of each command
+* cli          tasks, and the hosts that a command is about
+* interface    `import railhead`
 
 A folder imports only folders above it (docs/architecture.md), `gpu_tools` (what `make gpu-*` runs)
 those above `workflows`. `remote` is shipped to hosts: standard library only.

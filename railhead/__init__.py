@@ -18,17 +18,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bootstrap.interface import (
-        BelowThreshold,
-        Cluster,
-        Endpoint,
-        RailheadError,
-        Run,
-        RunFailed,
-        Sweep,
-        UsageError,
-        runs,
-    )
+    from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
+    from bootstrap.interface.cluster import Cluster, Sweep
+    from bootstrap.interface.endpoint import Endpoint
+    from bootstrap.interface.run import Run, runs
 
 __all__ = [
     "BelowThreshold",
@@ -41,12 +34,19 @@ __all__ = [
     "UsageError",
     "runs",
 ]
+_MODULES = {
+    "bootstrap.errors": ("BelowThreshold", "RailheadError", "RunFailed", "UsageError"),
+    "bootstrap.interface.cluster": ("Cluster", "Sweep"),
+    "bootstrap.interface.endpoint": ("Endpoint",),
+    "bootstrap.interface.run": ("Run", "runs"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("bootstrap.interface"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

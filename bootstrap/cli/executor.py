@@ -109,6 +109,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 traceback.print_exc()
                 raise Exit(_internal_error(file), code=1) from None
 
+    task.of_railhead = True  # type: ignore[attr-defined]
     return task
 
 

@@ -22,7 +22,6 @@ from invoke.util import yaml  # type: ignore[attr-defined]
 from bootstrap.cli import help
 from bootstrap.cli.core_options import refuse_without_effect
 from bootstrap.cli.executor import RUNNING, ClusterExecutor, dashed, output_closed
-from bootstrap.cli.task import GroupTask
 from bootstrap.console.output import printable
 from bootstrap.inventory.files import RUN_ID
 
@@ -45,7 +44,8 @@ class Program(Fab):  # type: ignore[misc]
     def has_our_tasks(self) -> bool:
         """Whether the fabfile that was loaded has tasks of ours."""
         found = getattr(self, "collection", None)
-        return bool(found) and any(isinstance(one, GroupTask) for one in found.tasks.values())
+        bodies = () if found is None else (task.body for task in found.tasks.values())
+        return any(getattr(body, "of_railhead", False) for body in bodies)
 
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
@@ -93,11 +93,12 @@ class Program(Fab):  # type: ignore[misc]
     def _refuse_empty_lists(self) -> None:
         """Refuse a list option without a value, as in `--min $EMPTY`: Invoke takes it for an empty
         list."""
+        words = [*self.core.unparsed, "--"]
         for context in self.tasks:
-            for option in context.args.values():
-                flag = f"--{option.name.replace('_', '-')}"
-                if option.kind is list and not option.value and flag in self.core.unparsed:
-                    raise ParseError(f"{flag} needed value and was not given one!", context)
+            flags = {f"--{one.name.replace('_', '-')}": one for one in context.args.values()}
+            for word, after in zip(words, words[1:], strict=False):
+                if word in flags and flags[word].kind is list and after in {*flags, "--"}:
+                    raise ParseError(f"{word} needed value and was not given one!", context)
 
     def parse_cleanup(self) -> None:
         """Print the help or the list of tasks."""

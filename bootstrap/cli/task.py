@@ -73,7 +73,7 @@ def task(
         @functools.wraps(body)
         def run(c: Context, **texts: Any) -> None:
             if isinstance(c, Connection):  # Fabric's own program, which runs a task once per host
-                raise Exit("these tasks are for the `fab` of Railhead's clone: .venv/bin/fab", 2)
+                raise Exit("fab: this one is Fabric's own: type .venv/bin/fab of the clone", 2)
             body(c, **{part.parameter: _read(part, texts) for part in parts})
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]

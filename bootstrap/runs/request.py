@@ -129,7 +129,7 @@ def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptio
 def _refuse_script_options(args: ProgramOptions) -> None:
     given = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
     for name, value in given.items():
-        if value:
+        if value not in (None, {}):
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
     if args.sagemaker:
         raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")

@@ -13,8 +13,8 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.stop_policy import stop_policy_of
 from bootstrap.report.facts import object_in
 from bootstrap.runs.earlier_run import earlier_run
+from bootstrap.workflows import train as training
 from bootstrap.workflows.plan import ready_options
-from bootstrap.workflows.train import TrainOptions, train
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
 
@@ -43,5 +43,6 @@ def evaluate(
     any_gpus = replace(ready, allow_mixed=True)
     options = ready_options(any_gpus, program, launcher=request.options.launcher)
     folder = earlier.run.results / FOLDER
-    done = train(hosts(), TrainOptions(request, options, folder, stop_policy=policy))
+    chosen = training.TrainOptions(request, options, folder, stop_policy=policy)
+    done = training.train(hosts(), chosen)
     return object_in(done.results / FILE)

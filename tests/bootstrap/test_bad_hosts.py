@@ -19,12 +19,13 @@ import pytest
 from fuzz import chief, sandbox
 from fuzz.sandbox import Sandbox
 from invoke import Collection
+from standins.options import program
 
 import bootstrap
 import fabfile
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
-from bootstrap.runs.request import TrainArgs
+from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh import bounded_channel, connect
@@ -135,7 +136,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sandbox]:
         local_state.save_cluster(inventory)
         hosts = [{"name": name, "slots": 1} for name in inventory.names]
         run = {**document, "cluster": inventory.name, "hosts": hosts}
-        given = {**TrainArgs(preset="digits").record(), "folder": str(box.cwd)}
+        given = {**record_of(program(preset="digits")), "folder": str(box.cwd)}
         local_state.save_run(run, box.cwd / "results" / chief.RUN, given)
         records.save(Deployed(chief.ENDPOINT, inventory.name, "bad", 8501, chief.RUN))
     there = made.chief / ".railhead/runs" / chief.RUN

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from standins.buckets import ON_AWS
+from standins.options import program
 
 from bootstrap.clouds.aws.s3 import open_bucket
 from bootstrap.clouds.bucket import Bucket
@@ -25,7 +26,6 @@ from bootstrap.remote.run import live_upload, upload
 from bootstrap.remote.run.checkpoint_files import object_of
 from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun
-from bootstrap.runs.request import TrainArgs
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile, literal
@@ -257,7 +257,7 @@ def test_a_run_goes_on_from_its_newest_checkpoint(
         inventory=ON_AWS, sessions={"h1": Holder("h1", *first), "h2": Holder("h2", *second)}
     )
     earlier = EarlierRun(
-        run, ON_AWS.name, {"program": {"kind": "training"}}, TrainArgs(), run.results
+        run, ON_AWS.name, {"program": {"kind": "training"}}, program(), run.results
     )
     found: Any = resume.find_checkpoints(cluster, earlier)
     source = found.keywords["source"]
@@ -272,7 +272,7 @@ def test_a_bucket_out_of_reach_is_an_error_where_no_host_has_a_checkpoint(
 ) -> None:
     monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket("not logged in"))
     cluster: Any = SimpleNamespace(inventory=ON_AWS, sessions={"h1": Holder("h1")})
-    earlier = EarlierRun(run, ON_AWS.name, {}, TrainArgs(), run.results)
+    earlier = EarlierRun(run, ON_AWS.name, {}, program(), run.results)
     with pytest.raises(RailheadError, match="not logged in") as caught:
         resume.find_checkpoints(cluster, earlier)
     assert caught.value.hint == "log in"
@@ -285,7 +285,7 @@ def source_in_other_cluster(run: Run, cluster: str, sessions: Mapping[str, Sessi
     """Where a run of `cluster` goes on from, in a cluster that has nothing of it."""
     here = Inventory("another", (Host("m2", "192.0.2.2"),))
     document = {"program": {"kind": "training"}}
-    earlier = EarlierRun(run, cluster, document, TrainArgs(), run.results)
+    earlier = EarlierRun(run, cluster, document, program(), run.results)
     found = resume.find_checkpoints(SimpleNamespace(inventory=here, sessions=sessions), earlier)  # type: ignore[arg-type]
     assert isinstance(found, partial)
     return found.keywords["source"]

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabric.main import program
 from invoke import Argument
 from standins.forked_fab import forked_fab
 
 from bootstrap.cli import help, machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.core_options import INSTEAD, WORKING, name_of
+from bootstrap.cli.program import Program, new_program
 
 ROOT = Path(__file__).parents[2]
 CLOSED = "127.0.0.1:9"  # no sshd: a task that contacts it says so
-OPTIONS: dict[str, Argument] = {name_of(one): one for one in program.initial_context.args.values()}
+OPTIONS: dict[str, Argument] = {
+    name_of(one): one for one in new_program().initial_context.args.values()
+}
 
 
 def typed(argument: Argument, name: str) -> list[str]:
@@ -48,9 +50,9 @@ def test_an_option_without_an_effect_is_refused_before_a_host_is_contacted(
 def test_an_option_that_only_a_newer_fabric_has_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core_args = program.core_args
+    core_args = Program.core_args
     newer = Argument(names=("newer",), kind=bool)
-    monkeypatch.setattr(program, "core_args", lambda: [*core_args(), newer])
+    monkeypatch.setattr(Program, "core_args", lambda self: [*core_args(self), newer])
     assert forked_fab(tmp_path, "--newer", "teardown", "--hosts", CLOSED).returncode == 2
 
 
@@ -101,19 +103,16 @@ def test_help_shows_each_task_and_each_option_that_works(tmp_path: Path) -> None
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
-def test_the_help_of_a_projects_own_fabfile_is_that_of_fabric(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(vars(program), "print_help", raising=False)  # another test's
+def test_the_help_of_a_projects_own_fabfile_is_that_of_fabric(tmp_path: Path) -> None:
     (tmp_path / "fabfile.py").write_text("from fabric import task\n")
     assert "--warn-only" in forked_fab(tmp_path, "--help").stdout
 
 
 OWN = """
 from invoke import task
-from bootstrap.cli import executor
+from bootstrap.cli import tasks
 
-executor.install()
+train = tasks.train
 
 @task
 def mine(c):

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from standins.options import program
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.workflows import data as workflow
-from bootstrap.workflows.data import Sharding
+from railhead.documents.options.runs import ShardOptions
 from training.data.__main__ import parser
 
 PROGRAM = """#!{python}
@@ -42,9 +43,12 @@ def test_the_runtime_here_shards_with_the_settings(
     monkeypatch.setenv("RAILHEAD_RUN_FILE", "of another run")
     monkeypatch.delenv("KERAS_HOME", raising=False)
     seen = runtime(tmp_path)
-    workflow.shard(Sharding("my data", "a shard", "mnist", (), "train", 8))
+    workflow.shard(ShardOptions("my data", "a shard", shards=8), program(preset="mnist"))
     assert "next: fab train --data 'train=a shard' ..." in capsys.readouterr().out
-    workflow.shard(Sharding("my data", "s3://b/p", "mnist", ("seed=3", "label=y"), "test", 8))
+    workflow.shard(
+        ShardOptions("my data", "s3://b/p", "test", 8),
+        program(preset="mnist", settings=("seed=3", "label=y")),
+    )
     found = json.loads(seen.read_text())
     assert found["argv"][:2] == ["-m", "training.data"] and found["run"] is None
     assert found["keras"] == str(Path.home() / ".railhead/keras")
@@ -63,11 +67,11 @@ def test_a_failure_has_the_reason_and_the_exit_code(
 ) -> None:
     runtime(tmp_path, code)
     with pytest.raises(RailheadError, match="no shards were written: the reason$") as raised:
-        workflow.shard(Sharding(str(tmp_path), "new", None, (), "train", 16))
+        workflow.shard(ShardOptions(str(tmp_path), "new"), program())
     assert type(raised.value) is error
 
 
 def test_nothing_is_made_for_a_source_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="there is no file or folder none here"):
-        workflow.shard(Sharding("none", "new", None, (), "train", 16))
+        workflow.shard(ShardOptions("none", "new"), program())
     assert not folder_of(RUNTIME).exists()

@@ -6,9 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from standins.options import program
 
-from bootstrap.data.spec import DataSpec, parse, parse_all
+from bootstrap.data.spec import DataSpec, parse_all, parse_each
 from bootstrap.errors import UsageError
+
+
+def parse(text: str, *, script: bool) -> DataSpec:
+    """One option, as it is typed."""
+    return parse_each(program(data=(text,)).data, script=script)[0]
 
 
 @pytest.fixture(autouse=True)
@@ -58,12 +64,12 @@ def test_our_training_decides_what_is_not_given() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("images", "write --data NAME=URI"),
+        ("images", "write NAME=URI"),
         ("train=", "write --data NAME=URI"),
         ("Train=images", "small letter"),
         ("2=images", "small letter"),
         ("a-b=images", "small letter"),
-        ("=images", "small letter"),
+        ("=images", "write NAME=URI"),
         ("cache=images", "RAILHEAD_DATA_CACHE has another meaning"),
         ("train_mode=images", "RAILHEAD_DATA_TRAIN_MODE has another meaning"),
         ("t=nowhere", "no file or folder nowhere here"),
@@ -102,4 +108,4 @@ def test_an_invalid_option_is_refused_with_its_rule(text: str, expected: str) ->
 )
 def test_our_training_has_rules_of_its_own(texts: list[str], expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
-        parse_all(texts, script=False)
+        parse_all(program(data=texts).data, script=False)

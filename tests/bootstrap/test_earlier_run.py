@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 from samples.forks import copy_with_a_model
+from standins.options import program
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
-from bootstrap.runs.request import RunRequest, TrainArgs, read_request
+from bootstrap.runs.request import RunRequest, program_of, read_request, record_of
+from railhead.documents.options.runs import ProgramOptions
 
-SCRIPT = TrainArgs(
+SCRIPT = program(
     script="train.py",
     args="--epochs '3 4'",
     env=("A=1", "B=x=y"),
@@ -24,9 +26,9 @@ SCRIPT = TrainArgs(
     metrics=("loss=l ([0-9]+)",),
     outputs=("*.h5",),
 )
-TRAINING = TrainArgs(preset="smoke", settings=("seed=7",), strategy="auto")
+TRAINING = program(preset="smoke", settings=("seed=7",), strategy="auto")
 
-COPY = TrainArgs(training="training", settings=("model=mine",))
+COPY = program(training="training", settings=("model=mine",))
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-def recorded(args: TrainArgs, cluster: str = "c") -> RunRequest:
+def recorded(args: ProgramOptions, cluster: str = "c") -> RunRequest:
     """A run with these options, recorded as one that was started."""
     request = read_request(args)
     document: dict[str, Any] = {"run_id": "r1", "cluster": cluster, "bundle": request.bundle.digest}
@@ -50,13 +52,13 @@ def recorded(args: TrainArgs, cluster: str = "c") -> RunRequest:
 
 @pytest.mark.parametrize("args", [SCRIPT, TRAINING, COPY], ids=["script", "training", "copy"])
 def test_the_same_program_and_options_from_another_folder(
-    project: Path, args: TrainArgs, monkeypatch: pytest.MonkeyPatch
+    project: Path, args: ProgramOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if args.training:
         copy_with_a_model(project)
     before = recorded(args)
     monkeypatch.chdir(project.parent)
-    again, _ = resumed_request(earlier_run("r1"), TrainArgs())
+    again, _ = resumed_request(earlier_run("r1"), program())
     assert again.options == replace(before.options, resumes="r1")
     assert again.program == before.program and again.bundle.digest == before.bundle.digest
     assert changed_program(earlier_run("r1"), again) == []
@@ -65,7 +67,7 @@ def test_the_same_program_and_options_from_another_folder(
 
 def test_a_resumed_run_can_be_resumed(project: Path) -> None:
     recorded(TRAINING)
-    again, args = resumed_request(earlier_run("r1"), TrainArgs())
+    again, args = resumed_request(earlier_run("r1"), program())
     assert read_request(args).program == again.program
     assert json.loads(json.dumps(again.record))["folder"] == str(project)
 
@@ -76,27 +78,27 @@ def test_settings_are_those_of_the_run_even_if_the_preset_has_changed(project: P
     entry = json.loads(path.read_text())
     entry["document"]["program"]["settings"]["epochs"] = 99
     path.write_text(json.dumps(entry))
-    again, _ = resumed_request(earlier_run("r1"), TrainArgs())
+    again, _ = resumed_request(earlier_run("r1"), program())
     assert again.program.settings["epochs"] == 99 and again.program.settings["seed"] == 7
 
 
-CONTRADICTIONS: dict[str, tuple[TrainArgs, TrainArgs]] = {
-    "--preset digits contradicts run r1, which has smoke": (TRAINING, TrainArgs(preset="digits")),
+CONTRADICTIONS: dict[str, tuple[ProgramOptions, ProgramOptions]] = {
+    "--preset digits contradicts run r1, which has smoke": (TRAINING, program(preset="digits")),
     "--set seed=8 contradicts run r1, which has seed=7": (
         TRAINING,
-        TrainArgs(settings=("seed=8",)),
+        program(settings=("seed=8",)),
     ),
     "--script train.py contradicts run r1, which has none": (
         TRAINING,
-        TrainArgs(script="train.py"),
+        program(script="train.py"),
     ),
-    "--keras 2 contradicts run r1, which has none": (SCRIPT, TrainArgs(keras="2")),
-    "--metric x=(.) contradicts": (SCRIPT, TrainArgs(metrics=("x=(.)",))),
+    "--keras 2 contradicts run r1, which has none": (SCRIPT, program(keras="2")),
+    "--metric x=(.) contradicts": (SCRIPT, program(metrics=("x=(.)",))),
     "--script other.py contradicts run r1, which has train.py": (
         SCRIPT,
-        TrainArgs(script="other.py"),
+        program(script="other.py"),
     ),
-    "--sagemaker True contradicts": (SCRIPT, TrainArgs(sagemaker=True)),
+    "--sagemaker True contradicts": (SCRIPT, program(sagemaker=True)),
 }
 
 
@@ -111,14 +113,14 @@ def test_an_option_that_contradicts_the_run_is_refused(project: Path, message: s
 
 def test_options_that_agree_with_the_run_are_taken(project: Path) -> None:
     recorded(SCRIPT)
-    given = TrainArgs(script=str(project / "train.py"), env=("A=1",), launcher="tensorflow")
+    given = program(script=str(project / "train.py"), env=("A=1",), launcher="tensorflow")
     assert resumed_request(earlier_run("r1"), given)[0].options.resumes == "r1"
 
 
 def test_a_changed_script_is_reported(project: Path) -> None:
     recorded(SCRIPT)
     (project / "train.py").write_text("print(2)\n")
-    again, _ = resumed_request(earlier_run("r1"), TrainArgs())
+    again, _ = resumed_request(earlier_run("r1"), program())
     assert changed_program(earlier_run("r1"), again) == [
         "the program has changed since run r1: its present files are used"
     ]
@@ -133,7 +135,7 @@ def test_records_that_do_not_suffice_are_refused(
     monkeypatch.chdir(project.parent)
     project.rename(project.with_name("moved"))
     with pytest.raises(UsageError, match="No such file or directory"):
-        resumed_request(earlier_run("r1"), TrainArgs())
+        resumed_request(earlier_run("r1"), program())
     next((local_state.home() / "clusters").glob("*/runs/r1.json")).write_text("{")
     with pytest.raises(UsageError, match="did not record its options"):
         earlier_run("r1")
@@ -144,8 +146,8 @@ def test_records_that_do_not_suffice_are_refused(
 
 
 def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:
-    record = SCRIPT.record()
-    assert TrainArgs.of_record({**record, "options": {**record["options"], "new": 1}}) == SCRIPT
+    record = record_of(SCRIPT)
+    assert program_of({**record, "options": {**record["options"], "new": 1}}) == SCRIPT
 
 
 DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -156,7 +158,7 @@ DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a variable that is a number": lambda entry: entry["document"].update(env={"A": 1}),
     "data without paths": lambda entry: entry["document"].update(data=[{"name": "x"}]),
     "options of a list": lambda entry: entry["given"].update(options=[]),
-    "an option that is a number": lambda entry: entry["given"]["options"].update(preset=5),
+    "an option that is a number": lambda entry: entry["given"]["options"].update(env=5),
     "a list that is text": lambda entry: entry["given"]["options"].update(settings="seed=7"),
     "a switch that is text": lambda entry: entry["given"]["options"].update(sagemaker="no"),
     "a folder that is a number": lambda entry: entry["given"].update(folder=5),

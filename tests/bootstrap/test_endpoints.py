@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from invoke.exceptions import Exit
+from standins.options import typed
 
 from bootstrap.cli import serving_tasks
 from bootstrap.cli.targets import Target
@@ -35,6 +36,7 @@ from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import deploy_on_host, undeploy
+from railhead.documents.options.serving import DeployOptions
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -134,14 +136,13 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [("80", None, None, None, None), ("x", None, None, None, None), (None, "0", None, None, None),
-     (None, "999", None, None, None), (None, None, "0", None, None), (None, None, None, "-1", None),
-     (None, None, None, None, "triton")],
+    "texts",
+    [{"port": "80"}, {"port": "x"}, {"hours": "0"}, {"hours": "999"}, {"max_batch": "0"},
+     {"max_delay": "-1"}, {"server": "triton"}],
 )  # fmt: skip
-def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> None:
+def test_options_out_of_range_are_refused(texts: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="--"):
-        read_request("m", *options, update=False)
+        read_request(typed(DeployOptions, name="m", **texts))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> No
 def test_only_a_server_that_checks_its_model_joins_requests_by_default(
     server: str | None, given: str | None, found: int
 ) -> None:
-    request = read_request("m", None, None, given, None, server, update=False)
+    request = read_request(typed(DeployOptions, name="m", server=server, max_batch=given))
     assert request.server_options(8501)[-3:-2] == [str(found)]
 
 
@@ -226,7 +227,7 @@ def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
 
 def test_the_name_of_the_notebook_is_refused() -> None:
     with pytest.raises(UsageError, match="fab notebook has this name"):
-        read_request("notebook", None, None, None, None, None, update=False)
+        read_request(DeployOptions(name="notebook"))
 
 
 def stopped() -> ClusterStatus:
@@ -287,7 +288,7 @@ def place(session: Any = None, home: str = "/h", deadline: Deadline | None = Non
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:
     with pytest.raises(Exit, match="no endpoint 'm' is deployed\n"):
-        serving_tasks.undeploy.body(None, "m")
+        serving_tasks.undeploy.body(None, name="m")
 
 
 def test_without_a_timer_any_time_to_live_is_allowed() -> None:

@@ -43,6 +43,7 @@ from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
+from railhead.documents.options.serving import DeployOptions
 from training.serving.metrics import ServingMetrics
 from training.serving.model import Model, ModelError
 from training.serving.settings import ServeSettings
@@ -334,7 +335,7 @@ def test_a_new_version_keeps_the_port_of_its_endpoint_on_record(
     monkeypatch.setattr(workflow, "refuse_second", lambda *_: True)
     monkeypatch.setattr(workflow, "runtime_here", lambda: home / "python")
     monkeypatch.setattr(deploying, "_wait", lambda *_: state)
-    request = read_request("m", "9999", None, None, None, None, update=True)
+    request = read_request(DeployOptions(name="m", port=9999, update=True))
     deploy_here(request, Source(None, home / "better", trusted=True))
     assert records.require("m").port == 8502
 
@@ -354,8 +355,8 @@ def test_a_deploy_to_a_port_in_use_sends_and_records_nothing(
     monkeypatch.setattr(workflow, "place_here", lambda: here(session))
     (home / "m.keras").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        request = read_request("m", port, None, None, None, None, update=False)
+        port = taken.getsockname()[1]
+        request = read_request(DeployOptions(name="m", port=port))
         with pytest.raises(UsageError, match=f"port {port} of this machine is in use"):
             deploy_here(request, Source(None, home, trusted=True))
     assert records.names() == [] and [path.name for path in home.iterdir()] == ["m.keras"]

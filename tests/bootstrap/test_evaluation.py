@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from invoke.exceptions import Exit
 from samples.forks import copy_with_a_model
+from standins.options import program
 from standins.supervised_run import Run as SupervisedRun
 from standins.supervised_run import says
 
@@ -25,10 +26,11 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metrics.options import Threshold, read_thresholds
-from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.runs.request import read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
+from railhead.documents.options.runs import ProgramOptions
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
 AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
@@ -51,9 +53,9 @@ def test_a_metric_may_have_both_bounds_but_each_once() -> None:
 
 def test_a_metric_that_the_training_does_not_have_is_refused_before_a_run() -> None:
     with pytest.raises(UsageError, match="Did you mean accuracy.* Choices: loss, accuracy"):
-        read_request(TrainArgs(mins=("acuracy=1",)))
+        read_request(program(minimum=("acuracy=1",)))
     with pytest.raises(UsageError, match="Choices: loss, mae$"):
-        read_request(TrainArgs(settings=("task=regression", "data=synthetic"), mins=("f1=1",)))
+        read_request(program(settings=("task=regression", "data=synthetic"), minimum=("f1=1",)))
 
 
 def supervised(home: Path, script: str, **changes: Any) -> Any:
@@ -112,7 +114,7 @@ def test_a_missed_threshold_is_exit_3_and_its_text_is_cleaned() -> None:
 # --- The request -----------------------------------------------------------------------------
 
 
-def recorded(folder: Path, args: TrainArgs, **changes: Any) -> EarlierRun:
+def recorded(folder: Path, args: ProgramOptions, **changes: Any) -> EarlierRun:
     """A run with these options, whose results are in `folder`."""
     request = read_request(args)
     document = {"run_id": "r1", "cluster": "c", "launcher": "tensorflow", "env": {}, **changes}
@@ -136,7 +138,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TRAINING = TrainArgs(settings=("data=numpy", "seed=7"), data=("train=mnist",))
+TRAINING = program(settings=("data=numpy", "seed=7"), data=("train=mnist",))
 
 
 def test_an_evaluation_has_the_settings_and_the_data_of_its_run(
@@ -144,7 +146,7 @@ def test_an_evaluation_has_the_settings_and_the_data_of_its_run(
 ) -> None:
     earlier = recorded(project, TRAINING)
     monkeypatch.chdir("/")
-    request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
+    request = read_evaluation(earlier, program(minimum=("accuracy=0.9",)))
     assert request.program.kind == "evaluation" and request.program.settings["seed"] == 7
     assert (request.options.launcher, request.options.evaluates) == ("tensorflow", "r1")
     train, model = request.data
@@ -160,33 +162,33 @@ def test_an_evaluation_has_the_copy_of_the_training_of_its_run(
     given = replace(TRAINING, training="training", settings=("data=numpy", "model=mine"))
     earlier = recorded(project, given)
     monkeypatch.chdir("/")
-    request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
+    request = read_evaluation(earlier, program(minimum=("accuracy=0.9",)))
     assert request.program.settings["model"] == "mine" and request.bundle.root == project
     assert "training/models/mine.py" in {file.path for file in request.bundle.files}
 
 
 def test_other_data_needs_no_training_data(project: Path) -> None:
-    request = read_evaluation(recorded(project, TRAINING), TrainArgs(data=("test=mnist",)))
+    request = read_evaluation(recorded(project, TRAINING), program(data=("test=mnist",)))
     assert [item.spec.name for item in request.data] == ["test", "model"]
 
 
 def test_a_script_gets_the_results_of_the_run(project: Path) -> None:
-    earlier = recorded(project, TrainArgs(script="train.py"))
-    request = read_evaluation(earlier, TrainArgs(script="eval.py"))
+    earlier = recorded(project, program(script="train.py"))
+    request = read_evaluation(earlier, program(script="eval.py"))
     (model,) = request.data
     assert (model.spec.name, model.spec.uri) == ("model", str(project / "results/r1"))
     assert request.program.kind == "script"
 
 
-REFUSED: dict[str, tuple[TrainArgs, TrainArgs, str]] = {
-    "a script's model": (TrainArgs(script="train.py"), TrainArgs(), "name what evaluates"),
-    "no such metric": (TRAINING, TrainArgs(maxs=("mae=1",)), r"no such metric\. Choices: loss"),
-    "a pattern": (TRAINING, TrainArgs(metrics=("a=(.)",)), "go with --script"),
-    "no such data": (TRAINING, TrainArgs(data=("test=nowhere",)), "no file or folder nowhere"),
-    "data of another name": (TRAINING, TrainArgs(data=("x=mnist",)), "takes train, validation"),
+REFUSED: dict[str, tuple[ProgramOptions, ProgramOptions, str]] = {
+    "a script's model": (program(script="train.py"), program(), "name what evaluates"),
+    "no such metric": (TRAINING, program(maximum=("mae=1",)), r"no such metric\. Choices: loss"),
+    "a pattern": (TRAINING, program(metrics=("a=(.)",)), "go with --script"),
+    "no such data": (TRAINING, program(data=("test=nowhere",)), "no file or folder nowhere"),
+    "data of another name": (TRAINING, program(data=("x=mnist",)), "takes train, validation"),
     "the name of the model": (
         TRAINING,
-        TrainArgs(script="eval.py", data=("model=mnist",)),
+        program(script="eval.py", data=("model=mnist",)),
         "the results of the run have this name",
     ),
 }
@@ -194,7 +196,7 @@ REFUSED: dict[str, tuple[TrainArgs, TrainArgs, str]] = {
 
 @pytest.mark.parametrize(("run", "given", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_evaluated_is_refused(
-    project: Path, run: TrainArgs, given: TrainArgs, message: str
+    project: Path, run: ProgramOptions, given: ProgramOptions, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         read_evaluation(recorded(project, run), given)
@@ -204,19 +206,19 @@ def test_one_of_several_models_is_named(project: Path) -> None:
     earlier = recorded(project, TRAINING)
     (project / "results/r1/best.keras").write_bytes(b"another model")
     with pytest.raises(UsageError, match="several models: best.keras, model.keras") as several:
-        read_evaluation(earlier, TrainArgs())
+        read_evaluation(earlier, program())
     assert several.value.hint.startswith("fab evaluate r1 --model model.keras")
-    model = read_evaluation(earlier, TrainArgs(), "best.keras").data[-1]
+    model = read_evaluation(earlier, program(), "best.keras").data[-1]
     assert model.files and [file.path for file in model.files.files] == ["best.keras"]
     with pytest.raises(UsageError, match="--model goes without --script"):
-        read_evaluation(earlier, TrainArgs(script="eval.py"), "best.keras")
+        read_evaluation(earlier, program(script="eval.py"), "best.keras")
 
 
 def test_a_run_without_a_model_names_the_next_command(project: Path) -> None:
     earlier = recorded(project, TRAINING)
     (project / "results/r1/model.keras").unlink()
     with pytest.raises(UsageError, match="has no model here") as caught:
-        read_evaluation(earlier, TrainArgs())
+        read_evaluation(earlier, program())
     assert caught.value.hint == "fab fetch --run r1"
 
 
@@ -231,7 +233,7 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the task and by Python, whatever the thresholds of its training were."""
-    recorded(project, TrainArgs(script="train.py"))
+    recorded(project, program(script="train.py"))
     results = project / "results/r1"
     with pytest.raises(Exit, match="run r1 has no results here"):
         result_tasks.evaluate.body(None, "r1")
@@ -261,9 +263,9 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
 def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:
     earlier = recorded(project, TRAINING, evaluates="r0")
     with pytest.raises(UsageError, match="r1 is an evaluation"):
-        read_evaluation(earlier, TrainArgs())
+        read_evaluation(earlier, program())
     with pytest.raises(UsageError, match="r1 evaluates run r0"):
-        resumed_request(earlier, TrainArgs())
+        resumed_request(earlier, program())
 
 
 def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Path) -> None:
@@ -292,7 +294,7 @@ def test_here_the_file_is_judged_too(project: Path) -> None:
     )
     python.chmod(0o755)
     earlier = recorded(project, TRAINING)
-    request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
+    request = read_evaluation(earlier, program(minimum=("accuracy=0.9",)))
     with pytest.raises(BelowThreshold, match="accuracy 0.8 is below"):
         here.evaluate(earlier, request)
     (path,) = (project / "results/r1/evaluations").glob("*/evaluation.json")
@@ -318,9 +320,9 @@ def here_with_script(project: Path, *mins: str) -> dict[str, Any]:
     python.unlink(missing_ok=True)
     python.symlink_to(sys.executable)
     (project / "eval.py").write_text(EVAL)
-    earlier = recorded(project, TrainArgs(script="train.py"))
-    args = TrainArgs(
-        script="eval.py", data=("test=mnist",), mins=mins, env=("TOKEN=x",),
+    earlier = recorded(project, program(script="train.py"))
+    args = program(
+        script="eval.py", data=("test=mnist",), minimum=mins, env=("TOKEN=x",),
         metrics=("f1=F1: ([0-9.]+)", "accuracy=accuracy now ([0-9.]+)"),
     )  # fmt: skip
     folder = here.evaluate(earlier, read_evaluation(earlier, args))
@@ -365,6 +367,6 @@ def test_a_program_that_is_left_ends(
 
 def test_data_of_the_hosts_is_not_here(project: Path) -> None:
     earlier = recorded(project, TRAINING)
-    args = TrainArgs(data=("test=host:/data/x",))
+    args = program(data=("test=host:/data/x",))
     with pytest.raises(UsageError, match="is on the hosts, not here"):
         here.evaluate(earlier, read_evaluation(earlier, args))

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.cli.options import options_of
 from bootstrap.console import redact
 from bootstrap.errors import UsageError
 from bootstrap.facts.egress import Egress, EgressCheck
@@ -26,12 +25,15 @@ from bootstrap.plan.downloads import cut_off
 from bootstrap.plan.internet import CA, Internet
 from bootstrap.provision.survey import behind_proxy
 from bootstrap.provision.uv import local_uv
+from bootstrap.workflows.plan import ready_options
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import ProgramOptions
 
 USER = "me:s3cret"
 
 
 def internet(proxy: str | None = None, ca: str | None = None) -> Internet:
-    return options_of(mixed=False, proxy=proxy, ca=ca).internet
+    return ready_options(ReadyOptions(proxy=proxy, ca=ca), ProgramOptions()).internet
 
 
 def openssl(folder: Path, *words: str) -> None:

@@ -205,7 +205,9 @@ RUNS: dict[str, dict[str, Any]] = {
             metrics=(("loss", "loss: ([0-9.]+)"),),
         ),
         "program": Program("script", path="jobs/train.py", args=("--epochs", "3", "a b", "")),
-        "data": [DataInput(parse("train=s3://bucket-1/images,shard", script=True)).document(None)],
+        "data": [
+            DataInput(parse("train", "s3://bucket-1/images,shard", script=True)).document(None)
+        ],
         "peers": (
             Peer("gpu-box", "10.0.1.5", 22, "ann", 4, KEY),
             Peer("host-2", "fd00::6", 22, "bob", 1, KEY),

@@ -30,7 +30,6 @@ from bootstrap.cli.executor import report_errors
 from bootstrap.console import log
 from bootstrap.errors import UsageError
 
-executor.install()
 
 
 @task(iterable=["env"])
@@ -191,12 +190,14 @@ def test_two_commands_at_once_write_two_files(fab: Fab, home: Path, tmp_path: Pa
 
 
 def test_the_value_of_a_secret_is_not_logged(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    from bootstrap.runs.request import TrainArgs, read_request
+    from standins.options import program
+
+    from bootstrap.runs.request import read_request
 
     monkeypatch.setattr(redact, "_secrets", set())
     monkeypatch.setenv("PIN", "4 7 1 1")
     with log.command("train", ["train"]):
-        read_request(TrainArgs(preset="smoke", secrets=("PIN",)))
+        read_request(program(preset="smoke", secrets=("PIN",)))
         log.event("the host answered 4 7 1 1")
     (file,) = log_files(home)
     assert "the host answered [redacted]" in file.read_text()

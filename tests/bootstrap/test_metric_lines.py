@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 import pytest
+from standins.options import program
 
 from bootstrap.errors import UsageError
 from bootstrap.remote.run import metric_lines
@@ -69,7 +70,7 @@ def test_a_search_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
 REFUSED = {
     "loss": "--metric 'loss'",
     "=x(y)": "--metric '=x(y)'",
-    "a b=(x)": "--metric 'a b=(x)'",
+    "a b=(x)": "--metric 'a b'",
     "loss=[": "'[' is not a regular expression",
     "loss=([0-9]": "is not a regular expression",
     "loss=x": "has 0 groups",
@@ -80,7 +81,8 @@ REFUSED = {
 @pytest.mark.parametrize("text, message", REFUSED.items(), ids=REFUSED)
 def test_a_metric_that_cannot_work_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match="--metric") as refused:
-        read_metric(text)
+        ((name, pattern),) = program(metrics=(text,)).metrics.items()
+        read_metric(name, pattern)
     assert message in str(refused.value)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabric.main import program
 from invoke import Collection, Task
 
 from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
@@ -81,7 +80,7 @@ def test_data_push_and_data_list_get_the_stack() -> None:
 
 def hint_of_command(monkeypatch: pytest.MonkeyPatch, **given: str) -> str:
     """The hint `fab stop` of a failed command with these options."""
-    monkeypatch.setattr(program, "collection", Collection.from_module(machine_tasks), raising=False)
+    monkeypatch.setattr(executor.RUNNING, "collection", Collection.from_module(machine_tasks))
     return executor._with_target("fab stop", given)
 
 

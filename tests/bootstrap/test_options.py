@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from invoke import Exit
 
-from bootstrap.cli import executor
-from bootstrap.cli.options import options_of
+from bootstrap.cli import program
 from bootstrap.errors import UsageError
+from bootstrap.workflows.plan import ready_options
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import ProgramOptions
 
 
 def mirror() -> str:
-    return options_of(mixed=False).archive
+    return ready_options(ReadyOptions(), ProgramOptions()).archive
 
 
 @pytest.mark.parametrize("url", ["", "http://a.example/debian", "https://a.example:8443/d"])
@@ -47,7 +49,7 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
 def test_deploy_takes_its_run_as_the_first_argument(
     words: list[str], understood: list[str]
 ) -> None:
-    assert executor.name_first_argument(words) == understood
+    assert program.name_first_argument(words) == understood
 
 
 @pytest.mark.parametrize(
@@ -63,12 +65,12 @@ def test_deploy_takes_its_run_as_the_first_argument(
     ],
 )
 def test_the_name_of_a_task_may_be_two_arguments(words: list[str], understood: list[str]) -> None:
-    assert executor.join_task_name(words) == understood
+    assert program.join_task_name(words) == understood
 
 
 @pytest.mark.parametrize("words", [["data"], ["data", "pull"], ["data", "--stack"], ["data", ""]])
 def test_a_wrong_second_part_of_a_name_is_answered_with_the_choices(words: list[str]) -> None:
     with pytest.raises(Exit, match="fab data takes push, list or shard") as refused:
-        executor.join_task_name(words)
+        program.join_task_name(words)
     assert refused.value.code == 2
     assert len(words) == 1 or f"not {words[1]!r}\n" in str(refused.value)

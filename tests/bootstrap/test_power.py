@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import paramiko
 import pytest
@@ -28,8 +29,13 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
+from railhead.documents.options.hosts import TargetOptions
 
 NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
+
+
+def target(**options: Any) -> Target:
+    return Target(TargetOptions(**options))
 
 
 @pytest.fixture(scope="module")
@@ -71,20 +77,20 @@ def addresses(inventory: Inventory) -> list[str]:
 
 def test_hosts_and_stack_together_are_refused(operator: Operator) -> None:
     with pytest.raises(UsageError, match="give one of them"):
-        Target("a,b", stack="dev")
+        target(hosts="a,b", stack="dev")
 
 
 def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
     operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operator.has()
-    local_state.save_cluster(Target("last").running())
-    assert addresses(Target().running()) == ["last"]
+    local_state.save_cluster(target(hosts="last").running())
+    assert addresses(target().running()) == ["last"]
     document = (operator.pulumi.folder / "stack_output.1").read_text()
     operator.pulumi.answers(stack_output=document, stack="echo chosen")
-    assert Target().running().stack == "chosen"
-    assert Target(stack="dev").running().stack == "dev"
-    assert addresses(Target("a,b").running()) == ["a", "b"]
+    assert target().running().stack == "chosen"
+    assert target(stack="dev").running().stack == "dev"
+    assert addresses(target(hosts="a,b").running()) == ["a", "b"]
     lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line]
     shown = ", ".join(
         f"{operator.machines.inventory.chief.user}@{host.address}:{host.port}"
@@ -99,7 +105,7 @@ def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
 
 def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(operator: Operator) -> None:
     operator.has("running", "stopped")
-    seen = Target(stack="dev").status()
+    seen = target(stack="dev").status()
     assert addresses(seen.inventory) == [operator.machines.addresses[0], TWO]
     assert seen.not_running == [TWO]
 
@@ -109,7 +115,7 @@ def test_machines_that_do_not_run_end_with_2_and_name_the_command(
 ) -> None:
     sky = operator.has("running", "stopped")
     with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as caught:
-        Target(stack="dev").running()
+        target(stack="dev").running()
     assert caught.value.hint.startswith("fab start")
     assert sky.calls == []
 
@@ -121,7 +127,7 @@ def test_machines_that_are_lost_are_not_started(operator: Operator, state: str, 
     sky = operator.has("stopped", state)
     for begin in (True, False):
         with pytest.raises(HostsNotReady, match=state) as caught:
-            Target(stack="dev", start=begin).running()
+            target(stack="dev", start=begin).running()
         assert caught.value.hint.startswith(hint)
     assert sky.calls == []
 
@@ -132,7 +138,7 @@ def test_at_a_terminal_the_user_is_queried(
 ) -> None:
     sky = operator.has("stopped", "stopped")
     operator.types(f"{typed}\n")
-    status = Target(stack="dev").status()
+    status = target(stack="dev").status()
     if starts:
         running = power.ensure_running(status, print_lines, clock=sky.clock())
         assert addresses(running) == operator.machines.addresses
@@ -155,7 +161,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     cloud_host_keys.replace_pins(GOLDEN, pins)
     rotate_in(first.folder, operator.patch)
     answers_at(sky, 20, ONE)
-    status = Target(stack="dev").status()
+    status = target(stack="dev").status()
     power.ensure_running(status, lambda _: None, start_them=True, clock=sky.clock())
     after = first.public_key
     assert after != before and sky.time >= 20
@@ -193,11 +199,11 @@ def test_hosts_of_the_demo_that_do_not_run_are_started_as_those_of_a_stack(
     cluster.start("demo", 1)
     cluster.stop("demo")
     with pytest.raises(UsageError, match="not all machines run: h1 stopped") as stopped:
-        Target().running()
+        target().running()
     assert stopped.value.hint.startswith("fab start   #")
     shutil.rmtree(local_state.cluster_folder("demo") / "hosts")
     with pytest.raises(HostsNotReady) as gone:
-        Target().running()
+        target().running()
     assert gone.value.hint.startswith("fab demo   #")
 
 
@@ -362,7 +368,7 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
 ) -> None:
     sky, lines = operator.has(machine, machine), list[str]()
     sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
-    wrong = power.print_status(Target(stack="dev").status(), lines.append)
+    wrong = power.print_status(target(stack="dev").status(), lines.append)
     assert (wrong is not None) == fails
     assert lines[0] == f"[{ONE}] {machine} (says Sky, now)"
     assert lines[2] == f"[{ONE}] deadline scheduled-stop: {state}: as it is (Sky)"
@@ -382,5 +388,5 @@ def test_a_deadline_that_is_not_there_is_made_by_an_up(
     """`fab extend` cannot move it. A broken `up` leaves such machines."""
     sky = operator.has()
     sky.armed = Deadline("scheduled-stop", None, MISSING, "Sky", exists=exists)
-    wrong = power.print_status(Target(stack="g4dn").status(), lambda _: None)
+    wrong = power.print_status(target(stack="g4dn").status(), lambda _: None)
     assert wrong and wrong.hint.startswith(next_)

@@ -13,20 +13,25 @@ from typing import Any
 
 import pytest
 from invoke import Context
+from standins.options import program
 from standins.trained_runs import Runs
 
 import railhead
-from bootstrap.cli import result_tasks, serving_tasks, values
+from bootstrap.cli import result_tasks
 from bootstrap.cli.targets import Target
 from bootstrap.console.live import Board
+from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.request import TrainArgs, split
+from bootstrap.runs.request import record_of, split
 from bootstrap.serving.request import DeployRequest
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
+from railhead.documents.options.hosts import TargetOptions, TeardownOptions
+from railhead.documents.options.option import from_values
+from railhead.documents.options.runs import ProgramOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +95,7 @@ def test_a_run_need_not_be_followed(workflows: Workflows) -> None:
     [("--a 'b c'", ("--a", "b c")), (["--a", "b c", 3], ("--a", "b c", "3")), (None, ())],
 )
 def test_arguments_are_text_a_list_or_a_mapping(args: Any, argv: tuple[str, ...]) -> None:
-    assert split(values.arguments_of(args) or "") == argv
+    assert split(from_values(ProgramOptions, {"args": args}, UsageError).args or "") == argv
 
 
 def test_a_wrong_option_is_an_error_before_a_host_is_contacted(workflows: Workflows) -> None:
@@ -119,7 +124,7 @@ def test_a_resumed_run_takes_all_from_the_record(
 
 def test_the_machines_of_a_stack_are_a_cluster() -> None:
     cluster = railhead.Cluster.from_stack("gpu", slots=2, results="there")
-    assert cluster._target == Target(None, "gpu", 2, start=True)
+    assert cluster._target.options == TargetOptions(stack="gpu", slots=2)
     assert cluster._results == Path.cwd() / "there"
     with pytest.raises(TypeError):  # hosts of a stack are those that Pulumi has
         railhead.Cluster.from_stack("gpu", hosts="a")
@@ -163,9 +168,8 @@ def test_every_option_of_the_task_deploys_from_python(
     assert request == DeployRequest(
         "digits", 9001, 2.0, update=True, max_batch=8, max_delay_ms=0.5, server="tensorflow-serving"
     )
-    assert (source.run_id, source.name) == ("r1", "other.keras") and places == [("x,y", None)]
-    given = {*inspect.signature(railhead.Run.deploy).parameters} - {"self"}
-    assert given == {*inspect.signature(serving_tasks.deploy.body).parameters} - {"c", "run"}
+    assert (source.run_id, source.name) == ("r1", "other.keras")
+    assert places == [(TargetOptions(hosts="x,y"),)]
 
 
 def test_an_endpoint_is_deleted_by_name_and_at_the_end_of_a_block(
@@ -190,13 +194,13 @@ def test_the_machines_of_a_stack_are_stopped_and_not_destroyed(
     workflows: Workflows, monkeypatch: pytest.MonkeyPatch, machines: bool
 ) -> None:
     found = SimpleNamespace(inventory=machines or None)
-    options: list[tearing_down.TeardownOptions] = []
+    options: list[TeardownOptions] = []
     looked_at: list[Any] = []
     monkeypatch.setattr(Target, "machines", lambda self: found)
     monkeypatch.setattr(Target, "status_of", lambda self, machines: looked_at.append(machines))
     monkeypatch.setattr(tearing_down, "teardown_stack", lambda _, given: options.append(given))
     railhead.Cluster.from_stack("gpu").teardown()
-    assert options == [tearing_down.TeardownOptions(yes=True)]
+    assert options == [TeardownOptions(yes=True)]
     assert looked_at == ([found] if machines else []) and workflows.torn_down == []
 
 
@@ -219,7 +223,7 @@ def test_a_run_is_evaluated_in_its_own_folder(workflows: Workflows) -> None:
     request = workflows.trained[0].request
     document = {"run_id": "r1", "cluster": "c", "launcher": "horovod", "env": {}, "bundle": "b"}
     document |= {"program": request.program.document()}
-    local_state.save_run(document, results, TrainArgs(preset="smoke").record())
+    local_state.save_run(document, results, record_of(program(preset="smoke")))
     found = railhead.Run("r1").evaluate(minimum={"accuracy": 0.4})
     assert found == {"accuracy": 0.5}
     options = workflows.trained[1]

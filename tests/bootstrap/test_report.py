@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from standins.options import program
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
@@ -29,7 +30,7 @@ from bootstrap.report.html import element, table, text
 from bootstrap.report.page import confusion_of, timeline
 from bootstrap.report.svg import ticks
 from bootstrap.report.write import composed, read_runs, report
-from bootstrap.runs.request import TrainArgs
+from bootstrap.runs.request import record_of
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs
@@ -51,7 +52,7 @@ def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", *
     document = {"run_id": run_id, "cluster": "c", "created": "2026-11-22T10:00:00Z", "size": 2}
     document |= {"hosts": hosts, "program": {"kind": "training", "settings": settings}}
     document |= {"launcher": "horovod", "strategy": "horovod", "bundle": "ab12"}
-    local_state.save_run(document, folder, TrainArgs(preset="digits").record())
+    local_state.save_run(document, folder, record_of(program(preset="digits")))
     result = {"state": "succeeded", "seconds": 60.0, "started": "2026-11-22T10:00:05Z"}
     result |= {"ended": "2026-11-22T10:01:05Z", "size": 2, "evaluation": {"accuracy": accuracy}}
     worst = [{"picture": "worst/1.png", "label": name, "prediction": "8", "loss": 4.0}]
@@ -306,8 +307,8 @@ def test_the_lowest_loss_is_the_best_and_a_failed_run_never_is() -> None:
 
 
 def test_the_command_has_no_value_of_a_variable() -> None:
-    args = TrainArgs(script="t.py", args="--epochs 3", env=("TOKEN=hidden",), metrics=("a=(.)",))
-    given = json.loads(json.dumps(args.record()))
+    args = program(script="t.py", args="--epochs 3", env=("TOKEN=hidden",), metrics=("a=(.)",))
+    given = json.loads(json.dumps(record_of(args)))
     assert command(given, "--hosts a,b") == (
         "fab train --hosts a,b --script t.py '--args=--epochs 3' --env TOKEN=... --metric 'a=(.)'"
     )

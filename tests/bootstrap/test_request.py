@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from samples.forks import copy_with_a_model
+from standins.options import program
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import StopPolicy, run_document
-from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.runs.request import read_request
 from bootstrap.workflows.train import program_summary
 
 
@@ -28,7 +29,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
-    request = read_request(TrainArgs(preset="smoke", settings=("seed=7",)), {})
+    request = read_request(program(preset="smoke", settings=("seed=7",)), {})
     assert request.program.kind == "training"
     assert request.program.settings["seed"] == 7
     assert request.program.settings["epochs"] >= 1
@@ -38,9 +39,9 @@ def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
 
 def test_a_copy_of_the_training_checks_its_settings_and_is_sent(tmp_path: Path) -> None:
     place = copy_with_a_model(tmp_path)
-    request = read_request(TrainArgs(training=str(place), settings=("model=mine",)), {})
+    request = read_request(program(training=str(place), settings=("model=mine",)), {})
     assert request.program.settings["model"] == "mine"
-    built_in = read_request(TrainArgs(), {})
+    built_in = read_request(program(), {})
     sent = {file.path for file in request.bundle.files}
     assert sent == {file.path for file in built_in.bundle.files} | {"training/models/mine.py"}
     assert request.bundle.root == tmp_path
@@ -65,7 +66,7 @@ def test_a_copy_that_cannot_check_its_settings_is_refused(
     if content is not None:
         (place / file).write_text(content)
     with pytest.raises(UsageError, match=expected) as caught:
-        read_request(TrainArgs(training=str(place)), {})
+        read_request(program(training=str(place)), {})
     assert "Traceback" not in str(caught.value) and "training" in caught.value.hint
 
 
@@ -82,16 +83,16 @@ def test_a_copy_that_cannot_check_its_settings_is_refused(
         ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow"),
         ({"strategy": "miror"}, "strategy 'miror': one of .* Did you mean mirrored"),
         ({"strategy": "mirrored", "launcher": "horovod"}, "mirrored is for launcher tensorflow"),
-        ({"strategy": "parameter-server", "ps": "0"}, "--ps: '0' is not a number from 1 to 64"),
+        ({"strategy": "parameter-server", "ps": "0"}, "--ps: 0 is not a whole number from 1 to 64"),
         ({"ps": "2"}, "--ps is for --strategy parameter-server"),
-        ({"keras": "4"}, "--keras '4': 2 or 3"),
-        ({"keras": ""}, "--keras '': 2 or 3"),
+        ({"keras": "4"}, "--keras: 4 is not 2 or 3"),
+        ({"keras": ""}, "--keras: '' is not 2 or 3"),
         ({"keras": "2"}, "keras 2 is for --script"),
         ({"args": "--epochs 3"}, "--args goes with --script"),
         ({"args": ""}, "--args goes with --script"),
         ({"workdir": "."}, "--workdir goes with --script"),
         ({"env": ("A",)}, "--env 'A': write NAME=value"),
-        ({"env": ("=x",)}, "'' is not a variable's name"),
+        ({"env": ("=x",)}, "--env '=x': write NAME=value"),
         ({"env": ("A B=x",)}, "'A B' is not a variable's name"),
         ({"env_file": "/nowhere/env"}, "--env-file /nowhere/env: No such file"),
         ({"env_file": "/"}, "--env-file /: Is a directory"),
@@ -105,7 +106,7 @@ def test_an_invalid_option_is_refused_before_any_host_is_contacted(
     args: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(UsageError, match=expected) as caught:
-        read_request(TrainArgs(**args), {"A": "1", "EMPTY": ""})
+        read_request(program(**args), {"A": "1", "EMPTY": ""})
     assert caught.value.code == 2
     assert "Traceback" not in str(caught.value)
 
@@ -125,12 +126,12 @@ def test_options_that_contradict_a_script_are_refused(
     script: str, args: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(UsageError, match=expected):
-        read_request(TrainArgs(**{"script": script, **args}), {})
+        read_request(program(**{"script": script, **args}), {})
 
 
 def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> None:
     Path("data.csv").write_text("1,2\n")
-    request = read_request(TrainArgs(script=script, args="--name 'a b' '' -- 3"), {})
+    request = read_request(program(script=script, args="--name 'a b' '' -- 3"), {})
     assert request.program.document() == {
         "kind": "script",
         "path": "train.py",
@@ -143,7 +144,7 @@ def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> N
 
 @pytest.mark.parametrize(("keras", "number"), [(None, None), ("2", 2), ("3", 3)])
 def test_keras_is_a_number_or_not_given(script: str, keras: str | None, number: int | None) -> None:
-    assert read_request(TrainArgs(script=script, keras=keras), {}).options.keras == number
+    assert read_request(program(script=script, keras=keras), {}).options.keras == number
 
 
 ENV_FILE = """# a comment
@@ -160,12 +161,12 @@ F="quotes stay"
 def test_a_value_that_no_process_can_have_is_refused(script: str) -> None:
     Path("env").write_bytes(b"A=1\nB=a\0b\n")
     with pytest.raises(UsageError, match="--env-file env, line 2: a text without a NUL"):
-        read_request(TrainArgs(script=script, env_file="env"))
+        read_request(program(script=script, env_file="env"))
 
 
 def test_env_overrides_env_file(script: str) -> None:
     Path("env").write_text(ENV_FILE.replace("  C = spaced\n", ""))
-    args = TrainArgs(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
+    args = program(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
     assert read_request(args, {}).options.env == {
         "A": "2", "B": "two words", "D": "x=y", "E": "", "F": '"quotes stay"', "G": "g",
     }  # fmt: skip
@@ -184,12 +185,12 @@ def test_an_invalid_line_is_named_by_its_number_and_not_shown(
 ) -> None:
     Path("env").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UsageError, match=expected) as caught:
-        read_request(TrainArgs(script=script, env_file="env"), {})
+        read_request(program(script=script, env_file="env"), {})
     assert "hunter2" not in str(caught.value)
 
 
 def test_a_secrets_value_is_in_no_document(script: str) -> None:
-    args = TrainArgs(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
+    args = program(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
     request = read_request(args, {"TOKEN": "hunter2", "OTHER": "x"})
     assert request.secrets == {"TOKEN": "hunter2"}
     document = run_document(
@@ -218,5 +219,5 @@ def test_secrets_are_read_from_the_callers_environment(
 ) -> None:
     monkeypatch.setenv("RAILHEADS_TEST_TOKEN", "hunter2")
     assert os.environ["RAILHEADS_TEST_TOKEN"] == "hunter2"
-    request = read_request(TrainArgs(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
+    request = read_request(program(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
     assert request.secrets == {"RAILHEADS_TEST_TOKEN": "hunter2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from standins.options import program, typed
 from standins.trained_runs import INVENTORY, Runs, request
 
 from bootstrap.errors import UsageError
@@ -12,6 +13,7 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.workflows.series import scale
+from railhead.documents.options.runs import ScaleOptions
 
 
 @pytest.fixture
@@ -60,15 +62,17 @@ def test_what_cannot_be_compared_is_refused() -> None:
 @pytest.mark.parametrize("text", [None, "", "2", "a,b", "0,1", "1,-2", "1,2000"])
 def test_counts_are_numbers_of_hosts(text: str | None) -> None:
     with pytest.raises(UsageError, match="--counts"):
-        scale.read_counts(text)
+        counts = typed(ScaleOptions, counts=text).counts
+        scale.run_scale(lambda: INVENTORY, program(preset="digits"), counts, Path())
 
 
 def test_each_count_is_trained_on_the_first_hosts(
-    hosts: Runs, capsys: pytest.CaptureFixture[str]
+    hosts: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = Path("results").resolve()
-    assert scale.read_counts("2,1") == (1, 2)
-    page = scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 2), results))
+    counts = typed(ScaleOptions, counts="2,1").counts
+    monkeypatch.setattr(scale, "read_request", lambda _: request(0.5))
+    page = scale.run_scale(lambda: INVENTORY, program(), counts, results)
     assert "Scaling from 1 to 2 ranks" in page.read_text()
     assert (
         "More than 1 rank does not pay: each rank that is added then makes it slower"

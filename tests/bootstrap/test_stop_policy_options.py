@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from standins import registered_cloud
+from standins.options import typed
 
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.console.wait import Clock
@@ -23,6 +24,7 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach
+from railhead.documents.options.runs import EndingOptions
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
@@ -30,25 +32,29 @@ OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, st
 
 
 def test_options_for_the_end() -> None:
-    assert stop_policy.read_stop_policy(None, False, None) == StopPolicy(20, True, None)
-    assert stop_policy.read_stop_policy("0", False, "1.5") == StopPolicy(0, True, 1.5)
-    assert stop_policy.read_stop_policy(None, True, None) == StopPolicy(20, False, None)
+    assert policy() == StopPolicy(20, True, None)
+    assert policy(keep="0", max_hours="1.5") == StopPolicy(0, True, 1.5)
+    assert policy(stop=True) == StopPolicy(20, False, None), "--no-stop was typed"
+
+
+def policy(**texts: Any) -> StopPolicy:
+    return stop_policy.stop_policy_of(typed(EndingOptions, **texts))
 
 
 WRONG = [
-    (("x", False, None), "--keep: 'x' is not a number from 0 to 1440"),
-    (("-1", False, None), "--keep: '-1'"),
-    (("nan", False, None), "--keep: 'nan'"),
-    (("5", True, None), "contradict each other"),
-    ((None, False, "0"), "--max-hours: '0' is not a number from 0.01 to 168"),
-    ((None, False, "169"), "--max-hours: '169'"),
+    ({"keep": "x"}, "--keep: 'x' is not a number from 0 to 1440"),
+    ({"keep": "-1"}, "--keep: -1"),
+    ({"keep": "nan"}, "--keep: 'nan'"),
+    ({"keep": "5", "stop": True}, "contradict each other"),
+    ({"max_hours": "0"}, "--max-hours: 0 is not a number from 0.01 to 168"),
+    ({"max_hours": "169"}, "--max-hours: 169"),
 ]
 
 
-@pytest.mark.parametrize("text, output", WRONG)
-def test_wrong_options_for_the_end(text: Any, output: str) -> None:
+@pytest.mark.parametrize("texts, output", WRONG)
+def test_wrong_options_for_the_end(texts: Any, output: str) -> None:
     with pytest.raises(UsageError, match=output):
-        stop_policy.read_stop_policy(*text)
+        policy(**texts)
 
 
 @pytest.mark.parametrize("ending", [StopPolicy(keep_minutes=5), StopPolicy(stop=False)])

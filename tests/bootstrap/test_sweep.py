@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from standins.options import program
 from standins.trained_runs import INVENTORY, Runs, request
 
 from bootstrap.console.threads import side_by_side
@@ -28,7 +29,6 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import read_run
 from bootstrap.report.sweep_file import alone
 from bootstrap.runs import start
-from bootstrap.runs.request import TrainArgs
 from bootstrap.workflows import attach, bootstrap
 from bootstrap.workflows.series import sweep
 from bootstrap.workflows.series.trials import Trials, run_trials
@@ -460,8 +460,8 @@ def test_hosts_with_a_run_are_refused_as_busy() -> None:
 
 
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
-    trials = read_trials(["a=1,2"], None)
-    first = sweep.folder_of(tmp_path, TrainArgs(), trials)
-    assert first == sweep.folder_of(tmp_path, TrainArgs(), trials)
-    assert first != sweep.folder_of(tmp_path, TrainArgs(preset="smoke"), trials)
-    assert first != sweep.folder_of(tmp_path, TrainArgs(), trials[:1])
+    trials = read_trials({"a": ("1", "2")})
+    first = sweep.folder_of(tmp_path, program(), trials)
+    assert first == sweep.folder_of(tmp_path, program(), trials)
+    assert first != sweep.folder_of(tmp_path, program(preset="smoke"), trials)
+    assert first != sweep.folder_of(tmp_path, program(), trials[:1])

@@ -12,14 +12,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fabric.main import program
 from invoke import Collection, Task
+from standins.options import program
 
 from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
+from bootstrap.cli.program import new_program
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.runs.request import TrainArgs
+from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from bootstrap.serving.records import Deployed
 
@@ -55,7 +56,7 @@ GOOD = {
     "min": ["accuracy=0.9"], "model": ["folder"], "of": [RUN], "port": ["8501"], "samples": ["10"],
 }  # fmt: skip
 # Fabric's own options; without the one that lets Python write bytecode, beside our sources.
-CORE = [argument for argument in program.core_args() if argument.name != "write-pyc"]
+CORE = [argument for argument in new_program().core_args() if argument.name != "write-pyc"]
 COMMANDS = [
     ["status"], ["status", "--run", RUN], ["logs"], ["logs", "--rank", "1"], ["logs", "--follow"],
     ["logs", "--rank", "9"], ["attach"], ["attach", "--run", RUN], ["fetch"], ["cancel"],
@@ -253,7 +254,7 @@ def make_template(folder: Path, box: Sandbox) -> None:
         inventory = parse_hosts(HERE)
         local_state.save_cluster(inventory)
         run = {**run_document, "cluster": inventory.name}
-        given = {**TrainArgs(script="train.py", outputs=("*",)).record(), "folder": str(box.cwd)}
+        given = {**record_of(program(script="train.py", outputs=("*",))), "folder": str(box.cwd)}
         local_state.save_run(run, box.cwd / "results" / RUN, given)
         records.save(Deployed(ENDPOINT, inventory.name, inventory.chief.name, 8501, RUN))
     finally:

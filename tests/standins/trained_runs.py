@@ -99,4 +99,5 @@ class Runs:
 
 def request(rate: float) -> Any:
     settings = {"learning_rate": rate, "model": "cnn"}
-    return SimpleNamespace(program=SimpleNamespace(settings=settings))
+    options = SimpleNamespace(launcher="horovod")
+    return SimpleNamespace(program=SimpleNamespace(settings=settings), options=options)

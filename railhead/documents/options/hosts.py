@@ -36,7 +36,7 @@ class TargetOptions:
         False,
         "start the stack's machines that do not run",
         doc="start machines of a stack that are stopped, as [`fab start`](#start) does. Without it"
-        " you are asked at a terminal; elsewhere the exit code is 2",
+        " there is a question at a terminal; elsewhere the exit code is 2",
     )
 
 

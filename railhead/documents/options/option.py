@@ -21,6 +21,7 @@ T = TypeVar("T")
 Error = Callable[[str], Exception]
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
 DIGITS = 20  # of a whole number; int() of more takes long
+KEY = "option"  # of the metadata of a field
 FORMS = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
 
 
@@ -59,7 +60,7 @@ class Rule:
 
 def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
     """A field of a group of options; `rules` as in Rule."""
-    metadata = {"rule": Rule(help, **rules)}
+    metadata = {KEY: Rule(help, **rules)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -110,7 +111,7 @@ def _option(found: Any, annotation: Any) -> Option:
         name, item = "list", args[0]
     elif not name:
         name, item = "mapping", args[1]
-    return Option(found.name, annotation, name, item, default, found.metadata["rule"])
+    return Option(found.name, annotation, name, item, default, found.metadata[KEY])
 
 
 def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
@@ -292,10 +293,10 @@ def _bounded(one: Option, value: Any, error: Error) -> Any:
     rule = one.rule
     for each in value if one.kind == "list" else [value]:
         low = rule.at_least is not None and not each >= rule.at_least
-        if low or (rule.at_most is not None and not each <= rule.at_most):
-            raise error(f"{_shown(one)}: {shortened(each)} is not {_range(one)}")
-        if rule.choices and each not in rule.choices:
-            raise error(f"{_shown(one)} {shortened(each)}: one of {choices_of(one)}")
+        high = rule.at_most is not None and not each <= rule.at_most
+        if low or high or (rule.choices and each not in rule.choices):
+            shown = f"{each:g}" if isinstance(each, float) else shortened(each)
+            raise error(f"{_shown(one)}: {shown} is not {_range(one)}")
     return value
 
 
