@@ -19,6 +19,7 @@ from e2e.local_hosts import wait_until
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.errors import RailheadError
+from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.place import place_here
@@ -66,7 +67,7 @@ class Endpoint(SupervisedEndpoint):
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the supervisor another value."""
-        program = self.folder / "endpoint.py"
+        program = self.folder / NAME / "remote/serve/endpoint.py"
         changed = re.sub(rf"(?m)^{constant} = .*", f"{constant} = {value}", program.read_text())
         program.write_text(changed)
 
@@ -263,10 +264,10 @@ def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, l
 def test_an_endpoint_whose_port_is_still_open_is_not_gone(home: Path) -> None:
     folder = home / ".railhead/endpoints/m"
     folder.mkdir(parents=True)
-    (folder / "endpoint.py").write_text("import time; time.sleep(600)")
+    (folder / NAME).write_text("import time; time.sleep(600)")
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        subprocess.Popen([sys.executable, str(folder / "endpoint.py")]) as supervisor,
+        subprocess.Popen([sys.executable, str(folder / NAME), ENDPOINT]) as supervisor,
         place_here() as here,
     ):
         endpoint = Deployed("m", None, "here", server.getsockname()[1], None)
