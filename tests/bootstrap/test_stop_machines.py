@@ -222,7 +222,9 @@ def test_a_disk_that_takes_no_record_does_not_keep_the_machines(home: Path) -> N
 def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: Path) -> None:
     """And the state, with the stop in it, before the chief's own."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
-    own = f'for word; do [ -e "$word" ] && continue; echo "$word"; done | xargs >>{home}/commands'
+    own = (
+        f'for word; do case $word in /*) ;; *) echo "$word";; esac; done | xargs >>{home}/commands'
+    )
     kept.make_client(f"{own}; echo '{{\"files\": 1}}'")
     (kept.folder / "checkpoints/step-00000001").mkdir(parents=True)
     (kept.folder / "checkpoints/step-00000001/manifest.json").write_text("{}")
@@ -233,7 +235,7 @@ def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: 
         "-I run.live_upload s3://b/runs/r1 once",
     )
     assert sorted(stops) == ["railhead-2: off", "railhead-3: off"]
-    assert (last, chief) == ("-I s3://b/runs/r1 state.json", "chief")
+    assert (last, chief) == ("-I run.upload s3://b/runs/r1 state.json", "chief")
     assert output["results"] == "in s3://b/runs/r1" and "checkpoints" not in output
 
 
