@@ -20,7 +20,7 @@ from bootstrap.runs.metrics.options import read_metric
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The archive from which the process that searches is started."""
-    monkeypatch.setattr(metric_lines.programs, "ARCHIVE", str(programs.place(tmp_path)))
+    monkeypatch.setattr("bootstrap.remote.programs.ARCHIVE", str(programs.place(tmp_path)))
 
 
 LOSS = {"name": "loss", "pattern": r"loss: ([0-9.e+-]+)"}
