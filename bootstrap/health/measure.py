@@ -38,10 +38,10 @@ from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run, read_json
 from bootstrap.runs.start import HEALTH
-from bootstrap.ssh.bundle import pack_file
+from bootstrap.ssh.bundle import REMOTE, pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import REMOTE, Reply, Session
+from bootstrap.ssh.session import Reply, Session
 from bootstrap.untrusted.decode import has_form, json_object
 from bootstrap.untrusted.unpack import Hostile
 
@@ -275,7 +275,7 @@ def _clean_up(cluster: ConnectedCluster, check: Run) -> None:
     """End the remaining processes of the check, and remove its files."""
 
     def end(session: Session) -> None:
-        sweep(session, HEALTH, cluster.python_of(session.host.name))
+        sweep(session, HEALTH)
 
     everywhere(cluster.sessions, end, what="clearing up")
     start.remove_run(cluster.sessions, check)

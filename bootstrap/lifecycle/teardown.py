@@ -105,8 +105,8 @@ def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
     if not facts.python:
         return [*system, Line(name, "no Python for the agent: nothing to remove")]
     session.start_agent(facts.python)
-    ended = sweep(session, "all", facts.python)
-    served = sweep(session, "all", facts.python, ENDPOINT)
+    ended = sweep(session, "all")
+    served = sweep(session, "all", ENDPOINT)
     authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
     gone = not session.call("remove", paths=paths)["left"]

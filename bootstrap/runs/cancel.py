@@ -9,10 +9,10 @@ from typing import Any
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.remote.run.end_processes import OF_RUNS
 from bootstrap.runs.run import FINAL, Run, read_state
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import REMOTE, Session
-from bootstrap.untrusted.decode import json_object
+from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
 
@@ -20,27 +20,17 @@ ENDPOINT = "RAILHEAD_ENDPOINT"  # the variable that marks the processes of an en
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
 
 
-def sweep(
-    session: Session, run_id: str, python: str, variable: str = "RAILHEAD_RUN"
-) -> dict[str, Any]:
+def sweep(session: Session, run_id: str, variable: str = OF_RUNS) -> dict[str, Any]:
     """End every process of a run ("all": of any run) on one host; with another `variable` in their
     environment, those of an endpoint.
 
     Returns {"ended": the number of processes, "left": the pids that are still there}.
     """
-    source = (REMOTE / "run/end_processes.py").read_text()
-    reply = session.run([python, "-I", "-S", "-", run_id, variable], text=source)
-    if reply.rc:
-        raise RailheadError("\n".join(reply.tail[-3:]))
-    swept = json_object(reply.tail[-1] if reply.tail else "", "no report of the ended processes")
-    if not isinstance(swept.get("ended"), int) or not isinstance(swept.get("left"), list):
-        raise Hostile("no report of the ended processes")
+    swept: dict[str, Any] = session.call("end_run", run_id=run_id, variable=variable)
     return swept
 
 
-def cancel(
-    sessions: Mapping[str, Session], run: Run, pythons: Mapping[str, str], chief: str
-) -> dict[str, str]:
+def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, str]:
     """Cancel a run: first by its supervisor, if the chief was reached, then by ending its processes
     on every host.
 
@@ -52,9 +42,7 @@ def cancel(
     if chief in sessions:
         with contextlib.suppress(RailheadError):  # then on its host, too, by its processes
             _cancel_by_supervisor(sessions[chief], run)
-    swept = everywhere(
-        sessions, lambda s: sweep(s, run.run_id, pythons[s.host.name]), what="cancelling the run"
-    )
+    swept = everywhere(sessions, lambda s: sweep(s, run.run_id), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
     if any(host["left"] for host in swept.values()):
         raise HostsFailed("processes are left", outcomes, hint=f"fab cancel --run {run.run_id}")

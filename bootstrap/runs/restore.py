@@ -13,6 +13,7 @@ from bootstrap.data.folders import LocalData
 from bootstrap.data.send import find_missing, folder_of, send_missing
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan import hostfile
+from bootstrap.remote.programs import NAME
 from bootstrap.remote.run import checkpoint_files
 from bootstrap.remote.run.checkpoint_files import FOLDER
 from bootstrap.runs.checkpoints import Checkpoints, here, on_host
@@ -106,8 +107,8 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
     client = cluster.bucket_client
     assert client is not None, "the source was found in the bucket of this inventory"
     url = f"{cluster.inventory.bucket}/runs/{source.earlier.run_id}"
-    program = f"{run.folder}/restore_checkpoints.py"
-    argv = [f"{client.folder}/bin/python", "-I", program, url, f"{run.folder}/{FOLDER}"]
+    start = [f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", "run.restore_checkpoints"]
+    argv = [*start, url, f"{run.folder}/{FOLDER}"]
     reply = cluster.sessions.chief.run(argv, timeout=HOURS)
     _refuse_failure(reply)
     if damaged := _damaged(reply):
@@ -115,7 +116,7 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
 
 
 def _damaged(reply: Reply) -> list[str]:
-    """The files that restore_checkpoints.py left out, from its last line."""
+    """The files that restore_checkpoints left out, from its last line."""
     try:
         return [str(path) for path in decoded(reply.tail[-1])["damaged"]]
     except (IndexError, KeyError, TypeError, ValueError):

@@ -9,6 +9,7 @@ from typing import Any
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, check_name
+from bootstrap.remote.programs import SUPERVISOR
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.run_files import RunState
@@ -75,6 +76,5 @@ def state_of(chief: Session, run: Run) -> str:
         return found.state
     age = time.time() - found.heartbeat
     # Not `kill -0`: it also finds a process that has ended and was not waited for.
-    mark, file = f"{run.run_id}/supervisor.py", f"/proc/{found.pid}/cmdline"
-    alive = chief.run(["grep", "-qaF", mark, file]).rc == 0
+    alive = chief.is_running(found.pid, run.folder, SUPERVISOR)
     return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

@@ -20,6 +20,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.runtimes import REPO
+from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import launch
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run
@@ -27,19 +28,8 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, start_agent
-from bootstrap.ssh.session import REMOTE, Session
+from bootstrap.ssh.session import Session
 
-CHIEF_PROGRAMS = {  # by the folder of remote/
-    "run": (
-        *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
-        *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
-        *("json_file.py", "metric_lines.py", "stop_machines.py", "stop_policy.py"),
-        "restore_checkpoints.py",
-    ),
-    "evaluation": ("thresholds.py",),
-    "serve": ("machine_use.py",),
-}
-RANK = ("rank.py", "rank_data.py", "rank_link.py", "rank_sagemaker.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
@@ -121,7 +111,7 @@ def start(
         raise
     cluster.sessions.chief.call(
         "start",
-        argv=[cluster.python_of(cluster.chief), "-I", "-S", f"{run.folder}/supervisor.py"],
+        argv=[cluster.python_of(cluster.chief), "-I", "-S", f"{run.folder}/{NAME}", SUPERVISOR],
         cwd=run.folder,
         env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
         log=f"{run.folder}/logs/supervisor.log",
@@ -312,13 +302,12 @@ def _prepare(
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
         [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
-        *([f"{run.folder}/{n}", 0o644, (REMOTE / "rank" / n).read_text()] for n in RANK),
-        [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
         [f"{run.folder}/checkpoints/.keep", 0o644, ""],
     ]
     session.call("write", files=files)
+    session.call("place_programs", folder=run.folder)
 
 
 def needs_reader(document: Mapping[str, Any]) -> bool:
@@ -334,7 +323,7 @@ case $memory in /dev/shm/*) export OMPI_MCA_btl_vader_backing_directory="$memory
 
 
 def rank_starter(document: Mapping[str, Any]) -> str:
-    """rank.sh: starts the runtime's Python with rank.py, in the program's folder.
+    """rank.sh: starts the runtime's Python with rank/rank.py, in the program's folder.
 
     The variables of --env are set here: PYTHONPATH, LD_PRELOAD and others count only at the start
     of a process.
@@ -344,7 +333,7 @@ def rank_starter(document: Mapping[str, Any]) -> str:
     folder = f'"$HOME/.railhead/runs/{document["run_id"]}"'
     lines = [OWN_FOLDERS.format(folder=folder), f"cd {folder}/work || exit 1"]
     lines += ["export PYTHONUNBUFFERED=1", *exports]
-    return "\n".join([*lines, f"exec {python} {folder}/rank.py\n"])
+    return "\n".join([*lines, f"exec {python} {folder}/{NAME} rank.rank {folder}\n"])
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -360,11 +349,6 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")
     slots = [h["slots"] for h in document["hosts"]]
     return [
-        *(
-            [f"{run.folder}/{n}", 0o644, (REMOTE / part / n).read_text()]
-            for part, names in CHIEF_PROGRAMS.items()
-            for n in names
-        ),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
         [f"{run.folder}/ssh_config", 0o644, config],

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import whole_number
+from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records, tensorflow_serving
 from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
@@ -26,11 +26,10 @@ from bootstrap.serving.state import (
     wait_for,
 )
 from bootstrap.ssh.local_session import HERE
-from bootstrap.ssh.session import REMOTE, Session
+from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.options.serving import TENSORFLOW_SERVING
 
-SUPERVISOR = ("serve/endpoint.py", "serve/machine_use.py", "run/json_file.py")
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
 TRIED = 100  # ports that an endpoint may get
@@ -145,35 +144,26 @@ def deploy(
         "server": request.server,
         "health": server.health,
     }
-    lay_out(place, endpoint, document, server.programs)
+    lay_out(place, endpoint, document)
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)
 
 
-def lay_out(
-    place: Place,
-    endpoint: Deployed,
-    document: Mapping[str, Any],
-    programs: Sequence[str] = (),
-) -> None:
-    """Record an endpoint and make its folder on the host, with `document` in endpoint.json and
-    these programs beside the supervisor."""
+def lay_out(place: Place, endpoint: Deployed, document: Mapping[str, Any]) -> None:
+    """Record an endpoint and make its folder on the host, with `document` in endpoint.json."""
     common = {"schema": 1, "name": endpoint.name, "run_id": endpoint.run_id, "port": endpoint.port}
     whole = {**common, "stop": list(place.stop) if place.stop else None, **document}
     folder = endpoint.folder
     files = [
         [f"{folder}/endpoint.json", 0o600, json.dumps(whole)],
-        *(
-            [f"{folder}/{Path(n).name}", 0o644, (REMOTE / n).read_text()]
-            for n in (*SUPERVISOR, *programs)
-        ),
         [f"{folder}/versions/.keep", 0o644, ""],
         [f"{folder}/logs/.keep", 0o644, ""],
     ]
     records.save(endpoint)
     place.session.call("remove", paths=[folder])
     place.session.call("write", files=files)
+    place.session.call("place_programs", folder=folder)
 
 
 def start_supervisor(place: Place, endpoint: Deployed) -> None:
@@ -181,7 +171,7 @@ def start_supervisor(place: Place, endpoint: Deployed) -> None:
     folder = endpoint.folder
     place.session.call(
         "start",
-        argv=[place.python, "-I", "-S", f"{folder}/endpoint.py"],
+        argv=[place.python, "-I", "-S", f"{folder}/{NAME}", ENDPOINT],
         cwd=folder,
         env={"RAILHEAD_ENDPOINT": endpoint.name, "RAILHEAD_HOME": "~"},
         log=f"{folder}/logs/endpoint.log",

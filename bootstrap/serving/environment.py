@@ -43,12 +43,10 @@ SERVER, CLIENT = "serving.__main__", "serving.client"
 
 @dataclass(frozen=True)
 class Server:
-    """What serves a model: its command without options, where it answers with its health, and its
-    programs that lie beside the supervisor."""
+    """What serves a model: its command without options, where it answers with its health."""
 
     command: Sequence[str]
     health: str = "/healthz"
-    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

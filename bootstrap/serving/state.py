@@ -9,6 +9,7 @@ from typing import Any
 
 from bootstrap.console.text import clean, count, duration
 from bootstrap.console.wait import wait_until
+from bootstrap.remote.programs import ENDPOINT
 from bootstrap.remote.serve.machine_use import ALIVE, FRESH
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh.session import Session
@@ -119,8 +120,7 @@ def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool
     """Whether the supervisor that wrote the state still runs."""
     if state is None or state.state not in ALIVE:
         return False
-    mark = f"{folder.removeprefix('~/')}/endpoint.py"
-    return session.run(["grep", "-qaF", mark, f"/proc/{state.pid}/cmdline"]).rc == 0
+    return session.is_running(state.pid, folder, ENDPOINT)
 
 
 def clock_of(session: Session) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
+from bootstrap.remote.programs import NAME
 from bootstrap.runs.model_files import SAVED_MODEL_FILE
 from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 
 PROGRAM = "tensorflow_model_server"
-PROGRAMS = ("serve/tensorflow_serving.py", "serve/http_relay.py", "serve/local_requests.py")
 
 
 def require_program(place: Place) -> None:
@@ -35,7 +35,6 @@ def require_saved_model(place: Place, folder: str) -> None:
 def server(python: str, endpoint: Deployed) -> Server:
     """The host's own server. Its health is the list of its versions."""
     return Server(
-        [python, "-I", "-S", f"{endpoint.folder}/tensorflow_serving.py"],
+        [python, "-I", "-S", f"{endpoint.folder}/{NAME}", "serve.tensorflow_serving"],
         health=f"/v1/models/{endpoint.name}",
-        programs=PROGRAMS,
     )

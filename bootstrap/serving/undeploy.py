@@ -35,7 +35,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
             seconds=END_SECONDS,
             every=0.2,
         )
-    swept = sweep(session, endpoint.name, python, ENDPOINT)
+    swept = sweep(session, endpoint.name, ENDPOINT)
     closed = session.run([python, "-I", "-S", "-c", _CLOSED, str(endpoint.port)]).rc == 0
     if swept["left"] or (served and not closed):
         left = f"pids {swept['left']}" if swept["left"] else f"port {endpoint.port} is open"

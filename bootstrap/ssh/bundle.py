@@ -1,4 +1,5 @@
-"""The bundle: the files that ship to the hosts, named by a hash (`bundle_files` finds them)."""
+"""The bundle: the files that ship to the hosts, named by a hash (`bundle_files` finds them);
+and the archive of our own programs that run there."""
 
 from __future__ import annotations
 
@@ -8,19 +9,23 @@ import io
 import os
 import stat
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import railhead.documents
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.ssh.bundle_files import Found, files_in, unreadable
 
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
 PACKED = (".whl", ".gz")  # already compressed
+REMOTE = Path(__file__).parents[1] / "remote"
+DOCUMENTS = Path(railhead.documents.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,26 @@ def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
     found = [Found(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
     _refuse_large(root, found, limit)
     return Bundle(root, tuple(_read(file) for file in found))
+
+
+@cache
+def archive() -> bytes:
+    """What hosts run, as an archive from which Python imports: `remote` and `railhead.documents`.
+
+    Equal sources give equal bytes.
+    """
+    modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
+    for top, folder in (("remote", REMOTE), ("railhead/documents", DOCUMENTS)):
+        for path in folder.rglob("*.py"):
+            modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+    modules["__main__.py"] = modules.pop("remote/__main__.py")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name, text in sorted(modules.items()):
+            entry = zipfile.ZipInfo(name)  # its time is fixed
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            target.writestr(entry, text)
+    return packed.getvalue()
 
 
 def pack_training(repo: Path) -> Bundle:

@@ -1,7 +1,7 @@
 """One connection to one host and the one exec channel in it: sh first, then the agent.
 
-Facts need no Python on the host. The agent (remote/agent) does everything else: it is sent over the
-same channel with its parts, and never written to the host's disk.
+Facts need no Python on the host. The agent (remote/agent) does everything else: the
+archive with it is sent over the same channel, and its start writes nothing to the host's disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +31,12 @@ from bootstrap.inventory.hosts import Host
 from bootstrap.remote.run.manifest import size_and_sha256
 from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel, Unresponsive
 from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
-from bootstrap.ssh.bundle import Bundle, tar
+from bootstrap.ssh.bundle import Bundle, archive, tar
 from bootstrap.untrusted import decode, unpack
 from bootstrap.untrusted.answers import check_result, checked_event
 
 OPEN_SECONDS = 10
 EXIT_CODE = re.compile("[0-9]{1,3}")
-REMOTE = Path(__file__).parents[1] / "remote"  # what is sent to hosts
-AGENT = (
-    "agent.channel",
-    "run.manifest",
-    "run.end_processes",
-    "agent.files",
-    "agent.data",
-    "agent.packing",
-    "agent.temporary",
-    "agent.network",
-    "agent.commands",
-    "agent.agent",
-)  # each imports only from those before it
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
@@ -61,16 +48,15 @@ while IFS= read -r l; do
 case $l in @go) eval "$s"; s=;; *) s="$s
 $l";; esac
 done"""
-START_AGENT = (
-    "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
-)
-# The parts become modules with the names that they have here, so that they import each other.
-LOAD_AGENT = """
-import sys, types
-for name, text in PARTS.items():
-    sys.modules[name] = module = types.ModuleType(name)
-    exec(compile(text, name, "exec"), module.__dict__)
-module.main()
+# Python takes modules from archives, and this one is a file in memory.
+START_AGENT = """
+import os, sys
+archive = os.memfd_create("railhead")
+with open(archive, "wb", closefd=False) as file:
+    file.write(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))
+sys.path.insert(0, f"/proc/self/fd/{archive}")
+from remote.agent import agent
+agent.main()
 """
 
 
@@ -190,7 +176,7 @@ class Session:
         """Start the agent in the channel, with the host's `python`; a second call does nothing."""
         if self._agent:
             return
-        source = agent_source()
+        source = archive()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
         with self._logged(f"start the agent with {python}"), self._channel.operation("open"):
             self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
@@ -223,6 +209,11 @@ class Session:
             if op == "run":
                 notes.append(f"exit {answer['rc']}")
             return answer
+
+    def is_running(self, pid: int, folder: str, program: str) -> bool:
+        """Whether a process is this program (remote/programs.py) of a run or an endpoint."""
+        reply = self.call("is_running", pid=pid, folder=folder, program=program)
+        return bool(reply["running"])
 
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: ByteReporter | None = None
@@ -423,14 +414,6 @@ def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
             hint=f"fab exec --hosts {shlex.quote(str(host))} --cmd 'df -h ~'",
         )
     return RailheadError(f"{op}: {error['text']}")
-
-
-@cache
-def agent_source() -> bytes:
-    """The agent with all its parts as one Python source."""
-    files = {name: REMOTE.joinpath(*name.split(".")).with_suffix(".py") for name in AGENT}
-    parts = {f"bootstrap.remote.{name}": file.read_text() for name, file in files.items()}
-    return f"PARTS = {parts!r}\n{LOAD_AGENT}".encode()
 
 
 @lru_cache(maxsize=1)  # one archive for all hosts; more would fill the memory

@@ -24,6 +24,8 @@ RESULTS: Mapping[str, Any] = {
     "data_state": {"folders": {str: {"complete": bool, "there": int}}, "free": int},
     "paths_state": {str: str},
     "receive_data": {"wrong": [str]},
+    "is_running": {"running": bool},
+    "end_run": {"ended": int, "left": [int]},
 }
 EVENTS: Mapping[str, tuple[Any, ...]] = {
     "agent": ({"agent": int},),

@@ -119,11 +119,11 @@ def _cancel(inventory: Inventory, run: Run) -> None:
     inventory = run.part_of(inventory)
     chief = inventory.chief.name
     with connect.open_sessions(inventory) as sessions, sessions.within(CANCEL_SECONDS):
-        pythons, failed = connect.attempts(sessions, connect.start_agent)
+        _, failed = connect.attempts(sessions, connect.start_agent)
         sessions.drop(failed)
         if not sessions:
             raise reach.not_reached("no host can be reached", sessions)
-        outcomes = cancellation.cancel(sessions, run, pythons, chief)
+        outcomes = cancellation.cancel(sessions, run, chief)
         phase = stop_policy.phase(sessions[chief], run) if chief in sessions else []
     print_lines(*(f"[{name}] {text}" for name, text in outcomes.items()), *phase)
     if sessions.failed:

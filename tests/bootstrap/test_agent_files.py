@@ -16,7 +16,7 @@ from standins import agent_process
 from standins.agent_process import Agent, Failed, build, found
 
 from bootstrap.ssh.bundle import pack_folder, tar
-from bootstrap.ssh.session import agent_source
+from bootstrap.ssh.session import START_AGENT
 
 
 def test_write_changes_only_what_differs(agent: Agent, home: Path) -> None:
@@ -171,8 +171,7 @@ for name in ("replace", "rename"):
         real(*words)
     setattr(os, name, counted)
 """
-    source = agent_source()
-    monkeypatch.setattr(agent_process, "agent_source", lambda: killed.encode() + source)
+    monkeypatch.setattr(agent_process, "START_AGENT", killed + START_AGENT)
     agent = Agent(home)
     sent.begin(agent)
     assert agent.line()["event"]["need"]

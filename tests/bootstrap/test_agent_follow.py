@@ -16,6 +16,7 @@ from standins.agent_process import Agent, build
 from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
 from bootstrap.inventory.hosts import parse_hosts
+from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import follow
 from bootstrap.runs.run import Run
 from bootstrap.ssh.bounded_channel import ConnectionLost
@@ -43,8 +44,8 @@ def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: 
 def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) -> None:
     """Also when this agent started it, and so is the parent of a zombie."""
     folder = run_folder(home, "running", 0)
-    (folder / "supervisor.py").write_text("import time; time.sleep(600)")
-    argv = [sys.executable, "~/runs/r1/supervisor.py"]
+    (folder / NAME).write_text("import time; time.sleep(600)")
+    argv = [sys.executable, f"~/runs/r1/{NAME}", SUPERVISOR]
     pid = agent.call("start", argv=argv, cwd="~", env={}, log="~/log")[0]["pid"]
     run_folder(home, "running", pid)
     killed = threading.Event()

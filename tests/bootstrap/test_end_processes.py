@@ -15,15 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins import programs
 from standins.agent_process import Agent
 
 from bootstrap.errors import HostsFailed
 from bootstrap.remote.agent import temporary
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
-from bootstrap.ssh.session import Reply
 
-SWEEP = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "end_processes.py"
+ROOT = Path(__file__).parents[2]
 Start = Callable[..., int]
 
 # Each writes its own pid to the file $PID once it is as the test wants it.
@@ -69,18 +69,11 @@ def alive(pid: int) -> bool:
 
 
 def sweep(home: Path, run: str = "r1", *variable: str) -> Any:
-    argv = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-",
-        run,
-        *variable,
-    ]  # as the control side does: nothing on the disk
-    environment = {"HOME": str(home)}
-    done = subprocess.run(argv, input=SWEEP.read_bytes(), env=environment, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    agent = Agent(home)  # as the control side does
+    try:
+        return agent.call("end_run", run_id=run, variable=(*variable, "RAILHEAD_RUN")[0])[0]
+    finally:
+        agent.process.communicate()
 
 
 def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:
@@ -274,7 +267,8 @@ def test_streams_in_memory_go_with_their_run(home: Path, tmp_path: Path) -> None
 def test_a_sweeper_with_the_mark_does_not_end_itself(home: Path) -> None:
     """As the supervisor, which is of the run and sweeps."""
     environment = {"HOME": str(home), "RAILHEAD_HOME": str(home), "RAILHEAD_RUN": "r1"}
-    argv = [sys.executable, "-I", "-S", str(SWEEP), "r1"]
+    programs.place(home)
+    argv = programs.command(home, "run.end_processes", "r1")
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     assert json.loads(done.stdout) == {"ended": 0, "left": []}
 
@@ -303,10 +297,11 @@ def test_every_host_is_swept_and_received(
     (tmp_path / "bin" / "ssh").chmod(0o755)
     pid = start(PLAIN)
     swept = f"end_processes.end_on_all_hosts({run_of('a', 'b')}, 'F')"
-    text = f"import end_processes, json; end_processes.REPLY = 3.0; print(json.dumps({swept}))"
+    text = "import json; from bootstrap.remote.run import end_processes; end_processes.REPLY = 3.0;"
+    text += f"print(json.dumps({swept}))"
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(home)}
-    environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(SWEEP.parent), **marks}
+    environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT), **marks}
     done = subprocess.run(
         [sys.executable, "-c", text], env=environment, capture_output=True, text=True
     )
@@ -314,7 +309,7 @@ def test_every_host_is_swept_and_received(
     assert not alive(pid)
     (line,) = (home / "calls").read_text().splitlines()
     assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith(
-        'end_processes.py" r1'
+        'railhead.pyz" run.end_processes r1'
     )
 
 
@@ -324,23 +319,21 @@ class Swept:
     def __init__(self, name: str, left: list[int]) -> None:
         self.host, self.left = SimpleNamespace(name=name), left
 
-    def call(self, op: str, paths: list[str], silence: float | None = None) -> dict[str, None]:
+    def call(self, op: str, silence: float | None = None, **words: Any) -> dict[str, Any]:
         """There is no state.json."""
-        assert op == "read"
-        return dict.fromkeys(paths)
-
-    def run(self, argv: list[str], text: str) -> Reply:
-        assert argv[-2:] == ["r1", "RAILHEAD_RUN"] and text == SWEEP.read_text()
-        return Reply(0, (json.dumps({"ended": 1, "left": self.left}),))
+        if op == "read":
+            return dict.fromkeys(words["paths"])
+        assert (op, words) == ("end_run", {"run_id": "r1", "variable": "RAILHEAD_RUN"})
+        return {"ended": 1, "left": self.left}
 
 
 def test_a_cancel_fails_if_a_process_is_left_on_one_host(tmp_path: Path) -> None:
     hosts: dict[str, Any] = {"a": Swept("a", []), "b": Swept("b", [7])}
     with pytest.raises(HostsFailed, match="LEFT: pids 7") as failed:
-        cancel.cancel(hosts, Run("r1", tmp_path), dict.fromkeys(hosts, "python3"), "a")
+        cancel.cancel(hosts, Run("r1", tmp_path), "a")
     outcome = "no process of the run is left; 1 process ended by force"
     assert failed.value.outcomes["a"] == outcome
     hosts["b"].left = []
-    assert cancel.cancel(hosts, Run("r1", tmp_path), dict.fromkeys(hosts, "python3"), "a") == {
+    assert cancel.cancel(hosts, Run("r1", tmp_path), "a") == {
         "a": outcome, "b": outcome,
     }  # fmt: skip

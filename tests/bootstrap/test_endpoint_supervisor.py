@@ -19,6 +19,7 @@ from e2e.local_hosts import wait_until
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.errors import RailheadError
+from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.place import place_here
@@ -66,7 +67,7 @@ class Endpoint(SupervisedEndpoint):
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the supervisor another value."""
-        program = self.folder / "endpoint.py"
+        program = self.folder / NAME / "remote/serve/endpoint.py"
         changed = re.sub(rf"(?m)^{constant} = .*", f"{constant} = {value}", program.read_text())
         program.write_text(changed)
 
@@ -236,10 +237,10 @@ def test_the_machine_is_left_to_a_run(home: Path) -> None:
 
 
 def test_the_machine_is_left_to_a_run_that_still_stops_machines(home: Path) -> None:
-    endpoint, program = over(home), home / ".railhead/runs/r1/stop_machines.py"
+    endpoint, program = over(home), home / ".railhead/runs/r1" / NAME
     program.parent.mkdir(parents=True)
     program.write_text("import time; print(flush=True); time.sleep(600)")
-    argv = [sys.executable, "-I", "-S", str(program)]
+    argv = [sys.executable, "-I", "-S", str(program), "run.stop_machines"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as stopper:
         assert stopper.stdout and stopper.stdout.readline()
         with endpoint.runs() as process:
@@ -263,10 +264,10 @@ def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, l
 def test_an_endpoint_whose_port_is_still_open_is_not_gone(home: Path) -> None:
     folder = home / ".railhead/endpoints/m"
     folder.mkdir(parents=True)
-    (folder / "endpoint.py").write_text("import time; time.sleep(600)")
+    (folder / NAME).write_text("import time; time.sleep(600)")
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        subprocess.Popen([sys.executable, str(folder / "endpoint.py")]) as supervisor,
+        subprocess.Popen([sys.executable, str(folder / NAME), ENDPOINT]) as supervisor,
         place_here() as here,
     ):
         endpoint = Deployed("m", None, "here", server.getsockname()[1], None)

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
+from bootstrap.remote.rank.rank import encoded
+from bootstrap.remote.run.mpirun_output import MpirunOutput
+from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
+
 RECORD = '@railhead {"kind": "evaluation", "accuracy": 0.1, "passed": false}'
 
 
 @pytest.fixture
-def remote(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of the folder that is sent to hosts, as the host does."""
-    for folder in ("run", "rank"):
-        monkeypatch.syspath_prepend(REMOTE / folder)
-    return importlib.import_module
-
-
-@pytest.fixture
-def output(remote: Any, tmp_path: Path) -> Any:
+def output(tmp_path: Path) -> RunOutput:
     for folder in ("results", "logs"):
         (tmp_path / folder).mkdir()
     run = {"size": 2, "hosts": [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]}
-    module = remote("rank_output")
-    return module.RunOutput(str(tmp_path), run, (), module.WriteErrors())
+    return RunOutput(str(tmp_path), run, (), WriteErrors())
 
 
-def as_mpirun_passes_it(remote: Any, rank: int, text: str, pieces: int) -> bytes:
+def as_mpirun_passes_it(rank: int, text: str, pieces: int) -> bytes:
     """The bytes of mpirun's stdout for a rank's output, in pieces with a tag each."""
-    data = remote("rank").encoded(text.encode())
+    data = encoded(text.encode())
     cut = [data[i : i + pieces] for i in range(0, len(data), pieces)]
     return b"".join(b"[1,%d]<stdout>:%s" % (rank, piece) for piece in cut)
 
@@ -48,11 +40,9 @@ PRINTED = [
 
 @pytest.mark.parametrize("text", PRINTED)
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 4096])
-def test_printed_text_is_never_taken_for_the_tag_of_another_rank(
-    remote: Any, text: str, pieces: int
-) -> None:
-    splitter = remote("mpirun_output").MpirunOutput()
-    raw = as_mpirun_passes_it(remote, 1, f"{text}\n", pieces)
+def test_printed_text_is_never_taken_for_the_tag_of_another_rank(text: str, pieces: int) -> None:
+    splitter = MpirunOutput()
+    raw = as_mpirun_passes_it(1, f"{text}\n", pieces)
     lines = [*splitter.feed(raw), *splitter.close()]
     assert lines == [(1, text.replace("\x1f", "?").encode())]
 
@@ -67,7 +57,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("rank, line, counts", ACCEPTED.values(), ids=ACCEPTED)
 def test_only_rank_0_evaluates_at_the_start_of_a_line(
-    output: Any, tmp_path: Path, rank: int, line: str, counts: bool
+    output: RunOutput, tmp_path: Path, rank: int, line: str, counts: bool
 ) -> None:
     output.add_line(rank, line.encode())
     assert output.evaluation == ({"accuracy": 0.1, "passed": False} if counts else None)
@@ -77,7 +67,9 @@ def test_only_rank_0_evaluates_at_the_start_of_a_line(
     assert (RECORD in log) != counts
 
 
-def test_other_records_count_from_every_rank_and_within_a_line(output: Any, tmp_path: Path) -> None:
+def test_other_records_count_from_every_rank_and_within_a_line(
+    output: RunOutput, tmp_path: Path
+) -> None:
     output.add_line(1, b'10/20@railhead {"kind": "message", "text": "x"}')
     record = json.loads((tmp_path / "results" / "metrics.jsonl").read_text())
     assert (record["rank"], record["host"], record["text"]) == (1, "b", "x")

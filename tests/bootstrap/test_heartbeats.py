@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hosts.ranks import beating_rank, lay_out, script
+from standins import programs
 from standins.supervised_run import Run, says
 
 from bootstrap.remote.rank.rank import ALIVE, ENDED
@@ -56,8 +57,7 @@ def test_a_program_cannot_send_a_heartbeat(tmp_path: Path) -> None:
 def silent_run(home: Path, script: str, **changes: Any) -> Run:
     """A run whose hosts may be silent for three seconds."""
     run = Run(home, script, **changes)
-    file = run.folder / "mpirun_output.py"
-    file.write_text(file.read_text().replace("SILENCE = 60.0", "SILENCE = 3.0"))
+    programs.change(run.folder, "run/mpirun_output.py", "SILENCE = 60.0", "SILENCE = 3.0")
     return run
 
 

@@ -17,11 +17,14 @@ import pytest
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 
+from standins import programs  # noqa: E402
+
 from bootstrap.console.wait import wait_until  # noqa: E402
+from bootstrap.remote.programs import NAME  # noqa: E402
 from bootstrap.remote.run import live_upload, restore_checkpoints, upload  # noqa: E402
 from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
 
-REMOTE = Path(__file__).parents[2] / "bootstrap/remote/run"
+ROOT = Path(__file__).parents[2]
 URL = "s3://results-b/runs/r1"
 
 
@@ -56,10 +59,16 @@ def uploads(run: Path) -> CheckpointUpload:
     return CheckpointUpload(str(run), upload.destination(URL))
 
 
+def restore_command(folder: Path) -> list[str]:
+    """The command that restores, with our Python."""
+    programs.place(folder)
+    return [sys.executable, "-I", str(folder / NAME), "run.restore_checkpoints"]
+
+
 def restored(tmp_path: Path) -> tuple[dict[str, str], Any]:
     """What comes back from the bucket: {path: content}, and the reply."""
     folder = tmp_path / f"back-{time.monotonic_ns()}"
-    argv = [sys.executable, "-I", str(REMOTE / "restore_checkpoints.py"), URL, str(folder)]
+    argv = [*restore_command(tmp_path), URL, str(folder)]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -228,7 +237,7 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(
     entry = {"path": path, "bytes": 1, "sha256": "0" * 64, "mtime_ns": 0, "object": 0}
     body = json.dumps({"schema": 1, "files": [entry]})
     s3.put_object(Bucket="results-b", Key="runs/r1/checkpoints/manifest.json", Body=body)
-    argv = [sys.executable, "-I", str(REMOTE / "restore_checkpoints.py"), URL]
+    argv = [*restore_command(tmp_path), URL]
     done = subprocess.run([*argv, str(tmp_path / "back")], capture_output=True, text=True)
     assert done.returncode and f"the manifest names {path!r}" in done.stderr
 
@@ -324,7 +333,7 @@ def test_the_uploads_are_none_of_the_runs_processes_and_end_when_it_ends(
 
 def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Path) -> None:
     text = STARTER.format(document=DOCUMENT)
-    environ = {**os.environ, "PYTHONPATH": str(REMOTE.parents[2])}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     argv = [sys.executable, "-c", text, str(run)]
     with subprocess.Popen(argv, env=environ, **pipes) as starter:

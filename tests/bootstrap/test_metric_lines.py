@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import programs
 from standins.options import program
 
 from bootstrap.errors import UsageError
@@ -14,6 +16,13 @@ from bootstrap.remote.run import metric_lines
 from bootstrap.remote.run.metric_lines import MetricLines
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.metrics.options import read_metric
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive from which the process that searches is started."""
+    monkeypatch.setattr("bootstrap.remote.programs.ARCHIVE", str(programs.place(tmp_path)))
+
 
 LOSS = {"name": "loss", "pattern": r"loss: ([0-9.e+-]+)"}
 SLOW = {"name": "slow", "pattern": r"^(a+)+$"}

@@ -23,7 +23,7 @@ from bootstrap.remote.run.mpirun_output import (
     verdict,
 )
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
+ROOT = Path(__file__).parents[2]
 MESSAGES = Path(__file__).parents[1] / "cases" / "mpirun"  # of OpenMPI 4.1.4
 
 
@@ -102,7 +102,7 @@ def test_what_was_passed_on_is_not_kept() -> None:
 LOUD = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import rank
+from bootstrap.remote.rank import rank
 rank.redirect_output(b"")
 for i in range(20000):
     print("line", i, file=sys.stderr if i % 2 else sys.stdout)
@@ -115,7 +115,7 @@ def test_a_real_mpirun_loses_no_line_of_two_loud_ranks() -> None:
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     argv = ["mpirun", "--oversubscribe", "-np", "2", "--tag-output", sys.executable, "-c", LOUD]
     environment = {**os.environ, **root, "PYTHONUNBUFFERED": "1"}
-    argv.append(str(REMOTE / "rank"))
+    argv.append(str(ROOT))
     out = subprocess.run(argv, env=environment, capture_output=True).stdout
     splitter = MpirunOutput()
     found: dict[int, list[bytes]] = {0: [], 1: []}

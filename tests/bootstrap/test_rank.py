@@ -11,6 +11,7 @@ import pytest
 from hosts.ranks import beating_rank, lay_out, rank, script, started
 
 from bootstrap.console.wait import wait_until
+from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank as rank_module
 from bootstrap.runs.start import rank_starter
 
@@ -28,7 +29,7 @@ def test_variables_of_a_run_are_set_before_its_python_starts(tmp_path: Path) -> 
     python.symlink_to(sys.executable)
     look = "import json, os, sys; print(json.dumps([sys.path, sys.flags.hash_randomization,"
     look += "os.getcwd(), open('/proc/self/environ').read().split(chr(0))]))"
-    (folder / "rank.py").write_text(look)
+    (folder / NAME).write_text(look)
     (folder / "rank.sh").write_text(rank_starter(document))
     done = started(["sh", str(folder / "rank.sh")], tmp_path)
     path, random, cwd, environment = json.loads(done.stdout)

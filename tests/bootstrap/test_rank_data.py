@@ -7,12 +7,11 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.ranks import lay_out, script
+from hosts.ranks import command, lay_out, script
 from standins.object_stores import S3
 
 from bootstrap.remote.rank.rank_data import share_of
@@ -78,7 +77,7 @@ def run_ranks(
             (place / "reader/training").symlink_to(ROOT / "training")
         world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": str(number % 2)}
         around = {"PATH": os.environ["PATH"], "HOME": str(folder / host), **world, **environ}
-        argv = [sys.executable, str(place / "rank.py")]
+        argv = command(place)
         started.append(
             subprocess.Popen(argv, cwd=place / "work", env=around, stdout=-1, stderr=-2, text=True)
         )

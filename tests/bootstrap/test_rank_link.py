@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from e2e.local_hosts import wait_until
-from hosts.ranks import lay_out, script
+from hosts.ranks import command, lay_out, script
+from standins import programs
 
+from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank, rank_link
 
-END = Path(rank_link.__file__).parents[1] / "run" / "end_processes.py"
 LOOKS = int(rank_link.LIMIT / rank.BEAT)
 HEAD = "sl local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode\n"
 ROW = (
@@ -112,14 +113,9 @@ def folder_of_two(home: Path, text: str) -> Path:
     folder.mkdir(parents=True)
     hosts = [{"name": name, "slots": 1} for name in ("a", "b")]
     lay_out(folder, script(folder, text), hosts=hosts, size=2, run_id="r1")
-    changes = {"rank.py": ("BEAT = 5.0", "BEAT = 0.1"), "rank_link.py": ("= 120.0", "= 0.2")}
-    for name, (old, new) in changes.items():
-        file = folder / name
-        assert old in file.read_text()
-        file.write_text(file.read_text().replace(old, new))
-    with (folder / "rank_link.py").open("a") as link:
-        link.write(CUT)
-    (folder / "end_processes.py").write_text(END.read_text())
+    programs.change(folder, "rank/rank.py", "BEAT = 5.0", "BEAT = 0.1")
+    programs.change(folder, "rank/rank_link.py", "= 120.0", "= 0.2")
+    programs.append(folder, "rank/rank_link.py", CUT)
     return folder
 
 
@@ -129,7 +125,7 @@ def started(folder: Path, number: int) -> subprocess.Popen[bytes]:
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": home, "HOME": home}
     return subprocess.Popen(
-        [sys.executable, str(folder / "rank.py")],
+        command(folder),
         cwd=folder / "work",
         env={"PATH": os.environ["PATH"], **marks, **world},
         stdout=subprocess.PIPE,
@@ -167,18 +163,19 @@ def test_the_helper_of_a_host_that_is_cut_off_ends_all_of_the_run_there(tmp_path
 
 SEEN = "import json, os, sys\nfile = open('seen', 'w')\n"
 SEEN += "json.dump([sys.argv[1:], os.getcwd(), dict(os.environ)], file)"
-ENDS = "import rank_link, sys; rank_link.end_run_here(sys.argv[1], 'r1')"
+ENDS = "import sys; sys.path.insert(0, sys.argv[1] + '/railhead.pyz'); "
+ENDS += "from remote.rank import rank_link; rank_link.end_run_here(sys.argv[1], 'r1')"
 
 
 def test_what_ends_the_run_is_no_process_of_it(tmp_path: Path) -> None:
     """Else the helpers of two ranks would end each other, and nothing else."""
     lay_out(tmp_path, script(tmp_path, ""))
-    (tmp_path / "end_processes.py").write_text(SEEN)
+    (tmp_path / NAME / "__main__.py").write_text(SEEN)
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": "/h", "PYTHONPATH": str(tmp_path)}
     argv = [sys.executable, "-c", ENDS, str(tmp_path)]
     subprocess.run(argv, cwd=tmp_path / "work", env=marks, check=True)
     words, folder, environment = json.loads((tmp_path / "seen").read_text())
-    assert (words, folder) == (["r1"], str(tmp_path))
+    assert (words, folder) == (["run.end_processes", "r1"], str(tmp_path))
     assert "RAILHEAD_RUN" not in environment and environment["RAILHEAD_HOME"] == "/h"
 
 

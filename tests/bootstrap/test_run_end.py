@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from standins.supervised_run import REMOTE, Run, hashed, wait_until
+from standins.programs import append, change, command
+from standins.supervised_run import Run, hashed, wait_until
 
 from bootstrap.remote.run import bounded
 
@@ -57,13 +58,6 @@ def test_a_result_of_the_program_s_own_gives_way_to_ours(home: Path) -> None:
     assert run.result()["state"] == "succeeded" and "results/result.json" in hashed(run)
 
 
-def change(run: Run, name: str, before: str, after: str) -> None:
-    """Another text in one of the run's own copies of our files."""
-    text = (run.folder / name).read_text()
-    assert text.count(before) == 1
-    (run.folder / name).write_text(text.replace(before, after))
-
-
 # As of a file on a network mount that has died: who reads it waits for ever.
 DEAD = """
 import time
@@ -78,8 +72,8 @@ size_and_sha256 = dead
 def test_a_file_that_cannot_be_read_in_time_is_named_and_the_rest_is_kept(home: Path) -> None:
     stop = {"argv": [["true"], None], "keep_minutes": 0}
     run = Run(home, "cd work; echo x >alive; echo x >dead; echo x >later", stop=stop)
-    change(run, "closing.py", "HASHING = 1800.0", "HASHING = 1.5")
-    (run.folder / "manifest.py").open("a").write(DEAD)
+    change(run.folder, "run/closing.py", "HASHING = 1800.0", "HASHING = 1.5")
+    append(run.folder, "run/manifest.py", DEAD)
     trouble = run.result()["trouble"]
     assert trouble == "2 results were not read, first work/dead: no end within 1.5 s"
     state = run.read("state.json")
@@ -95,7 +89,7 @@ def test_the_result_is_there_while_the_rest_is_hashed_and_nothing_outlives_a_kil
     home: Path,
 ) -> None:
     run = Run(home, "echo x >work/dead")
-    (run.folder / "manifest.py").open("a").write(DEAD)
+    append(run.folder, "run/manifest.py", DEAD)
     process = run.start()
     wait_until(lambda: bool(left_over(run)) and (run.folder / "results/result.json").exists())
     assert run.read("results/result.json")["state"] == "succeeded"
@@ -115,13 +109,12 @@ def test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machi
     stopped = home / "stopped"
     stop = {"argv": [["touch", str(stopped)], None], "keep_minutes": 0}
     run = Run(home, "echo x >work/dead", stop=stop)
-    (run.folder / "manifest.py").open("a").write(SLOW)
+    append(run.folder, "run/manifest.py", SLOW)
     process = run.start()
     wait_until(lambda: (run.folder / "results/result.json").exists())
     process.terminate()  # `fab cancel` sends SIGTERM, and ends what is left after some seconds
-    argv = [sys.executable, "-I", "-S", "-", run.run_id]
-    source = (REMOTE / "end_processes.py").read_bytes()
-    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    argv = command(run.folder, "run.end_processes", run.run_id)
+    done = subprocess.run(argv, env={"HOME": str(home)}, capture_output=True)
     assert json.loads(done.stdout) == {"ended": 0, "left": []}
     process.wait(20)
     assert stopped.exists()
@@ -139,9 +132,8 @@ def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_r
     run.running()
     process.terminate()
     wait_until(lambda: (home / "called").exists())
-    argv = [sys.executable, "-I", "-S", "-", run.run_id]  # what `fab cancel` does on each host
-    source = (REMOTE / "end_processes.py").read_bytes()
-    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    argv = command(run.folder, "run.end_processes", run.run_id)  # as `fab cancel` on each host
+    done = subprocess.run(argv, env={"HOME": str(home)}, capture_output=True)
     assert json.loads(done.stdout)["left"] == []
     process.wait(30)
     result = run.read("results/result.json")
@@ -150,11 +142,11 @@ def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_r
 
 def test_a_folder_that_cannot_be_listed_in_time_is_reported(home: Path) -> None:
     run = Run(home, "echo x >work/made", stop={"argv": [["true"], None], "keep_minutes": 0})
-    change(run, "closing.py", "LISTING = 120.0", "LISTING = 1.0")
+    change(run.folder, "run/closing.py", "LISTING = 120.0", "LISTING = 1.0")
     listing = "def main(task: str, folder: str) -> None:\n"
     change(
-        run,
-        "closing.py",
+        run.folder,
+        "run/closing.py",
         listing,
         f"{listing}    import time\n    time.sleep(task[0] == 'o' and 60)\n",
     )
@@ -171,14 +163,14 @@ def left_over(run: Run) -> list[str]:
             text = path.read_bytes()
         except OSError:
             continue
-        if b"closing.py" in text and str(run.folder).encode() in text:
+        if b"run.closing" in text and str(run.folder).encode() in text:
             found.append(path.parent.name)
     return found
 
 
 def test_a_fault_at_the_very_end_does_not_keep_the_machines(home: Path) -> None:
     run = Run(home, "true", stop={"argv": [["true"], None], "keep_minutes": 0})
-    (run.folder / "closing.py").open("a").write("whole_manifest = None\n")
+    append(run.folder, "run/closing.py", "whole_manifest = None\n")
     run.start().wait(20)
     assert run.read("state.json")["machines"]["phase"] == "stopping"
     assert "TypeError" in run.log("supervisor")

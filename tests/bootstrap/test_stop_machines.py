@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import programs
 
 from bootstrap.console.wait import wait_until
+from bootstrap.remote.programs import NAME
 from bootstrap.remote.run import stop_machines
-
-machine_use: Any = sys.modules["machine_use"]  # as stop_machines imports it
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
+from bootstrap.remote.serve import machine_use
 
 # Notes each command; a host that got its stop command answers no more.
 SSH = """#!/bin/sh
@@ -52,8 +51,7 @@ class Kept:
         self.home = home
         self.folder = home / ".railhead" / "runs" / "r1"
         self.folder.mkdir(parents=True)
-        for path in (*REMOTE.glob("*.py"), REMOTE.parent / "serve/machine_use.py"):
-            shutil.copy(path, self.folder)
+        programs.place(self.folder)
         here = ["sh", "-c", f"echo chief >>{home}/commands"]
         stop = {"argv": [here, ["off"], ["off"]], "keep_minutes": 20}
         hosts = [{"name": name} for name in ("a", "b", "c")]
@@ -71,7 +69,7 @@ class Kept:
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the keeper another value."""
-        program = self.folder / "stop_machines.py"
+        program = self.folder / NAME / "remote/run/stop_machines.py"
         changed, count = re.subn(
             rf"(?m)^{constant} = [^ ]*", f"{constant} = {value}", program.read_text()
         )
@@ -87,8 +85,9 @@ class Kept:
 
     def start(self) -> subprocess.Popen[bytes]:
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}"}
-        argv = [sys.executable, "-I", "-S", str(self.folder / "stop_machines.py")]
-        return subprocess.Popen(argv, env=environment, stderr=(self.home / "err").open("wb"))
+        argv = programs.command(self.folder, "run.stop_machines")
+        err = (self.home / "err").open("wb")
+        return subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=err)
 
     def end(self, seconds: float = 20) -> Any:
         """What state.json says of the machines when the keeper is done."""
@@ -223,15 +222,20 @@ def test_a_disk_that_takes_no_record_does_not_keep_the_machines(home: Path) -> N
 def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: Path) -> None:
     """And the state, with the stop in it, before the chief's own."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
-    own = f'for word; do [ -e "$word" ] && continue; echo "$word"; done | xargs >>{home}/commands'
+    own = (
+        f'for word; do case $word in /*) ;; *) echo "$word";; esac; done | xargs >>{home}/commands'
+    )
     kept.make_client(f"{own}; echo '{{\"files\": 1}}'")
     (kept.folder / "checkpoints/step-00000001").mkdir(parents=True)
     (kept.folder / "checkpoints/step-00000001/manifest.json").write_text("{}")
     output = kept.end()
     first, second, *stops, last, chief = orders(kept.requests)
-    assert (first, second) == ("-I s3://b/runs/r1", "-I s3://b/runs/r1 once")
+    assert (first, second) == (
+        "-I run.upload s3://b/runs/r1",
+        "-I run.live_upload s3://b/runs/r1 once",
+    )
     assert sorted(stops) == ["railhead-2: off", "railhead-3: off"]
-    assert (last, chief) == ("-I s3://b/runs/r1 state.json", "chief")
+    assert (last, chief) == ("-I run.upload s3://b/runs/r1 state.json", "chief")
     assert output["results"] == "in s3://b/runs/r1" and "checkpoints" not in output
 
 
@@ -324,11 +328,7 @@ def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     """As of a read from a dead network mount: for all tries together there is one hour."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
     kept.make_client(f"echo tried >>{home}/tries\nexec sleep 600")
-    text = (kept.folder / "stop_machines.py").read_text()
-    assert "SHIPPING = 3600.0" in text
-    (kept.folder / "stop_machines.py").write_text(
-        text.replace("SHIPPING = 3600.0", "SHIPPING = 1.0")
-    )
+    kept.change("SHIPPING", "1.0")
     output = kept.end()
     assert output["shipped"] == {"why": "it had not ended after 1 s"}
     assert output["results"] == "only on a" and orders(kept.requests)[-1] == "chief"

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from standins import programs
 from standins.supervised_run import Run, is_alive, says, wait_until
+
+from bootstrap.remote.programs import NAME
 
 
 def test_a_run_that_goes_well(home: Path) -> None:
@@ -89,9 +92,9 @@ end_on_all_hosts = noted(end_on_all_hosts)
 
 def test_the_last_lines_are_read_before_the_result_is_written(home: Path) -> None:
     run = Run(home, f"{says(1, 'my last words')}; echo its own >&2; exit 3")
-    with (run.folder / "rank_output.py").open("a") as file:
+    with (run.folder / NAME / "remote/run/rank_output.py").open("a") as file:
         file.write(SLOW_READERS)
-    with (run.folder / "end_processes.py").open("a") as file:
+    with (run.folder / NAME / "remote/run/end_processes.py").open("a") as file:
         file.write(NOTED_SWEEP)
     assert run.result()["culprit"]["lines"] == ["its own"]
     assert run.log("rank-1") == "my last words\n"
@@ -149,9 +152,18 @@ BROKEN = {
     "half a run.json": ("printf '{' >run.json", "JSONDecodeError"),
     "no mpirun.json": ("rm mpirun.json", "FileNotFoundError"),
     "no secrets": ("""sed -i 's/"secrets": ../"secrets": ["A"]/' run.json""", "secrets.json"),
-    "a fault of the reader": ("echo 'RunOutput.add_line = None' >>rank_output.py", "TypeError"),
-    "a fault at the end": ("echo 'verdict = None' >>mpirun_output.py", "TypeError"),
-    "no way to sweep": ("echo 'end_on_all_hosts = None' >>end_processes.py", "TypeError"),
+    "a fault of the reader": (
+        "echo 'RunOutput.add_line = None' >>railhead.pyz/remote/run/rank_output.py",
+        "TypeError",
+    ),
+    "a fault at the end": (
+        "echo 'verdict = None' >>railhead.pyz/remote/run/mpirun_output.py",
+        "TypeError",
+    ),
+    "no way to sweep": (
+        "echo 'end_on_all_hosts = None' >>railhead.pyz/remote/run/end_processes.py",
+        "TypeError",
+    ),
 }
 
 
@@ -167,7 +179,7 @@ def test_a_fault_of_the_supervisor_is_reported(home: Path, breaking: str, reason
 
 def test_a_fault_of_the_supervisor_ends_mpirun(home: Path) -> None:
     run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 600")
-    (run.folder / "rank_output.py").open("a").write("RunOutput.add_line = None\n")
+    programs.append(run.folder, "run/rank_output.py", "RunOutput.add_line = None\n")
     assert run.result()["state"] == "failed"
     assert not is_alive(int((run.folder / "pid").read_text()))
 
@@ -256,8 +268,7 @@ def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
 
 def test_results_go_to_the_bucket_also_where_no_machine_is_to_stop(home: Path) -> None:
     run = Run(home, "exit 0", bucket={"url": "s3://b", "client": "none"})
-    program = run.folder / "stop_machines.py"
-    program.write_text(program.read_text().replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    programs.change(run.folder, "run/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.1")
     run.start().wait(60)
     machines = run.read("state.json")["machines"]
     assert machines["phase"] == "left to you" and "No such file" in machines["shipped"]["why"]

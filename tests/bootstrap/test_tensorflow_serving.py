@@ -5,7 +5,6 @@ The stand-in listens on all addresses, as the real one does. It was never run wi
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -26,10 +25,10 @@ from standins.servers import free_port
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.remote.serve.endpoint import health_of
 from bootstrap.serving import tensorflow_serving
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.ssh.session import REMOTE
 
 STANDIN = Path(__file__).parents[1] / "standins/tensorflow_model_server"
 UNPRIVILEGED = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all"]
@@ -40,7 +39,7 @@ class Endpoint(SupervisedEndpoint):
 
     def __init__(self, home: Path, prefix: list[str]) -> None:
         server = tensorflow_serving.server(sys.executable, Deployed("m", None, "here", 1, None))
-        super().__init__(home, programs=server.programs, prefix=prefix)
+        super().__init__(home, prefix=prefix)
         (self.folder / "versions").mkdir()
         (home / "bin").mkdir()
         shutil.copy(STANDIN, home / "bin")
@@ -175,12 +174,8 @@ HEALTH = {
 
 
 @pytest.mark.parametrize("response, health", HEALTH.values(), ids=HEALTH)
-def test_a_health_response_is_understood(
-    response: Any, health: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(REMOTE / "run")  # on a host all its modules are in one folder
-    supervisor = importlib.import_module("bootstrap.remote.serve.endpoint")
-    assert supervisor.health_of(response) == health
+def test_a_health_response_is_understood(response: Any, health: Any) -> None:
+    assert health_of(response) == health
 
 
 # --- By the command line -----------------------------------------------------------------------

@@ -26,10 +26,8 @@ from bootstrap.provision import uv
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
-from standins import object_stores  # noqa: E402
+from standins import object_stores, programs  # noqa: E402
 from standins.storage import Store, flipped  # noqa: E402
-
-SHIP = Path(__file__).parents[2] / "bootstrap/remote/run/upload.py"
 
 
 @pytest.fixture
@@ -56,10 +54,15 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
+def archive_in(folder: Path) -> str:
+    """The programs, put into this folder."""
+    return str(programs.place(folder))
+
+
 def ship(
     folder: Path, url: str = "s3://results-b/runs/r1", *names: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
-    argv = [python, "-I", str(SHIP), str(folder), url, *names]
+    argv = [python, "-I", archive_in(folder), "run.upload", str(folder), url, *names]
     return subprocess.run(argv, capture_output=True, text=True, env=os.environ)
 
 
@@ -267,11 +270,11 @@ def test_checkpoints_go_to_google_and_come_back(
         path = run / "checkpoints" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    sender = [python, "-I", str(SHIP.with_name("live_upload.py")), str(run), url, "once"]
+    sender = [python, "-I", archive_in(tmp_path), "run.live_upload", str(run), url, "once"]
     done = subprocess.run(sender, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     back = tmp_path / "back"
-    restore = [python, "-I", str(SHIP.with_name("restore_checkpoints.py")), url, str(back)]
+    restore = [python, "-I", archive_in(tmp_path), "run.restore_checkpoints", url, str(back)]
     done = subprocess.run(restore, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["damaged"] == []

@@ -9,6 +9,8 @@ from e2e.local_hosts import Operator, wait_until
 from hosts.full_host import FullHost
 from hosts.network import Network
 
+from bootstrap.remote.programs import SUPERVISOR
+
 # Joins the ranks as Horovod would, without a second of TensorFlow's import, and ticks for as many
 # seconds as its argument says. Rank 0 leaves a file only if it reaches its end.
 TICKS = """
@@ -83,12 +85,12 @@ def is_marked(pid: int) -> bool:
 
 def ranks_on(host: FullHost) -> list[int]:
     """The machine's pids of a host's ranks."""
-    return [p.pid for p in host.processes() if p.argv[-1].endswith("/rank.py")]
+    return [p.pid for p in host.processes() if "rank.rank" in p.argv]
 
 
 def supervisor_on(host: FullHost) -> int:
     """The machine's pid of the supervisor that runs there."""
-    (pid,) = [p.pid for p in host.processes() if p.argv[-1].endswith("/supervisor.py")]
+    (pid,) = [p.pid for p in host.processes() if SUPERVISOR in p.argv]
     return pid
 
 

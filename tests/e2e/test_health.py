@@ -89,7 +89,7 @@ def test_two_hosts_are_healthy_and_nothing_of_the_check_stays(operator: Operator
 @pytest.mark.slow
 def test_ctrl_c_in_the_all_reduce_takes_it_back(operator: Operator) -> None:
     process = operator.start("health")
-    ranks = ".railhead/runs/health/rank.py"
+    ranks = ".railhead/runs/health/railhead.pyz rank.rank"
     wait_until(lambda: ranks in " ".join(local_hosts.marked(operator.home)), 100, "the ranks run")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)

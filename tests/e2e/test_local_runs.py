@@ -258,7 +258,7 @@ def test_an_exception_is_reported_with_the_scripts_own_frames_only(operator: Ope
     done = operator.fab("train", "--script", "bad.py").ended(
         1, "ValueError: wrong shape", "in inner"
     )
-    assert "rank.py" not in done.out
+    assert "railhead.pyz" not in done.out
     culprit = operator.result()["culprit"]
     assert culprit["exit"] == 1 and culprit["lines"][-1] == "ValueError: wrong shape"
 
@@ -297,7 +297,7 @@ def test_kill_9_of_one_rank_ends_all_within_five_seconds(operator: Operator) -> 
 
 
 def _ranks(operator: Operator) -> list[str]:
-    return [line for line in marked(operator.home) if "rank.py" in line or "sleep 360" in line]
+    return [line for line in marked(operator.home) if "rank.rank" in line or "sleep 360" in line]
 
 
 def _pid_of_rank(operator: Operator, rank: int) -> int:
@@ -311,7 +311,7 @@ def _pid_of_rank(operator: Operator, rank: int) -> int:
             except OSError:
                 continue
             this = f"\0OMPI_COMM_WORLD_RANK={rank}\0".encode()
-            if b"rank.py" in text and whose in around and this in around:
+            if b"rank.rank" in text and whose in around and this in around:
                 return int(entry.name)
     raise AssertionError(f"rank {rank} does not run")
 

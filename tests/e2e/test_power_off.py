@@ -1,7 +1,7 @@
 """The command that stops cloud machines, `sudo -n systemctl poweroff`, on hosts with a systemd.
 
 The real supervisor on the first host runs a shell command as mpirun, and then what it runs after
-every run: stop_machines.py, which powers off the other host over ssh, and its own host last.
+every run: stop_machines, which powers off the other host over ssh, and its own host last.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from e2e.local_hosts import wait_until
 from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
-from standins.supervised_run import PARTS
 
+from bootstrap.remote.programs import NAME
+from bootstrap.ssh.bundle import archive
 from stacks.outputs import POWER_OFF
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 HOME, RUN = "/home/rail", "/home/rail/.railhead/runs/r1"
 START = (
     f"cd {RUN} && RAILHEAD_RUN=r1 RAILHEAD_HOME={HOME} HOME={HOME} "
-    "setsid python3 -I -S supervisor.py >logs/supervisor.log 2>&1 </dev/null &"
+    "setsid python3 -I -S {RUN}/{NAME} {SUPERVISOR} >logs/supervisor.log 2>&1 </dev/null &"
 )
 
 
@@ -43,8 +44,9 @@ class Machines:
         run |= {"outputs": ["**"], "runtime": {"digest": "d"}, "env": {}, "keras": 3}
         run |= {"launcher": "tensorflow", "tf_cluster": None, "bucket": None}
         run["stop"] = stop if keep_minutes is not None else None
-        for path in PARTS:
-            self.chief.write(f"{RUN}/{path.name}", path.read_text())
+        programs = self.chief.disk.root / RUN.lstrip("/") / NAME
+        programs.parent.mkdir(parents=True, exist_ok=True)
+        programs.write_bytes(archive())
         for name in ("work", "results", "logs"):
             self.chief.write(f"{RUN}/{name}/.kept", "")
         self.chief.write(f"{RUN}/run.json", json.dumps(run))

@@ -79,9 +79,10 @@ def supervisors(operator: Operator) -> list[str]:
     names = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            names.append(os.fsdecode(path.read_bytes().rstrip(b"\0").rpartition(b"\0")[2]))
-    ends = ("/supervisor.py", "/stop_machines.py")
-    return [name for name in names if name.endswith(ends) and name.startswith(str(operator.home))]
+            names.append(os.fsdecode(path.read_bytes()))
+    programs = ("run.supervisor", "run.stop_machines")
+    ours = [name for name in names if str(operator.home) in name]
+    return [name for name in ours if set(programs) & set(name.split("\0"))]
 
 
 def last_run(operator: Operator) -> str:

@@ -48,7 +48,7 @@ def kill_rank(operator: Operator, rank: int) -> None:
         if entry.name.isdigit():
             try:
                 around = b"\0" + (entry / "environ").read_bytes()
-                ours = b"rank.py" in (entry / "cmdline").read_bytes() and home in around
+                ours = b"rank.rank" in (entry / "cmdline").read_bytes() and home in around
                 if ours and this in around:
                     os.kill(int(entry.name), signal.SIGKILL)
             except OSError:

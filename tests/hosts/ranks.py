@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
+from standins import programs
+
+from bootstrap.remote.programs import NAME
 
 
 def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
@@ -29,8 +30,7 @@ def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
         "roles": None,
     }
     (folder / "run.json").write_text(json.dumps({**run, **changes}))
-    for path in RANK.glob("rank*.py"):
-        shutil.copy(path, folder)
+    programs.place(folder)
 
 
 def rank(
@@ -38,20 +38,24 @@ def rank(
 ) -> subprocess.CompletedProcess[str]:
     """Run one rank as mpirun does; its lines get their usual ends back."""
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-    done = started([python, str(folder / "rank.py")], folder / "work", world)
+    done = started(command(folder, python), folder / "work", world)
     assert "\n" not in done.stdout
     done.stdout = re.sub("[\x1c\x1d\x1f]", "", done.stdout).replace("\x1e", "\n")
     return done
 
 
+def command(folder: Path, python: str = sys.executable) -> list[str]:
+    """The command that starts a rank."""
+    return [python, str(folder / NAME), "rank.rank", str(folder)]
+
+
 def beating_rank(folder: Path) -> subprocess.Popen[bytes]:
     """Start one rank, with heartbeats ten times a second in its output."""
-    file = folder / "rank.py"
-    file.write_text(file.read_text().replace("BEAT = 5.0", "BEAT = 0.1"))
+    programs.change(folder, "rank/rank.py", "BEAT = 5.0", "BEAT = 0.1")
     world = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **world}
     return subprocess.Popen(
-        [sys.executable, str(file)], cwd=folder / "work", env=environment, stdout=subprocess.PIPE
+        command(folder), cwd=folder / "work", env=environment, stdout=subprocess.PIPE
     )
 
 

@@ -11,7 +11,10 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from bootstrap.ssh.session import START_AGENT, agent_source
+from standins.programs import changed_archive
+
+from bootstrap.ssh.bundle import archive
+from bootstrap.ssh.session import START_AGENT
 
 
 class Failed(Exception):
@@ -30,7 +33,7 @@ class Agent:
             stdout=subprocess.PIPE,
             env={"HOME": str(home), "PATH": os.environ["PATH"]},
         )
-        source = agent_source() if alive is None else source_with(alive)
+        source = archive() if alive is None else source_with(alive)
         self.send(b"%d\n%s" % (len(source), source))
         self.hello = self.line()["event"]
 
@@ -65,9 +68,7 @@ class Agent:
 
 def source_with(alive: float) -> bytes:
     """The agent, which sends an empty line every `alive` seconds while it waits."""
-    source = agent_source().replace(b"ALIVE = 60.0", b"ALIVE = %f" % alive)
-    assert source != agent_source()
-    return source
+    return changed_archive("agent/channel.py", "ALIVE = 60.0", f"ALIVE = {alive}")
 
 
 def build(root: Path, layout: dict[str, str]) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,29 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from e2e.local_hosts import wait_until
+from standins import programs
 from standins.servers import free_port
 
-from bootstrap.serving.deploy import SUPERVISOR
-from bootstrap.ssh.session import REMOTE
+from bootstrap.remote.programs import ENDPOINT
 
 
 class SupervisedEndpoint:
     """Its home is the endpoint's own; `bin` there comes first on the PATH. `prefix` comes before
     the command of the supervisor."""
 
-    def __init__(
-        self,
-        home: Path,
-        name: str = "m",
-        *,
-        programs: Sequence[str] = (),
-        prefix: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, home: Path, name: str = "m", *, prefix: Sequence[str] = ()) -> None:
         self.home, self.prefix, self.port = home, prefix, free_port()
         self.folder = home / ".railhead/endpoints" / name
         self.folder.mkdir(parents=True)
-        for program in (*SUPERVISOR, *programs):
-            shutil.copy(REMOTE / program, self.folder)
+        programs.place(self.folder)
 
     def serve_with(self, argv: Sequence[str], **changes: Any) -> None:
         """Write endpoint.json: the command of the server, and what differs from the usual."""
@@ -54,7 +44,7 @@ class SupervisedEndpoint:
         """Its supervisor runs while the block does."""
         path = f"{self.home}/bin{os.pathsep}{os.environ['PATH']}"
         process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-I", "-S", str(self.folder / "endpoint.py")],
+            [*self.prefix, *programs.command(self.folder, ENDPOINT)],
             cwd=self.folder,
             env={**os.environ, "HOME": str(self.home), "PATH": path},
         )

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import programs
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
+from bootstrap.remote.programs import NAME, SUPERVISOR
+
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
-FOLDERS = ("run", "rank", "evaluation", "serve")
-PARTS = [path for name in FOLDERS for path in REMOTE.parent.glob(f"{name}/*.py")]
-
-
 END = r"\036"
 
 
@@ -31,8 +29,7 @@ class Run:
         self.folder = home / ".railhead" / "runs" / run_id
         for name in ("work", "results", "logs"):
             (self.folder / name).mkdir(parents=True)
-        for path in PARTS:
-            shutil.copy(path, self.folder)
+        programs.place(self.folder)
         hosts = [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]
         run = {"run_id": run_id, "hosts": hosts, "size": 2, "secrets": [], "outputs": ["**"]}
         rest = {"runtime": {"digest": "d"}, "env": {}, "launcher": "tensorflow", "keras": 3}
@@ -56,9 +53,9 @@ class Run:
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{path}"}
         environment |= {"RAILHEAD_RUN": self.run_id, "RAILHEAD_HOME": str(self.home)}
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        argv = [sys.executable, "-I", "-S", str(self.folder / "supervisor.py")]
+        argv = programs.command(self.folder, SUPERVISOR)
         log = (self.folder / "logs" / "supervisor.log").open("wb")
-        return subprocess.Popen(argv, env=environment, stdout=log, stderr=log)
+        return subprocess.Popen(argv, cwd=self.folder, env=environment, stdout=log, stderr=log)
 
     def result(self, path: str = os.environ["PATH"]) -> Any:
         """result.json, once the run has ended; state.json says the same."""
@@ -110,7 +107,8 @@ def with_script(run: Run, script: str) -> Run:
     """The run of a script by rank.py on two ranks of this machine."""
     (run.folder / "work" / "train.py").write_text(script)
     run.write("run.json", {**run.read("run.json"), "program": PROGRAM})
-    start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {sys.executable} ../rank.py"
+    rank = f"{sys.executable} ../{NAME} rank.rank {run.folder}"
+    start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {rank}"
     mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--tag-output", "sh", "-c", start]
     run.write("mpirun.json", mpirun)
     return run

@@ -13,15 +13,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from bootstrap.remote.agent.channel import send_message, serve
-from bootstrap.remote.agent.commands import run, start
-from bootstrap.remote.agent.data import data_state, paths_state, receive_data
-from bootstrap.remote.agent.files import place_folder, read, remove, text_of, tree, write
-from bootstrap.remote.agent.network import dial, listen, ports
-from bootstrap.remote.agent.packing import collect, get, get_file
-from bootstrap.remote.agent.temporary import drop_temporary_of_ended, make_temporary
-from bootstrap.remote.run.end_processes import drop_temporary_of
-from bootstrap.remote.run.manifest import open_regular
+from .. import programs
+from ..programs import SUPERVISOR
+from ..run.end_processes import drop_temporary_of, end_run
+from ..run.manifest import open_regular
+from .channel import send_message, serve
+from .commands import run, start
+from .data import data_state, paths_state, receive_data
+from .files import make_private, place_folder, read, remove, replace, text_of, tree, write
+from .network import dial, listen, ports
+from .packing import collect, get, get_file
+from .temporary import drop_temporary_of_ended, make_temporary
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
 SIGN_OF_LIFE = 10.0  # seconds after which the state is sent again, changed or not
@@ -72,13 +74,23 @@ def is_lost(folder: str, state: str | None, pid: Any) -> bool:
 
     Without a `pid` in state.json all processes are searched for it.
     """
-    mark = f"{os.path.basename(folder)}/supervisor.py".encode()
-    known = [f"/proc/{pid}/cmdline"] if isinstance(pid, int) else None
-    for path in known or glob.glob("/proc/[0-9]*/cmdline"):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            if mark in file.read():
-                return False
+    alive = {programs.folder_of(pid, SUPERVISOR)} if isinstance(pid, int) else None
+    if folder in (alive or programs.folders_of(SUPERVISOR)):
+        return False
     return state == text_of(f"{folder}/state.json")
+
+
+def place_programs(folder: str) -> None:
+    """Copy the archive that this agent is from into a folder of a run or an endpoint."""
+    with open(programs.ARCHIVE, "rb") as archive:
+        path = os.path.expanduser(f"{folder}/{programs.NAME}")
+        make_private(os.path.dirname(path))
+        replace(path, archive.read(), 0o644)
+
+
+def is_running(pid: int, folder: str, program: str) -> dict[str, bool]:
+    """Whether a process is this program of the folder of a run or an endpoint."""
+    return {"running": programs.folder_of(pid, program) == os.path.expanduser(folder)}
 
 
 def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
@@ -133,6 +145,9 @@ OPS = {
         receive_data,
         make_temporary,
         drop_temporary_of,
+        place_programs,
+        is_running,
+        end_run,
     )
 }
 

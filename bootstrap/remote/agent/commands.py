@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bootstrap.remote.agent.channel import send_message
+from .channel import send_message
 
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from bootstrap.remote.agent.channel import IN, send_message
-from bootstrap.remote.agent.files import drop_others, make_private, remove, replace
-from bootstrap.remote.run.manifest import size_and_sha256
+from ..run.manifest import size_and_sha256
+from .channel import IN, send_message
+from .files import drop_others, make_private, remove, replace
 
 PIECE = 1 << 20
 AT_ONCE = 100_000  # files of one request; the other side bounds the values of an answer

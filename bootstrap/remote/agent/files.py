@@ -12,8 +12,8 @@ import tarfile
 import zlib
 from typing import Any
 
-from bootstrap.remote.agent.channel import IN, send_message
-from bootstrap.remote.run.manifest import open_regular
+from ..run.manifest import open_regular
+from .channel import IN, send_message
 
 PART = ".part-"  # in the names of incomplete files and folders
 

@@ -16,8 +16,8 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, cast
 
-from bootstrap.remote.agent.channel import Chunks
-from bootstrap.remote.run.manifest import GROWING, Listing, open_regular, tree
+from ..run.manifest import GROWING, Listing, open_regular, tree
+from .channel import Chunks
 
 PIECE = 1 << 18  # bytes
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any
 
-from bootstrap.remote.run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
+from ..run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
 
 MEMORY = "/dev/shm"
 LONGEST = 40  # bytes

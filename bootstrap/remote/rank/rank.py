@@ -1,4 +1,4 @@
-"""One rank: mpirun starts this file on every slot; it runs the program in the same process.
+"""One rank: mpirun starts this program on every slot; it runs the program in the same process.
 
 The program's folder is first on sys.path, without our modules. Arguments, working directory and
 `__main__` are the same as with `python train.py ...`.
@@ -24,8 +24,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-WORK = os.path.join(HERE, "work")
+from .. import programs
+from . import rank_data, rank_link, rank_sagemaker
+
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
 ALIVE = b"\x1d"  # a heartbeat
@@ -36,32 +37,36 @@ size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own scr
 it under --launcher tensorflow."""
 
 
-def main() -> int:
-    """Run the program as one rank; returns the exit code that Python would return."""
-    with open(os.path.join(HERE, "run.json")) as file:
+def main(folder: str) -> int:
+    """Run the program of the run in `folder` as one rank; returns the exit code that Python would
+    return."""
+    with open(os.path.join(folder, "run.json")) as file:
         run = json.load(file)
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     chief = is_chief(run, rank)
-    check = link_check(run, os.getppid()) if host_of(run, rank) else None
+    check = link_check(run, folder, os.getppid()) if host_of(run, rank) else None
     redirect_output(GONE if chief else b"", check)
-    set_environment(run, rank)
+    set_environment(run, rank, folder)
     if chief:
         atexit.register(report_end, 0)  # registered first, so it runs after all others
-    code = outcome(lambda: prepare_data(run, rank)) or run_program(run)
+    code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(
+        run, os.path.join(folder, "work")
+    )
     if code:
         atexit.unregister(report_end)
         report_end(code)
     return code
 
 
-def run_program(run: dict[str, Any]) -> int:
+def run_program(run: dict[str, Any], work: str) -> int:
     """Run our own training or evaluation, or the script; returns the exit code."""
     program = run["program"]
+    programs.leave()
     if program["kind"] != "script":
-        return outcome(run_training)
+        return outcome(lambda: run_training(work))
     if run["keras"] == 2:
         sys.meta_path.insert(0, Keras2())
-    code = outcome(lambda: run_script(program["path"], program["args"]))
+    code = outcome(lambda: run_script(work, program["path"], program["args"]))
     if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
         print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
         return 1
@@ -115,14 +120,13 @@ class Heartbeat:
                 self.check()
 
 
-def link_check(run: dict[str, Any], orted: int) -> Callable[[], None]:
+def link_check(run: dict[str, Any], folder: str, orted: int) -> Callable[[], None]:
     """A check, for every BEAT seconds, that ends the run on this host if the chief is cut off."""
-    module = load("rank_link")
-    link = module.Link(orted)
+    link = rank_link.Link(orted)
 
     def check() -> None:
         if link.is_cut(BEAT):
-            module.end_run_here(HERE, run["run_id"])
+            rank_link.end_run_here(folder, run["run_id"])
 
     return check
 
@@ -176,19 +180,19 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def set_environment(run: dict[str, Any], rank: int) -> None:
+def set_environment(run: dict[str, Any], rank: int, folder: str) -> None:
     """Set all variables for the program; docs/tasks.md lists them."""
     host = host_of(run, rank)
     os.environ.update(run["env"])
     if run["secrets"]:
-        secrets = os.path.join(HERE, "memory", f"secrets-{rank}.json")
+        secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")
         with open(secrets) as file:
             os.environ.update(json.load(file))
         os.remove(secrets)  # each rank has its own
     os.environ.update(
-        RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
-        RAILHEAD_RESULTS=os.path.join(HERE, "results"),
-        RAILHEAD_CHECKPOINT_DIR=os.path.join(HERE, "checkpoints"),
+        RAILHEAD_RUN_FILE=os.path.join(folder, "run.json"),
+        RAILHEAD_RESULTS=os.path.join(folder, "results"),
+        RAILHEAD_CHECKPOINT_DIR=os.path.join(folder, "checkpoints"),
         RAILHEAD_RESUME="required" if run.get("resumes") else "auto",
         RAILHEAD_RANK=str(rank),
         RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
@@ -214,22 +218,21 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
-def prepare_data(run: dict[str, Any], rank: int) -> None:
+def prepare_data(run: dict[str, Any], rank: int, folder: str) -> None:
     """Make the data of the run available to this rank, and set the variables that name it."""
     sagemaker = run["program"].get("sagemaker")
     if not run["data"] and not sagemaker:
         return
-    host, module = host_of(run, rank), load("rank_data")
-    place = module.Place(HERE, *parts_of(run, rank), (host, len(run["hosts"])))
-    data = module.prepare(run, place)
+    host = host_of(run, rank)
+    place = rank_data.Place(folder, *parts_of(run, rank), (host, len(run["hosts"])))
+    data = rank_data.prepare(run, place)
     os.environ.update(data)
     if sagemaker:
         channels = {
             item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
         }
-        module = load("rank_sagemaker")
-        run["program"]["args"] = module.arguments(run, HERE)
-        os.environ.update(module.variables(run, HERE, host, channels))
+        run["program"]["args"] = rank_sagemaker.arguments(run, folder)
+        os.environ.update(rank_sagemaker.variables(run, folder, host, channels))
 
 
 def parts_of(run: dict[str, Any], rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -245,13 +248,6 @@ def parts_of(run: dict[str, Any], rank: int) -> tuple[tuple[int, int], tuple[int
         return ranks.index(rank) if rank in ranks else 0, len(ranks)
 
     return place_in(sharing), place_in(on_host)
-
-
-def load(name: str) -> Any:
-    """A module beside this one; a module of the script may have the same name."""
-    module = importlib.import_module(name)
-    del sys.modules[name]
-    return module
 
 
 def host_of(run: dict[str, Any], rank: int) -> int:
@@ -302,17 +298,17 @@ class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__spec__ = module.__spec__.loader_state
 
 
-def run_training() -> None:
+def run_training(work: str) -> None:
     """Run our own training, as `python -m training` would."""
-    sys.path[0] = WORK
+    sys.path.insert(0, work)
     sys.argv = ["training"]
     runpy.run_module("training", run_name="__main__", alter_sys=True)
 
 
-def run_script(path: str, args: list[str]) -> None:
+def run_script(work: str, path: str, args: list[str]) -> None:
     """Run the script as a new `__main__` module, so that its definitions can be pickled."""
-    script = os.path.join(WORK, path)
-    sys.path[0] = os.path.dirname(script)
+    script = os.path.join(work, path)
+    sys.path.insert(0, os.path.dirname(script))
     sys.argv = [path, *args]
     module = types.ModuleType("__main__")
     module.__file__ = script
@@ -376,7 +372,3 @@ def report_end(code: int) -> None:
         sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.write(1, b'@railhead {"kind": "ended", "exit": %d}\n' % code)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

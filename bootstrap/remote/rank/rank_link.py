@@ -13,6 +13,8 @@ import glob
 import os
 import sys
 
+from .. import programs
+
 LIMIT = 120.0  # seconds without an acknowledgement, longer than a cloud moves a machine
 
 
@@ -57,7 +59,7 @@ def most_tries(table: str, sockets: set[str]) -> int:
 
 
 def end_run_here(folder: str, run_id: str) -> None:
-    """Become end_processes.py, which ends all processes of the run on this host.
+    """Become the program that ends all processes of the run on this host.
 
     Without the run's marks, so that it does not end itself, nor the same of another rank.
     """
@@ -66,5 +68,4 @@ def end_run_here(folder: str, run_id: str) -> None:
         os.dup2(null, number)  # orted reads nothing any more
     os.chdir(folder)
     unmarked = {key: text for key, text in os.environ.items() if key != "RAILHEAD_RUN"}
-    script = os.path.join(folder, "end_processes.py")
-    os.execve(sys.executable, [sys.executable, "-I", "-S", script, run_id], unmarked)
+    os.execve(sys.executable, programs.command("run.end_processes", run_id), unmarked)

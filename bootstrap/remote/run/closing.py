@@ -1,6 +1,6 @@
 """Lists and hashes the files of a run in separate processes, which are killed if they hang.
 
-python closing.py outputs|hashes FOLDER   -> JSON lines
+run.closing outputs|hashes FOLDER   -> JSON lines
 
 A read from a dead network mount never returns, and a Python thread cannot be killed. The machines
 must stop anyway, so the supervisor reads no such file itself. Standard library only, Python 3.10.
@@ -11,17 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.run import bounded, manifest
-else:  # on a host they are in the same folder
-    import bounded
-    import manifest
+from .. import programs
+from . import bounded, manifest
 
 # Seconds. Listing a million files takes about ten; more means that a file system does not answer.
 LISTING = 120.0
@@ -53,10 +47,9 @@ def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
 
 
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
-    """Run this file as a process; its complete JSON lines, and the error if it failed, or ""."""
-    argv = [sys.executable, "-I", "-S", os.path.abspath(__file__), task, folder]
+    """Run this program as a process; its complete JSON lines, and the error if it failed, or ""."""
     try:
-        ended = bounded.run(argv, seconds)
+        ended = bounded.run(programs.command("run.closing", task, folder), seconds)
     except OSError as error:
         return [], str(error)
     lines = [json.loads(x) for x in ended.out.splitlines(keepends=True) if x.endswith("\n")]
@@ -97,7 +90,3 @@ def main(task: str, folder: str) -> None:
         return
     for line in hashes(folder):
         print(json.dumps(line), flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

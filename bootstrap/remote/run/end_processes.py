@@ -4,7 +4,7 @@ A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its envir
 Children inherit both, including those unknown to mpirun (a data loader, a background job).
 A child with an emptied environment is known by its working directory, in a folder of the run.
 Endpoints have RAILHEAD_ENDPOINT in place of RAILHEAD_RUN.
-Usage: python end_processes.py ID|all [VARIABLE]   -> one JSON line {"ended": 3, "left": []}
+run.end_processes ID|all [VARIABLE]   -> one JSON line {"ended": 3, "left": []}
 """
 
 from __future__ import annotations
@@ -16,34 +16,36 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
+from .. import programs
+
 HOME = os.path.expanduser("~")
-OF_RUNS = b"RAILHEAD_RUN="
-MARK = OF_RUNS
+OF_RUNS = "RAILHEAD_RUN"
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
 TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
 
-def processes(run_id: str) -> list[int]:
+def processes(run_id: str, variable: str = OF_RUNS) -> list[int]:
     """Pids of the run's processes on this host, without this process; "all" means any run."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    runs = {pid: run_of(pid) for pid in numbers if pid != os.getpid()}
+    runs = {pid: run_of(pid, variable) for pid in numbers if pid != os.getpid()}
     return [pid for pid, run in runs.items() if run and run_id in (run, "all")]
 
 
-def run_of(pid: int) -> str:
+def run_of(pid: int, variable: str) -> str:
     """The run of this home (local hosts share a machine) that a process belongs to, or "".
 
     A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
     """
     with contextlib.suppress(OSError):
         name = read(pid, "comm").rstrip(b"\n")
-        return "" if name == FINISHING else marked_run(pid) or run_by_folder(pid)
+        if name == FINISHING:
+            return ""
+        return marked_run(pid, variable) or (run_by_folder(pid) if variable == OF_RUNS else "")
     return ""
 
 
@@ -53,12 +55,13 @@ def read(pid: int, name: str) -> bytes:
         return file.read()
 
 
-def marked_run(pid: int) -> str:
+def marked_run(pid: int, variable: str = OF_RUNS) -> str:
     """The run in a process's environment, or ""."""
     marks = read(pid, "environ").split(b"\0")
     if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
         return ""
-    runs = [mark.removeprefix(MARK) for mark in marks if mark.startswith(MARK)]
+    name = os.fsencode(variable) + b"="
+    runs = [mark.removeprefix(name) for mark in marks if mark.startswith(name)]
     return os.fsdecode(runs[0]) if runs else ""
 
 
@@ -67,8 +70,6 @@ def run_by_folder(pid: int) -> str:
 
     Not the run's folder itself: there is the process that stops the machines after the run.
     """
-    if MARK != OF_RUNS:
-        return ""
     runs = os.path.join(os.path.realpath(HOME), ".railhead", "runs", "")
     folder = os.readlink(f"/proc/{pid}/cwd")
     run, below, _ = folder[len(runs) :].partition("/")
@@ -88,22 +89,24 @@ def is_of_a_login(pid: int) -> bool:
     return False
 
 
-def end_run(run_id: str) -> dict[str, Any]:
+def end_run(run_id: str, variable: str = OF_RUNS) -> dict[str, Any]:
     """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
-    ended = send_signal(run_id, signal.SIGTERM) | send_signal(run_id, signal.SIGKILL)
+    ended = set[int]().union(
+        *(send_signal(run_id, variable, sign) for sign in (signal.SIGTERM, signal.SIGKILL))
+    )
     drop_temporary_of(run_id)
-    left = processes(run_id)
+    left = processes(run_id, variable)
     return {"ended": len(ended - set(left)), "left": left}
 
 
-def send_signal(run_id: str, sign: signal.Signals) -> set[int]:
+def send_signal(run_id: str, variable: str, sign: signal.Signals) -> set[int]:
     """Signal each process once, also new ones, until none is left or GRACE has passed.
 
     Returns the pids of all signalled processes.
     """
     signalled: set[int] = set()
     until = time.monotonic() + GRACE
-    while (pids := processes(run_id)) and time.monotonic() < until:
+    while (pids := processes(run_id, variable)) and time.monotonic() < until:
         for pid in set(pids) - signalled:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, sign)
@@ -155,13 +158,13 @@ def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
 def start_on_host(
     run: dict[str, Any], folder: str, number: int
 ) -> subprocess.Popen[bytes] | OSError:
-    """Start this script on another host. RAILHEAD_RUN is unset: ssh must not count as the run's."""
+    """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
     python = f'"$HOME/.railhead/envs/{run["runtime"]["digest"]}/bin/python"'
-    script = f'"$HOME/.railhead/runs/{run["run_id"]}/end_processes.py" {run["run_id"]}'
+    archive = f'"$HOME/.railhead/runs/{run["run_id"]}/{programs.NAME}"'
     ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
     unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    argv = [*ssh, f"exec {python} -I -S {script}"]
+    argv = [*ssh, f"exec {python} -I -S {archive} run.end_processes {run['run_id']}"]
     try:
         return subprocess.Popen(argv, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
@@ -183,7 +186,6 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
         return {"unknown": text.decode(errors="replace").strip()[-600:]}
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        MARK = os.fsencode(sys.argv[2]) + b"="
-    print(json.dumps(end_run(sys.argv[1])))
+def main(run_id: str, variable: str = OF_RUNS) -> None:
+    """End the processes, and print the outcome."""
+    print(json.dumps(end_run(run_id, variable)))

@@ -1,6 +1,6 @@
 """Uploads checkpoints, metrics and TensorBoard events to the bucket while a run goes on.
 
-python live_upload.py FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|always
+run.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|always
 
 The supervisor starts it with the Python of the uploader's environment, and never waits for it.
 Checkpoints go to numbered objects, checkpoints/files/0000 and so on; checkpoints/manifest.json
@@ -20,19 +20,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.run import bounded, checkpoint_files, json_file, manifest, upload
-    from bootstrap.remote.run.checkpoint_files import Stamp
-else:  # on a host they are in the same folder
-    import bounded
-    import checkpoint_files
-    import json_file
-    import manifest
-    import upload
+from .. import programs
+from . import bounded, checkpoint_files, json_file, manifest, upload
+from .checkpoint_files import Stamp
 
 STATUS = "uploads.json"  # in the run's folder: the manifest in the bucket, and what failed
 LOG = "logs/upload.log"
@@ -223,7 +215,7 @@ def argv(run: dict[str, Any], folder: str) -> list[str]:
     """The command of this program, without its last argument."""
     python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
     url = f"{run['bucket']['url']}/runs/{run['run_id']}"
-    return [python, "-I", os.path.join(folder, "live_upload.py"), folder, url]
+    return [python, "-I", programs.ARCHIVE, "run.live_upload", folder, url]
 
 
 def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
@@ -256,7 +248,3 @@ def main(folder: str, url: str, mode: str) -> int:
             return 1
         time.sleep(0.5)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Numbers in the output of a program, found by the patterns of --metric.
 
 Some patterns take years on some lines, and nothing in Python can interrupt a search. Therefore this
-file runs as a process of its own, which the kernel ends after LIMIT seconds of one search. The
+program runs as a process of its own, which the kernel ends after LIMIT seconds of one search. The
 supervisor never waits for it: lines that it cannot take are counted. Standard library only,
 Python 3.10.
 """
@@ -19,14 +19,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.run import bounded
-else:  # on a host they are in the same folder
-    import bounded
+from .. import programs
+from . import bounded
 
 LIMIT = 1.0  # seconds of CPU time for one search
 LINE = 1000  # characters of a line that are searched
@@ -43,7 +39,7 @@ class MetricLines:
         self.at = os.memfd_create("metric", 0)  # the number of the pattern in use
         os.truncate(self.at, 1)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", os.path.abspath(__file__), str(self.at)],
+            programs.command("run.metric_lines", str(self.at)),
             env={k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -117,5 +113,6 @@ def number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-if __name__ == "__main__":
-    find(json.loads(sys.stdin.buffer.readline()), mmap.mmap(int(sys.argv[1]), 1))
+def main(at: str) -> None:
+    """Search by the patterns of the first line; `at` is the descriptor of the pattern in use."""
+    find(json.loads(sys.stdin.buffer.readline()), mmap.mmap(int(at), 1))

@@ -17,14 +17,10 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from bootstrap.remote.run.metric_lines import MetricLines
-    from bootstrap.remote.run.mpirun_output import Heartbeats, MpirunOutput
-else:  # on a host they are in the same folder
-    from metric_lines import MetricLines
-    from mpirun_output import Heartbeats, MpirunOutput
+from .metric_lines import MetricLines
+from .mpirun_output import Heartbeats, MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "

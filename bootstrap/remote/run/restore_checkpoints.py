@@ -1,6 +1,6 @@
 """Fetches the checkpoints of a run from the bucket into a new folder, and verifies each file.
 
-python restore_checkpoints.py s3://bucket/runs/ID|gs://bucket/runs/ID FOLDER   -> one JSON line
+run.restore_checkpoints s3://bucket/runs/ID|gs://bucket/runs/ID FOLDER   -> one JSON line
 
 Runs on the chief with the Python of the uploader's environment. A file that differs from the
 manifest is left out: the program goes on from an older checkpoint. Python 3.10.
@@ -11,17 +11,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.run import checkpoint_files, manifest, upload
-else:  # on a host they are in the same folder
-    import checkpoint_files
-    import manifest
-    import upload
+from . import checkpoint_files, manifest, upload
 
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
@@ -68,7 +60,3 @@ def fetched(bucket: upload.S3 | upload.Gcs, entry: dict[str, Any], folder: str) 
 def main(url: str, folder: str) -> None:
     """Restore, and print the outcome."""
     print(json.dumps(restore(upload.destination(url), os.path.abspath(folder))))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

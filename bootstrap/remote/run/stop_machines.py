@@ -1,4 +1,4 @@
-"""Waits until a run's results are safe, then stops its machines. The supervisor execs this file.
+"""Waits until a run's results are safe, then stops its machines. The supervisor execs this program.
 
 Its environment has no RAILHEAD_RUN, so ending the run's processes does not end it. It has no
 power-off command of its own: it runs each host's `stop` command of run.json. Standard library only,
@@ -13,33 +13,22 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from .. import programs
+from ..serve import machine_use
+from . import (
+    bounded,
+    checkpoint_files,
+    controller,
+    json_file,
+    live_upload,
+    stop_policy,
+)
 
-if TYPE_CHECKING:
-    from bootstrap.remote.run import (
-        bounded,
-        checkpoint_files,
-        controller,
-        json_file,
-        live_upload,
-        stop_policy,
-    )
-    from bootstrap.remote.serve import machine_use
-else:  # on a host they are in the same folder
-    import bounded
-    import checkpoint_files
-    import controller
-    import json_file
-    import live_upload
-    import machine_use
-    import stop_policy
-
-RUN = os.path.dirname(os.path.abspath(__file__))
+RUN = os.getcwd()  # the run's folder
 RUN_ID = os.path.basename(RUN)
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
@@ -189,9 +178,10 @@ class MachineStopper:
 
 
 def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, Any] | None, str]:
-    """Run upload.py for at most `seconds`; returns its JSON reply, or None and the reason."""
+    """Run upload for at most `seconds`; returns its JSON reply, or None and the reason."""
     python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
-    argv = [python, "-I", path("upload.py"), RUN, f"{run['bucket']['url']}/runs/{RUN_ID}", *only]
+    url = f"{run['bucket']['url']}/runs/{RUN_ID}"
+    argv = [python, "-I", programs.ARCHIVE, "run.upload", RUN, url, *only]
     try:
         done = bounded.run(argv, seconds)
         if done.code is None:
@@ -263,11 +253,7 @@ def stop_this_host(argv: list[str]) -> str:
 
 
 def main() -> None:
-    """Stop the machines of the run in whose folder this file is."""
+    """Stop the machines of the run in whose folder this process works."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
     run, state = json_file.load(path("run.json")), json_file.load(path("state.json"))
     MachineStopper(run, state["state"]).go()
-
-
-if __name__ == "__main__":
-    main()

@@ -18,36 +18,23 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from .. import programs
+from ..evaluation import thresholds
+from . import (
+    closing,
+    controller,
+    end_processes,
+    json_file,
+    live_upload,
+    manifest,
+    stop_policy,
+)
+from .mpirun_output import verdict
+from .rank_output import RunOutput, WriteErrors
 
-if TYPE_CHECKING:
-    from bootstrap.remote.evaluation import thresholds
-    from bootstrap.remote.run import (
-        closing,
-        controller,
-        end_processes,
-        json_file,
-        live_upload,
-        manifest,
-        stop_policy,
-    )
-    from bootstrap.remote.run.mpirun_output import verdict
-    from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
-else:  # on a host they are in the same folder
-    import closing
-    import controller
-    import end_processes
-    import json_file
-    import live_upload
-    import manifest
-    import stop_policy
-    import thresholds
-    from mpirun_output import verdict
-    from rank_output import RunOutput, WriteErrors
-
-RUN = os.path.dirname(os.path.abspath(__file__))
+RUN = os.getcwd()  # the run's folder
 RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
 STARTED = time.monotonic()
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
@@ -394,7 +381,7 @@ def main() -> int:
 
 
 def become_machine_stopper() -> None:
-    """Exec stop_machines.py if results are to be uploaded or machines to be stopped.
+    """Exec stop_machines if results are to be uploaded or machines to be stopped.
 
     The run's variables are removed from the environment, so ending the run does not end it.
     """
@@ -406,8 +393,4 @@ def become_machine_stopper() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         marks = ("RAILHEAD_RUN", "RAILHEAD_HOME")
         unmarked = {k: v for k, v in os.environ.items() if k not in marks}
-        os.execve(sys.executable, [sys.executable, "-I", "-S", path("stop_machines.py")], unmarked)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        os.execve(sys.executable, programs.command("run.stop_machines"), unmarked)

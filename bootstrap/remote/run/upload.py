@@ -1,6 +1,6 @@
 """Uploads a run's results to the bucket; verifies each file by its hash, uploads the manifest last.
 
-python upload.py FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]   -> one JSON line at the end
+run.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]   -> one JSON line at the end
 
 With NAME, only that file of the folder is uploaded. Needs a Python with boto3 and
 google-cloud-storage; the credentials are those of the machine's role. Python 3.10.
@@ -11,15 +11,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.run import manifest
-else:  # on a host it is in the same folder
-    import manifest
+from . import manifest
 
 WHOLE = 5_000_000_000  # bytes: S3's limit of one put; a multipart object has no sha256 of the whole
 
@@ -105,7 +99,3 @@ def main(folder: str, url: str, *names: str) -> None:
         path = os.path.join(folder, name)
         destination(url).put(path, name, *manifest.size_and_sha256(path))
     print(json.dumps({"to": url} if names else upload(folder, url)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

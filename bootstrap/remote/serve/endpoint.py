@@ -1,6 +1,6 @@
 """Keeps one endpoint running: starts its server, restarts it after a crash, ends it in time.
 
-It lies in ~/.railhead/endpoints/NAME, beside endpoint.json. The listening socket is its own and
+It works in ~/.railhead/endpoints/NAME, where endpoint.json is. The listening socket is its own and
 goes to each server, so that connections wait while a server starts again. A server ends when this
 process does: its standard input closes. Standard library only, Python 3.10.
 """
@@ -17,18 +17,13 @@ import subprocess
 import sys
 import threading
 import time
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from .. import programs
+from ..run import json_file
+from . import machine_use
 
-if TYPE_CHECKING:
-    from bootstrap.remote.run import json_file
-    from bootstrap.remote.serve import machine_use
-else:  # on a host they are in the same folder
-    import json_file
-    import machine_use
-
-FOLDER = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.getcwd()  # the endpoint's folder
 PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart
 BEAT = 5.0  # seconds between two heartbeats in a pause
 WINDOW = 600.0  # a crash that is older than this does not count
@@ -260,23 +255,14 @@ def run_is_closing() -> bool:
 
     It has no lock, and the other hosts would keep running if this machine stopped before it did.
     """
-    runs = os.fsencode(os.path.expanduser("~/.railhead/runs/"))
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-            program = file.read().rstrip(b"\0").rpartition(b"\0")[2]
-            if program.startswith(runs) and program.endswith(b"/stop_machines.py"):
-                return True
-    return False
+    runs = os.path.expanduser("~/.railhead/runs")
+    return runs in map(os.path.dirname, programs.folders_of("run.stop_machines"))
 
 
 def main() -> None:
-    """Run the endpoint in whose folder this file is; one supervisor at a time."""
+    """Run the endpoint in whose folder this process works; one supervisor at a time."""
     os.makedirs(path("logs"), exist_ok=True)
     with machine_use.try_lock(path("lock")) as free:
         if not free:
             sys.exit("another supervisor has this endpoint")
         Endpoint().run()
-
-
-if __name__ == "__main__":
-    main()

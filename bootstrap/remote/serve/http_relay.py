@@ -10,25 +10,17 @@ import contextlib
 import errno
 import io
 import json
-import os
 import re
 import resource
 import selectors
 import socket
-import sys
 import threading
 import time
 from email.message import Message
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
-from typing import TYPE_CHECKING
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.serve import local_requests
-else:  # on a host they are in the same folder
-    import local_requests
+from . import local_requests
 
 CONNECTIONS = 1024  # further ones wait
 FILES = 4 * CONNECTIONS  # two of each connection, and those of the program

@@ -20,14 +20,8 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-if TYPE_CHECKING:
-    from bootstrap.remote.serve import http_relay
-else:  # on a host they are in the same folder
-    import http_relay
+from . import http_relay
 
 PROGRAM = "tensorflow_model_server"
 REST = ("127.0.0.1", 8501)  # in the namespace
@@ -150,7 +144,7 @@ def serve(options: argparse.Namespace) -> int:
     raise AssertionError("a relay runs until a signal")
 
 
-def main() -> int:
+def main(*args: str) -> int:
     """Read the options and serve."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model", required=True, help="a folder with numbered versions")
@@ -159,8 +153,4 @@ def main() -> int:
     parser.add_argument("--max-batch", type=int, required=True)
     parser.add_argument("--max-delay-ms", type=float, required=True)
     parser.add_argument("--fd", type=int, required=True, help="a socket that listens already")
-    return serve(parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return serve(parser.parse_args(args))

@@ -1,0 +1,44 @@
+"""The archive that a host's programs are in: the commands that start them, and how they are known.
+
+A program is a module of this package with a `main`. A run and an endpoint have the archive in their
+folder; so the command line of a program says which folder it belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+NAME = "railhead.pyz"
+SUPERVISOR, ENDPOINT = "run.supervisor", "serve.endpoint"
+ARCHIVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def command(program: str, *args: str) -> list[str]:
+    """The command of a program of this archive, which needs no packages."""
+    return [sys.executable, "-I", "-S", ARCHIVE, program, *args]
+
+
+def folder_of(pid: int | str, program: str) -> str:
+    """The folder from whose archive a process has started this program; "" if it has not."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        words = os.fsdecode(file.read()).split("\0")
+        folder, name = os.path.split(words[words.index(program) - 1] if program in words else "")
+        return folder if name == NAME else ""
+    return ""
+
+
+def folders_of(program: str) -> set[str]:
+    """The folders in which a program runs, of all processes; also "" where it does not."""
+    return {folder_of(pid, program) for pid in filter(str.isdigit, os.listdir("/proc"))}
+
+
+def leave() -> None:
+    """Take the archive off sys.path, and its modules out of sys.modules, for a program of the user
+    in this process: its modules may have the same names. What is imported already works on."""
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != ARCHIVE]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name != "__main__" and file.startswith(os.path.join(ARCHIVE, "")):
+            del sys.modules[name]
