@@ -174,11 +174,10 @@ class Aws:
         return networks_of(rules["SecurityGroupRules"], self.inventory.chief.port or 22)
 
     def _schedule(self, host: Host) -> str:
-        """The name of a host's schedule. A document of an older stack has one for all hosts; a
-        host that no document knows yet has the name that its stack gave."""
-        named = [d for d in self.inventory.deadlines if d["kind"] == scheduler.KIND]
-        own = [str(d["id"]) for d in named if d.get("host", host.name) == host.name]
-        return own[0] if own else scheduler.name_of(self.inventory.name, _id(host))
+        """The name of a host's schedule; a host that no document knows yet has the name that its
+        stack gave."""
+        own = (d.id for d in self.inventory.deadlines if d.host == host.name)
+        return next(own, None) or scheduler.name_of(self.inventory.name, _id(host))
 
     def _instances(self) -> dict[str, Mapping[str, Any]]:
         """EC2's descriptions of our instances, by id; records the account that owns them."""

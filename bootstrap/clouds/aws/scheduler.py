@@ -31,7 +31,7 @@ def read(
 ) -> Deadline:
     """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
     cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
-    `cluster_id`: what the instance's tag must be for the schedule's role; None in older stacks."""
+    `cluster_id`: what the instance's tag must be for the schedule's role; None: not checked."""
     schedule = _get(client, name)
     if schedule is None:
         reason = f"there is no schedule {name}"
