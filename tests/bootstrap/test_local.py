@@ -327,16 +327,6 @@ def python_of_others() -> str:
     pytest.skip("an ordinary user can neither read this clone nor run a Python here")
 
 
-def test_the_old_paths_that_recorded_commands_name_still_work(pair: list[LocalHost]) -> None:
-    module = [sys.executable, "-m", "bootstrap.local", "check", "pair"]
-    checked = subprocess.run(module, cwd=REPO, capture_output=True, text=True, check=True)
-    assert json.loads(checked.stdout)["hosts"] == ["h1", "h2"]
-    stop = [sys.executable, "-I", str(REPO / "bootstrap/processes.py"), str(pair[0].folder)]
-    ended = json.loads(subprocess.run(stop, capture_output=True, text=True, check=True).stdout)
-    assert ended["h1"]["left"] == [] and ended["h1"]["port_closed"]
-    assert [host.pid is not None for host in pair] == [False, True]
-
-
 @pytest.fixture
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of an ordinary user with a home of their own."""
