@@ -8,6 +8,7 @@ import sys
 
 import pulumi
 
+from railhead.documents.codec import encode
 from stacks.clouds import CLOUDS
 from stacks.config import settings
 from stacks.config.validators import ConfigError
@@ -32,7 +33,7 @@ def main() -> None:
         for problem in re.split(r"\n(?! )", str(error)):
             pulumi.log.error(settings.with_command(problem, values.get("cloud", "")))
         sys.exit(ERROR_SHOWN)
-    pulumi.export("cluster", cluster.document)
+    pulumi.export("cluster", cluster.document.apply(encode))
     pulumi.export("next", cluster.document.apply(lambda document: summary(config, document)))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from railhead.documents.codec import encode
 from stacks.config.settings import ClusterConfig
 from stacks.cost import cost, price_per_machine
 
@@ -38,7 +39,7 @@ class Alternatives:
 def announce(config: ClusterConfig) -> None:
     """Before anything is made: print which commands show and end what a broken `up` leaves, and
     record what one machine costs."""
-    pulumi.Stash(PRICE, input=price_per_machine(config) or {})
+    pulumi.Stash(PRICE, input=encode(price_per_machine(config)) or {})
     if not pulumi.runtime.is_dry_run():
         pulumi.log.info(f"if this `up` breaks off, machines may run. {_commands(config)}")
 

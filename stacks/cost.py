@@ -6,30 +6,30 @@ unknown.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
+from railhead.documents.cluster import Price
 from stacks.clouds import CLOUDS
 from stacks.config.settings import ClusterConfig
 
 
-def price(config: ClusterConfig) -> dict[str, Any] | None:
-    """`per_hour` of the whole cluster with currency, source and date; None where unknown."""
+def price(config: ClusterConfig) -> Price | None:
+    """The price of the whole cluster; None where it is unknown."""
     if config.price_per_hour is not None:
-        return _entry(config.price_per_hour, "the stack's config, price_per_hour", "")
+        return Price(config.price_per_hour, "USD", "the stack's config, price_per_hour", "")
     prices, machine = CLOUDS[config.cloud].prices, config.machine
     if prices is None or machine is None or machine.usd_per_hour is None:
         return None
     if config.region != prices.region or config.spot:
         return None
-    return _entry(
-        round(machine.usd_per_hour * config.count, 4), prices.source, prices.date_of(machine.name)
-    )
+    per_hour = round(machine.usd_per_hour * config.count, 4)
+    return Price(per_hour, "USD", prices.source, prices.date_of(machine.name))
 
 
-def price_per_machine(config: ClusterConfig) -> dict[str, Any] | None:
+def price_per_machine(config: ClusterConfig) -> Price | None:
     """As `price`, of one machine."""
     found = price(config)
-    return found and {**found, "per_hour": round(found["per_hour"] / config.count, 4)}
+    return found and replace(found, per_hour=round(found.per_hour / config.count, 4))
 
 
 def cost(config: ClusterConfig) -> str:
@@ -39,9 +39,5 @@ def cost(config: ClusterConfig) -> str:
     found = price(config)
     if found is None:
         return "its cost per hour is not in our table (pulumi config set price_per_hour ...)"
-    dated = f" of {found['date']}" if found["date"] else ""
-    return f"{found['per_hour']:.2f} {found['currency']} per hour ({found['source']}{dated})"
-
-
-def _entry(per_hour: float, source: str, date: str) -> dict[str, Any]:
-    return {"per_hour": per_hour, "currency": "USD", "source": source, "date": date}
+    dated = f" of {found.date}" if found.date else ""
+    return f"{found.per_hour:.2f} {found.currency} per hour ({found.source}{dated})"

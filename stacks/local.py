@@ -12,6 +12,8 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
+from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
+from railhead.documents.codec import decode, encode
 from stacks import outputs
 from stacks.config.settings import ClusterConfig
 
@@ -77,9 +79,9 @@ def _format_error(limit: int | None = None, chain: bool = True) -> str:
 
 
 def _start(props: Props) -> Props:
-    document = _command("start", props["cluster"], props["name"])
-    (host,) = (h for h in document["hosts"] if h["name"] == props["name"])
-    facts = {**document["ssh"], **host}
+    started = decode(ClusterDocument, _command("start", props["cluster"], props["name"]))
+    (host,) = (h for h in started.hosts if h.name == props["name"])
+    facts = {**encode(started.ssh), **encode(host)}
     return {key: props[key] for key in INPUTS} | {key: facts[key] for key in FACTS}
 
 
@@ -114,27 +116,22 @@ class Cluster(pulumi.ComponentResource):
         self.document = pulumi.Output.all(*[host.facts for host in hosts]).apply(
             lambda facts: document(config, facts)
         )
-        self.register_outputs({"document": self.document})
+        self.register_outputs({"document": self.document.apply(encode)})
 
 
-def document(config: ClusterConfig, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def document(config: ClusterConfig, facts: Sequence[Mapping[str, Any]]) -> ClusterDocument:
     """The cluster document. Each host has its own port and its own `stop` command."""
     hosts = [
-        outputs.HostFacts(
+        DocumentHost(
             name=host["name"],
-            id=f"{config.name}/{host['name']}",
-            zone=None,
             address=host["address"],
+            port=int(host["port"]),  # Pulumi's numbers are floats
             peer_address=host["address"],
+            id=f"{config.name}/{host['name']}",
             host_key=host["host_key"],
             stop=tuple(host["stop"]),
         )
         for host in facts
     ]
-    written = outputs.cluster_document(config, hosts, bucket=None, deadlines=[], price=None)
-    ssh = {"user": facts[0]["user"], "port": None, "key_file": facts[0]["key_file"]}
-    with_ports = [
-        {**entry, "port": int(host["port"])}  # Pulumi's numbers are floats
-        for entry, host in zip(written["hosts"], facts, strict=True)
-    ]
-    return {**written, "ssh": ssh, "hosts": with_ports}
+    ssh = Ssh(facts[0]["user"], None, facts[0]["key_file"])
+    return outputs.cluster_document(config, hosts, ssh=ssh)

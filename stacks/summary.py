@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from railhead.documents.cluster import ClusterDocument
 from stacks.config.settings import ClusterConfig
 from stacks.cost import cost
 
 
-def summary(config: ClusterConfig, document: Mapping[str, Any] | None) -> str:
+def summary(config: ClusterConfig, document: ClusterDocument | None) -> str:
     """One line of a cluster and its document; the document is None for a quota request."""
     if document is None:
         return "the quota is requested; once it is granted: pulumi config rm quotas && pulumi up"
     return "; ".join(["fab train", cost(config), _deadline(document)])
 
 
-def _deadline(document: Mapping[str, Any]) -> str:
-    deadlines = document["deadlines"]
-    if not deadlines:
+def _deadline(document: ClusterDocument) -> str:
+    if not document.deadlines:
         return "nothing stops it by itself: fab teardown"
-    if times := sorted(deadline["at"] for deadline in deadlines if "at" in deadline):
+    if times := sorted(deadline.at for deadline in document.deadlines if deadline.at):
         return f"the cloud stops it at {times[0]}"
-    return f"the cloud stops each host {deadlines[0]['seconds'] / 3600:g} hours after its start"
+    hours = document.deadlines[0].seconds / 3600
+    return f"the cloud stops each host {hours:g} hours after its start"

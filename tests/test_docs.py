@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,17 @@ from bootstrap.cli import generate
 from bootstrap.data import through_bucket
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.spec import parse
-from bootstrap.inventory import document
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.remote.rank import rank_sagemaker
 from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
+from railhead.documents.cluster import (
+    ClusterDocument,
+    DocumentDeadline,
+    DocumentHost,
+    Gpu,
+    Price,
+    Ssh,
+)
 from training import __main__ as training_command
 from training.config import STRATEGIES
 from training.data import DATASETS, feeder, stream
@@ -186,11 +194,8 @@ def test_every_key_of_the_run_document_is_described(kind: str) -> None:
 
 
 def test_every_key_of_the_cluster_document_is_described() -> None:
-    keys = {
-        key
-        for part in ("CLUSTER", "SSH", "HOST", "HOST_OPTIONAL", "GPU", "DEADLINE", "WHEN", "PRICE")
-        for key in getattr(document, part)
-    }
+    kinds = (ClusterDocument, Ssh, DocumentHost, Gpu, DocumentDeadline, Price)
+    keys = {key.name for kind in kinds for key in fields(kind)}
     assert keys <= named(section(page("architecture.md"), "The cluster document"))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bootstrap.clouds.aws.client import AwsClient
+from bootstrap.clouds.aws.client import AwsClient, ask
+from bootstrap.clouds.aws.ec2 import Volumes
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.storage import NoBucket, Store, count_objects
 
@@ -40,11 +41,11 @@ GCS = Prices(  # us-central1 from the page of 2026-09-20, the others from a copy
 def disks(client: AwsClient, region: str | None, names: Mapping[str, str]) -> Iterator[Cost]:
     """The EBS disks of instances; `names` has their host names by instance id."""
     filters = [{"Name": "attachment.instance-id", "Values": list(names)}]
-    for disk in client("ec2", "describe_volumes", Filters=filters)["Volumes"]:
-        held_by = ", ".join(names[a["InstanceId"]] for a in disk["Attachments"])
-        price = GP3.get(region or "") if disk.get("VolumeType") == "gp3" else None
-        per_day = None if price is None else disk["Size"] * price / DAYS
-        what = f"disk {disk['VolumeId']} of {held_by}, {disk['Size']} GB"
+    for disk in ask(Volumes, client, "ec2", "describe_volumes", Filters=filters).Volumes:
+        held_by = ", ".join(names[attached.InstanceId] for attached in disk.Attachments)
+        price = GP3.get(region or "") if disk.VolumeType == "gp3" else None
+        per_day = None if price is None else disk.Size * price / DAYS
+        what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
         yield Cost(what, per_day, "fab teardown --destroy")
 
 

@@ -10,12 +10,12 @@ import hashlib
 import ipaddress
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
+from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
@@ -31,30 +31,9 @@ _ZONE = re.compile(r"[A-Za-z0-9._-]+")  # of an IPv6 address: fe80::1%eth0
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """The GPUs of one host, as the stack requests them."""
-
-    type: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Host:
+class Host(DocumentHost):
     """One machine. This machine connects to `address` (or a name of ssh_config), the other hosts
     to `peer_address` (None: taken from the facts). `slots` None: one per GPU, else one."""
-
-    name: str
-    address: str
-    user: str | None = None
-    port: int | None = None
-    peer_address: str | None = None
-    slots: int | None = None
-    id: str | None = None
-    zone: str | None = None
-    gpu: Gpu | None = None
-    host_key: str | None = None
-    host_key_source: str | None = None
-    stop: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a host's name")
@@ -71,6 +50,10 @@ class Host:
                 f"slots of {self.name}: {self.slots}. A host takes part with 1 slot or more; "
                 "leave the host out to use none of it."
             )
+        if self.host_key_source == "injected" and self.host_key is None:
+            raise UsageError(f"{self.name}: host_key_source 'injected' goes with a host_key")
+        if self.stop == ():
+            raise UsageError(f"stop of {self.name} must be a command: a list of strings, not []")
 
     def __str__(self) -> str:
         user = f"{self.user}@" if self.user else ""
@@ -83,7 +66,7 @@ class Inventory:
     """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
     `stack` is the Pulumi stack that made them; None for other hosts. `cluster_id` is that stack's
-    id, which its resources have as a tag; None for other hosts and for older documents.
+    id, which its resources have as a tag; None for other hosts.
     """
 
     name: str
@@ -92,8 +75,8 @@ class Inventory:
     region: str | None = None
     bucket: str | None = None
     key_file: str | None = None
-    deadlines: tuple[Mapping[str, Any], ...] = ()
-    price: Mapping[str, Any] | None = None
+    deadlines: tuple[DocumentDeadline, ...] = ()
+    price: Price | None = None
     stack: str | None = None
     cluster_id: str | None = None
 

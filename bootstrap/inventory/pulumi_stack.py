@@ -22,7 +22,8 @@ from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.inventory.stack_state import MACHINES, StackState, read_state
+from bootstrap.inventory.stack_state import MACHINES, StackState, read_state, resources_of
+from railhead.documents.codec import decode
 
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
@@ -178,7 +179,7 @@ def state(stack: str) -> StackState:
     """
     if not shutil.which("pulumi"):
         raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    return read_state(stack, _deployment(stack))
+    return read_state(stack, _exported(stack))
 
 
 def inventory_of(state: StackState) -> Inventory | None:
@@ -196,15 +197,15 @@ def resources(stack: str) -> list[str]:
     Raises:
         RailheadError: Pulumi does not answer.
     """
-    return list(read_state(stack, _deployment(stack)).kinds)
+    return list(read_state(stack, _exported(stack)).kinds)
 
 
-def _deployment(stack: str) -> dict[str, Any]:
-    """The content of Pulumi's state."""
+def _exported(stack: str) -> Any:
+    """Pulumi's state."""
     done = _pulumi("stack", "export", "--stack", stack)
     if done.returncode:
         raise _error(stack, done.stderr)
-    return dict(_json(stack, done.stdout).get("deployment") or {})
+    return _json(stack, done.stdout)
 
 
 def _json(stack: str, printed: str) -> Any:
@@ -268,8 +269,8 @@ def _error(stack: str, stderr: str) -> UsageError:
 def _unfinished(stack: str) -> UsageError:
     """The error for a stack without a document: an interrupted `up` may have made machines."""
     quoted = shlex.quote(stack)
-    made = [r for r in _deployment(stack).get("resources") or () if r["type"] in MACHINES]
-    if machines := [str(r.get("id")) for r in made]:
+    made = [r for r in resources_of(stack, _exported(stack)) if r.type in MACHINES]
+    if machines := [str(r.id) for r in made]:
         return UsageError(
             f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} exist, "
             "and cost money",
@@ -287,11 +288,18 @@ def no_machines(stack: str) -> UsageError:
     )
 
 
+@dataclass(frozen=True)
+class StackName:
+    """A stack in the output of `pulumi stack ls`."""
+
+    name: str
+
+
 def _stacks() -> list[str]:
     """The names of this project's stacks; empty when Pulumi does not answer."""
     done = _pulumi("stack", "ls", "--json")
     try:
-        listed: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
-        return [entry["name"] for entry in listed]
-    except (ValueError, KeyError, TypeError):
+        listed = decode(tuple[StackName, ...], json.loads(done.stdout or "[]"))
+        return [stack.name for stack in listed]
+    except ValueError:
         return []

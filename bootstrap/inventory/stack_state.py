@@ -7,10 +7,13 @@ the stack had outputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from bootstrap.errors import UsageError
 from bootstrap.inventory.clouds import CLOUDS, STATE_TYPES
+from railhead.documents.cluster import Price
+from railhead.documents.codec import decode
 
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
@@ -21,7 +24,42 @@ BUCKETS = {k.state.bucket: k.scheme for k in CLOUDS.values() if k.state and k.st
 SCHEDULES = {types.schedule for types in STATE_TYPES if types.schedule}
 MACHINES = {types.machine: types for types in STATE_TYPES}
 
-Resource = Mapping[str, Any]
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource in Pulumi's state; the names in `inputs` and `outputs` are its provider's."""
+
+    urn: str
+    type: str
+    id: str | None = None
+    custom: bool = False
+    external: bool = False
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name that its program gave it."""
+        return self.urn.rpartition("::")[2]
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is one of a cloud, not of Pulumi."""
+        return self.custom and not self.type.startswith("pulumi:")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The content of Pulumi's state."""
+
+    resources: tuple[Resource, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `pulumi stack export` prints."""
+
+    deployment: Deployment | None = None
 
 
 @dataclass(frozen=True)
@@ -38,22 +76,22 @@ class StateMachine:
 
 @dataclass(frozen=True)
 class StackState:
-    """A stack's state. `document` is its output `cluster`, None where no `up` came to its end.
+    """A stack's state. `document` is its output `cluster`, not checked yet; None where no `up` came
+    to its end.
 
-    `price` is that of one machine, as `price` in the cluster document. `kinds` are the types of
-    all resources except Pulumi's own. `schedules` are the names of the deadlines that
-    are resources of their own.
+    `price` is that of one machine. `kinds` are the types of all resources except Pulumi's own.
+    `schedules` are the names of the deadlines that are resources of their own.
     """
 
     stack: str
-    document: Mapping[str, Any] | None
+    document: object
     cluster: str | None
     cluster_id: str | None
     cloud: str | None
     region: str | None
     project: str | None
     bucket: str | None
-    price: Mapping[str, Any] | None
+    price: Price | None
     machines: tuple[StateMachine, ...]
     kinds: tuple[str, ...]
     schedules: tuple[str, ...] = ()
@@ -64,55 +102,59 @@ class StackState:
         return next((m.account for m in self.machines if m.account), None)
 
 
-def read_state(stack: str, deployment: Mapping[str, Any]) -> StackState:
-    """The state of `stack` from `deployment` of `pulumi stack export`."""
-    resources: Sequence[Resource] = deployment.get("resources") or ()
-    provider = next((r for r in resources if r["type"] in PROVIDERS), None)
-    settings = _values(provider, "inputs")
-    outputs = next((_values(r, "outputs") for r in resources if r["type"] == ROOT), {})
-    component = next((r for r in resources if r["type"].startswith(COMPONENT)), None)
+def resources_of(stack: str, exported: object) -> tuple[Resource, ...]:
+    """All resources of `stack`, from what `pulumi stack export` prints.
+
+    Raises:
+        UsageError: it is not a state of Pulumi.
+    """
+    read = decode(Exported, exported, what=f"Pulumi's state of stack {stack}", error=UsageError)
+    return (read.deployment or Deployment()).resources or ()
+
+
+def read_state(stack: str, exported: object) -> StackState:
+    """The state of `stack`: as `resources_of`. UsageError also where its price is damaged."""
+    resources = resources_of(stack, exported)
+    provider = next((r for r in resources if r.type in PROVIDERS), None)
+    settings = provider.inputs if provider else {}
+    outputs = next((r.outputs for r in resources if r.type == ROOT), {})
     document = outputs.get("cluster")
+    price = _stash(resources, PRICE).get("input")
+    what = f"{PRICE} in Pulumi's state of stack {stack}"
     return StackState(
         stack=stack,
         document=document if isinstance(document, Mapping) else None,
-        cluster=_name(component) if component else None,
+        cluster=next((r.name for r in resources if r.type.startswith(COMPONENT)), None),
         cluster_id=_text(_stash(resources, ID).get("output")),
-        cloud=PROVIDERS[provider["type"]] if provider else None,
+        cloud=PROVIDERS[provider.type] if provider else None,
         region=_text(settings.get("region")),
         project=_text(settings.get("project")),
-        bucket=next((_bucket(r) for r in resources if r["type"] in BUCKETS), None),
-        price=_object(_stash(resources, PRICE).get("input")),
+        bucket=next((f"{BUCKETS[r.type]}://{r.id}" for r in resources if r.type in BUCKETS), None),
+        price=decode(Price, price, what=what, error=UsageError) if price else None,
         machines=tuple(found for r in resources if (found := _machine(r))),
-        kinds=tuple(r["type"] for r in resources if _is_made(r)),
-        schedules=tuple(
-            str(_values(r, "inputs").get("name")) for r in resources if r["type"] in SCHEDULES
-        ),
+        kinds=tuple(r.type for r in resources if r.is_made),
+        schedules=tuple(str(r.inputs.get("name")) for r in resources if r.type in SCHEDULES),
     )
-
-
-def _is_made(resource: Resource) -> bool:
-    return bool(resource.get("custom")) and not resource["type"].startswith("pulumi:")
 
 
 def _stash(resources: Sequence[Resource], name: str) -> Mapping[str, Any]:
     """The outputs of the stash of this name, which has what the program stored in the state."""
-    found = (r for r in resources if r["type"] == STASH and _name(r) == name)
-    return next((_values(r, "outputs") for r in found), {})
+    return next((r.outputs for r in resources if r.type == STASH and r.name == name), {})
 
 
 def _machine(resource: Resource) -> StateMachine | None:
     """The machine of a resource; None for another resource, and for one that is to be deleted."""
-    types = MACHINES.get(resource["type"])
-    if not types or not types.provider or resource.get("external") or not resource.get("id"):
+    types = MACHINES.get(resource.type)
+    if not types or not types.provider or resource.external or not resource.id:
         return None
-    made = _values(resource, "outputs")
+    outputs = resource.outputs
     return StateMachine(
-        id=resource["id"],
-        name=_text(made.get("name")) or _name(resource),
-        zone=_text(_at(made, types.zone)),
-        address=_text(_at(made, types.address)),
-        peer_address=_text(_at(made, types.peer_address)),
-        account=(_text(made.get("arn")) or "::::").split(":")[4] or None,
+        id=resource.id,
+        name=_text(outputs.get("name")) or resource.name,
+        zone=_text(_at(outputs, types.zone)),
+        address=_text(_at(outputs, types.address)),
+        peer_address=_text(_at(outputs, types.peer_address)),
+        account=(_text(outputs.get("arn")) or "::::").split(":")[4] or None,
     )
 
 
@@ -127,22 +169,5 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _bucket(resource: Resource) -> str:
-    return f"{BUCKETS[resource['type']]}://{resource.get('id')}"
-
-
-def _name(resource: Resource) -> str:
-    return str(resource["urn"]).rpartition("::")[2]
-
-
-def _values(resource: Resource | None, which: str) -> Mapping[str, Any]:
-    found = (resource or {}).get(which)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _object(value: object) -> Mapping[str, Any] | None:
-    return value if isinstance(value, Mapping) and value else None

@@ -41,8 +41,8 @@ def describe(deadline: Deadline, now: datetime | None = None) -> str:
 
 def default_hours(inventory: Inventory) -> float:
     """Hours of the shortest deadline in the stack's configuration, else DEFAULT_HOURS."""
-    seconds = [d["seconds"] for d in inventory.deadlines if "seconds" in d]
-    return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
+    seconds = [deadline.seconds for deadline in inventory.deadlines]
+    return min(seconds) / 3600 if seconds else DEFAULT_HOURS
 
 
 def arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:

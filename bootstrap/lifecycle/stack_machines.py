@@ -231,7 +231,8 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
     """The document's inventory with these hosts; without a document, what the state says."""
     if document and hosts == document.hosts:
         return document
-    price = state.price and {**state.price, "per_hour": state.price["per_hour"] * len(hosts)}
+    one = state.price
+    price = one and replace(one, per_hour=one.per_hour * len(hosts))
     base = document or Inventory(
         state.cluster or state.stack,
         hosts,

@@ -167,9 +167,8 @@ def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None])
 
 def price(inventory: Inventory) -> str:
     """The price of all machines together, if known: `, 7.82 USD per hour`; else empty."""
-    if not inventory.price:
-        return ""
-    return f", {inventory.price['per_hour']:.2f} {inventory.price['currency']} per hour"
+    price = inventory.price
+    return f", {price.per_hour:.2f} {price.currency} per hour" if price else ""
 
 
 def describe_kept(stop: Mapping[str, Any], result: Mapping[str, Any], inventory: Inventory) -> str:

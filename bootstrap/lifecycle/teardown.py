@@ -147,12 +147,12 @@ def _restore_system(session: Session) -> list[Line]:
 def _stop_local(inventory: Inventory) -> list[Line]:
     lines = []
     for name, stopped in local_cluster.stop(inventory.name).items():
-        gone = not stopped["left"] and stopped["port_closed"]
+        gone = not stopped.left and stopped.port_closed
         text = (
-            f"sshd stopped with {count(stopped['ended'], 'process')}; "
+            f"sshd stopped with {count(stopped.ended, 'process')}; "
             "its port is closed, /proc has none of it"
         )
         lines.append(
-            Line(name, text if gone else f"still running: {stopped['left']}", verified=gone)
+            Line(name, text if gone else f"still running: {[*stopped.left]}", verified=gone)
         )
     return lines

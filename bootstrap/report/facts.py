@@ -174,10 +174,8 @@ def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
     """The price per hour of so many hosts of a recorded cluster, and its currency."""
     with contextlib.suppress(RailheadError):
         inventory = local_state.load_cluster(cluster)
-        found = inventory.price or {}
-        per_hour = finite(found, "per_hour")
-        if per_hour is not None and inventory.hosts:
-            return per_hour * hosts / len(inventory.hosts), str(found.get("currency", "USD"))
+        if price := inventory.price:
+            return price.per_hour * hosts / len(inventory.hosts), price.currency
     return None, ""
 
 

@@ -10,6 +10,8 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
+from railhead.documents.cluster import ClusterDocument, DocumentHost
+from railhead.documents.codec import encode
 from stacks import broken_up, cluster_id, outputs
 from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
 from stacks.aws.lookups.calls import Caller, caller
@@ -22,7 +24,7 @@ from stacks.config.settings import ClusterConfig
 from stacks.cost import price
 from stacks.quotas import QuotaNeed
 
-Document = dict[str, Any] | None
+Document = ClusterDocument | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Cluster(pulumi.ComponentResource):
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
         )
-        self.register_outputs({"document": self.document})
+        self.register_outputs({"document": self.document.apply(encode)})
 
     def _request(self, requests: Sequence[QuotaNeed]) -> pulumi.Output[Document]:
         quota.request(requests, self)
@@ -153,8 +155,8 @@ def _plain_document(
     )
 
 
-def _host(name: str, one: dict[str, Any]) -> outputs.HostFacts:
-    return outputs.HostFacts(
+def _host(name: str, one: dict[str, Any]) -> DocumentHost:
+    return DocumentHost(
         name=name,
         id=one["id"],
         zone=one["zone"],

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import pulumi
 from pulumi_aws import ec2, iam, scheduler
 
+from railhead.documents.cluster import DocumentDeadline
 from stacks import deadline
 from stacks.aws.identity import trust
 from stacks.aws.tags import ID
@@ -106,13 +106,7 @@ def _expression(hours: float) -> str:
     return f"at({datetime.now(timezone.utc) + timedelta(hours=hours):%Y-%m-%dT%H:%M:%S})"
 
 
-def document_entry(host: str, name: str, expression: str, hours: float) -> dict[str, Any]:
+def document_entry(host: str, name: str, expression: str, hours: float) -> DocumentDeadline:
     """The deadline in the cluster document: its time, and the seconds that each start gets."""
     at = expression.removeprefix("at(").removesuffix(")")
-    return {
-        "kind": KIND,
-        "id": name,
-        "host": host,
-        "at": f"{at}Z",
-        "seconds": deadline.seconds(hours),
-    }
+    return DocumentDeadline(KIND, name, host, deadline.seconds(hours), f"{at}Z")

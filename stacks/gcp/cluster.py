@@ -10,6 +10,8 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi_gcp import compute, storage
 
+from railhead.documents.cluster import ClusterDocument, DocumentDeadline, DocumentHost
+from railhead.documents.codec import encode
 from stacks import broken_up, cluster_id, outputs
 from stacks.config.settings import ClusterConfig
 from stacks.cost import price
@@ -22,7 +24,7 @@ from stacks.gcp.network import Network
 from stacks.gcp.zone import Location, choose_location
 from stacks.quotas import QuotaNeed
 
-Document = dict[str, Any] | None
+Document = ClusterDocument | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Cluster(pulumi.ComponentResource):
         self.document: pulumi.Output[Document] = (
             self._request(config, requests) if requests else self._make(config, own_id, found)
         )
-        self.register_outputs({"document": self.document})
+        self.register_outputs({"document": self.document.apply(encode)})
 
     def _request(
         self, config: ClusterConfig, requests: Sequence[QuotaNeed]
@@ -145,9 +147,9 @@ def _plain_document(
     )
 
 
-def _host(one: dict[str, Any]) -> outputs.HostFacts:
+def _host(one: dict[str, Any]) -> DocumentHost:
     interface = one["on"][0]
-    return outputs.HostFacts(
+    return DocumentHost(
         name=one["name"],
         id=one["id"],
         zone=one["zone"],
@@ -158,8 +160,8 @@ def _host(one: dict[str, Any]) -> outputs.HostFacts:
     )
 
 
-def _deadline(one: dict[str, Any]) -> dict[str, Any]:
+def _deadline(one: dict[str, Any]) -> DocumentDeadline:
     """The deadline of the machine itself: a later config does not change it."""
     seconds = one["when"]["max_run_duration"]["seconds"]
     name = one["name"]
-    return {"kind": "max-run-duration", "id": name, "host": name, "seconds": int(seconds)}
+    return DocumentDeadline("max-run-duration", name, name, int(seconds))

@@ -46,10 +46,7 @@ def service_account(
         create_ignore_already_exists=True,
         display_name=f"Hosts of {config.name}",
         description=description(config),
-        # An older stack keeps its account: another would stop the machines.
-        opts=pulumi.ResourceOptions(
-            parent=parent, ignore_changes=["accountId", "createIgnoreAlreadyExists"]
-        ),
+        opts=pulumi.ResourceOptions(parent=parent),
     )
     member = account.email.apply(lambda email: f"serviceAccount:{email}")
     if bucket:

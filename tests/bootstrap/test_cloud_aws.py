@@ -74,12 +74,6 @@ def schedules(inventory: Inventory, at: datetime, verb: str = "stop") -> None:
         schedule(at, [host.id], f"{NAME}-{host.id}", verb)
 
 
-def of_older_stack(inventory: Inventory) -> Inventory:
-    """Its document names one schedule for all hosts."""
-    one = {"kind": "scheduled-stop", "id": SCHEDULE, "at": "2026-11-21T18:00:00Z", "seconds": 1}
-    return replace(inventory, deadlines=(one,))
-
-
 def only(deadlines: Mapping[str, Deadline]) -> Deadline:
     """The deadline of all machines, which is the same."""
     first, *others = deadlines.values()
@@ -233,16 +227,6 @@ def test_the_deadlines_are_read_back_and_armed_anew(aws: None) -> None:
     for hours in (0, -1, 169):
         with pytest.raises(UsageError, match="at most 168"):
             cloud.set_deadline(hours)
-
-
-def test_the_one_schedule_of_an_older_stack_stays_readable_and_movable(aws: None) -> None:
-    inventory = of_older_stack(machines())
-    schedule(later(1), [h.id for h in inventory.hosts])
-    cloud = base.cloud_of(inventory)
-    assert only(cloud.deadlines()).state == "armed"
-    cloud.set_deadline(5)
-    moved = only(cloud.deadlines())
-    assert moved.at and abs((moved.at - later(5)).total_seconds()) < 10
 
 
 def test_a_deadline_that_was_deleted_by_hand_is_missing_and_the_others_move(aws: None) -> None:

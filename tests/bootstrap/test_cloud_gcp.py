@@ -87,7 +87,7 @@ def test_every_word_of_compute_is_a_state(compute: Compute, status: str, state: 
 
 
 def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
-    from bootstrap.clouds.gcp.instances import STATES
+    from bootstrap.clouds.gcp.compute import STATES
 
     assert set(STATES) == set(compute.schemas["Instance"]["properties"]["status"]["enum"])
 

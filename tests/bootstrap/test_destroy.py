@@ -298,7 +298,7 @@ def left_group(aws_client: Callable[[str], Any]) -> Callable[[], bool]:
     return lambda: bool(ec2.describe_security_groups(Filters=own)["SecurityGroups"])
 
 
-STATE_ON_AWS = read_state("dev", {"resources": on_aws(cluster_id=ID)})
+STATE_ON_AWS = read_state("dev", {"deployment": {"resources": on_aws(cluster_id=ID)}})
 
 
 def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(

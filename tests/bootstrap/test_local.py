@@ -25,6 +25,7 @@ from hosts.operator import line
 from bootstrap.clouds.local import cluster, processes
 from bootstrap.clouds.local import host as local_host
 from bootstrap.clouds.local.host import LocalHost
+from bootstrap.clouds.local.processes import Ended
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
@@ -142,7 +143,7 @@ def test_a_dead_one_is_started_again_with_its_key_and_what_it_had(pair: list[Loc
 def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_it(pair: list[LocalHost]) -> None:
     cluster.stop("pair")
     (pair[0].folder / "sshd.pid").write_text(f"{os.getpid()}\n")
-    assert cluster.read("pair")["h1"]["running"] is False
+    assert cluster.read("pair")["h1"].running is False
     assert processes.of(pair[0].folder) == []
     cluster.start("pair", 2)
     assert ask("echo in")["h1"] == "in"
@@ -187,8 +188,8 @@ def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHo
         assert all(len(pids) >= 5 for pids in theirs)
         neighbour = sleeping(pair[1])
         output = cluster.stop("pair", ["h1"])
-        assert output == {"h1": {"ended": output["h1"]["ended"], "left": [], "port_closed": True}}
-        assert output["h1"]["ended"] >= 5
+        assert output == {"h1": Ended(output["h1"].ended, (), True)}
+        assert output["h1"].ended >= 5
         assert not any(map(alive, theirs[0]))
         assert alive(other.pid) and all(map(alive, neighbour))
         assert ask_one("h2") == "in"
@@ -217,7 +218,7 @@ def test_open_sessions_and_children_without_the_mark_end_too(pair: list[LocalHos
 
 def test_stopping_twice_is_fine_and_reports_so(pair: list[LocalHost]) -> None:
     cluster.stop("pair")
-    nothing = {"ended": 0, "left": [], "port_closed": True}
+    nothing = Ended(0, (), True)
     assert cluster.stop("pair") == {"h1": nothing, "h2": nothing}
 
 
@@ -225,8 +226,8 @@ def test_what_does_not_end_is_reported(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "SIGNAL_SECONDS", 0)  # seconds: no time to end
         output = cluster.stop("pair", ["h1"])["h1"]
-    assert pair[0].pid in output["left"]
-    assert output["port_closed"] is False
+    assert pair[0].pid in output.left
+    assert output.port_closed is False
 
 
 def test_destroying_removes_homes_and_record(home: Path) -> None:
@@ -325,16 +326,6 @@ def python_of_others() -> str:
         if subprocess.run(argv, capture_output=True, cwd="/").returncode == 0:
             return python
     pytest.skip("an ordinary user can neither read this clone nor run a Python here")
-
-
-def test_the_old_paths_that_recorded_commands_name_still_work(pair: list[LocalHost]) -> None:
-    module = [sys.executable, "-m", "bootstrap.local", "check", "pair"]
-    checked = subprocess.run(module, cwd=REPO, capture_output=True, text=True, check=True)
-    assert json.loads(checked.stdout)["hosts"] == ["h1", "h2"]
-    stop = [sys.executable, "-I", str(REPO / "bootstrap/processes.py"), str(pair[0].folder)]
-    ended = json.loads(subprocess.run(stop, capture_output=True, text=True, check=True).stdout)
-    assert ended["h1"]["left"] == [] and ended["h1"]["port_closed"]
-    assert [host.pid is not None for host in pair] == [False, True]
 
 
 @pytest.fixture

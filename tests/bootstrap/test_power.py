@@ -30,6 +30,7 @@ from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
 from railhead.documents.options.hosts import TargetOptions
+from railhead.documents.cluster import DocumentDeadline
 
 NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
 
@@ -232,8 +233,8 @@ def test_hours_are_those_that_were_given(operator: Operator) -> None:
 
 
 def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
-    kinds = [{"kind": "scheduled-stop", "id": "s", "at": "2026-11-21T18:00:00Z", "seconds": 9000}]
-    assert deadlines.default_hours(replace(GOLDEN, deadlines=tuple(kinds))) == 2.5
+    one = DocumentDeadline("scheduled-stop", "s", "h", 9000, "2026-11-21T18:00:00Z")
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=(one,))) == 2.5
     assert deadlines.default_hours(replace(GOLDEN, deadlines=())) == 8
 
 

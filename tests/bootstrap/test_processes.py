@@ -88,8 +88,8 @@ def test_from_outside_with_another_home_and_folder(
     output = json.loads(done.stdout)["h1"]
     assert output == {"ended": output["ended"], "left": [], "port_closed": True}
     assert output["ended"] >= 1
-    assert cluster.read("pair")["h1"]["running"] is False
-    assert cluster.read("pair")["h2"]["running"] is True
+    assert cluster.read("pair")["h1"].running is False
+    assert cluster.read("pair")["h2"].running is True
     assert not (tmp_path / "called").exists()
 
 
@@ -159,7 +159,7 @@ def test_a_folder_that_is_no_hosts_ends_nothing(tmp_path: Path) -> None:
     try:
         for folder in (Path("/"), tmp_path, Path("/proc"), Path.home()):
             assert processes.of(folder) == []
-            assert processes.end(folder)["ended"] == 0
+            assert processes.end(folder).ended == 0
         assert bystander.poll() is None
     finally:
         bystander.kill()
@@ -187,7 +187,7 @@ def test_an_sshd_whose_folder_was_removed_ends_too(pair: list[LocalHost], tmp_pa
     pair[0].folder.rename(tmp_path / "away")
     shutil.rmtree(tmp_path / "away", ignore_errors=True)
     assert pid in processes.of(pair[0].folder)
-    assert cluster.remove("pair", ["h1"])["h1"]["left"] == []
+    assert cluster.remove("pair", ["h1"])["h1"].left == ()
     wait_until_gone(pair[0])
     assert pair[1].pid
 
@@ -200,7 +200,7 @@ def test_reading_makes_nothing(pair: list[LocalHost]) -> None:
     for path in (pair[0].folder / "host_key", pair[0].folder / "port", pair[1].folder / "port"):
         path.unlink()
     before = sorted(local_state.home().rglob("*"))
-    assert {name: output["running"] for name, output in cluster.read("pair").items()} == {
+    assert {name: output.running for name, output in cluster.read("pair").items()} == {
         "h1": False,
         "h2": False,
     }
@@ -230,7 +230,7 @@ def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
     assert [host.pid for host in cluster.existing("pair")][:2] == before
     output = cluster.remove("pair", ["h3"])
-    assert output["h3"]["left"] == []
+    assert output["h3"].left == ()
     assert cluster.existing("pair") == pair
     assert [host.pid for host in pair] == before
 

@@ -143,7 +143,7 @@ def test_no_login_and_unknown_text(pulumi: PulumiCommand) -> None:
     [
         ({"schema": 2}, "has schema 2; this Railhead reads 1", "git pull"),
         ({"schema": 0}, "has schema 0; this Railhead reads 1", "pulumi up --stack dev"),
-        ({"bucket": 7}, "of another kind: bucket", "pulumi up --stack dev"),
+        ({"bucket": 7}, "bucket must be a text, not 7", "pulumi up --stack dev"),
     ],
 )
 def test_another_document_names_the_way_out(
@@ -158,7 +158,7 @@ def test_another_document_names_the_way_out(
 
 def test_a_secret_output_is_no_document(pulumi: PulumiCommand) -> None:
     pulumi.answers(stack_output="""echo '"[secret]"'""")
-    with pytest.raises(UsageError, match="is not an object"):
+    with pytest.raises(UsageError, match="must be an object"):
         pulumi_stack.cluster_of("dev")
 
 

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from standins import registered_cloud
 
+from bootstrap.clouds.aws.ec2 import Rule
 from bootstrap.clouds.aws.instances import networks_of as aws_networks
+from bootstrap.clouds.gcp import compute
 from bootstrap.clouds.gcp.instances import networks_of as gcp_networks
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import reach
 from bootstrap.ssh.connect import Sessions
+from railhead.documents.codec import decode
 
 CASES = Path(__file__).parents[1] / "cases"
 OPEN = ("203.0.113.0/24", "2001:db8::/64")
@@ -143,7 +146,7 @@ RULES = [
 
 
 def test_rules_of_aws_that_let_ssh_in() -> None:
-    assert aws_networks(RULES, 22) == ("a", "b", "c")
+    assert aws_networks(decode(tuple[Rule, ...], RULES), 22) == ("a", "b", "c")
 
 
 def rule(**options: Any) -> dict[str, Any]:
@@ -168,4 +171,4 @@ def rule(**options: Any) -> dict[str, Any]:
     ],
 )
 def test_rules_of_gcp_that_let_ssh_in(options: dict[str, Any], found: tuple[str, ...]) -> None:
-    assert gcp_networks([rule(**options)], ["ours"], 22) == found
+    assert gcp_networks([decode(compute.Firewall, rule(**options))], ["ours"], 22) == found

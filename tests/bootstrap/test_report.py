@@ -31,6 +31,7 @@ from bootstrap.report.page import confusion_of, timeline
 from bootstrap.report.svg import ticks
 from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
+from railhead.documents.cluster import Price
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs
@@ -153,7 +154,7 @@ def test_the_cost_is_shown_where_the_price_is_known() -> None:
 
 
 def test_a_run_on_a_part_of_the_hosts_costs_a_part_of_the_price() -> None:
-    price = {"per_hour": 8.0, "currency": "EUR", "source": "list", "date": "2026-07"}
+    price = Price(8.0, "EUR", "list", "2026-07")
     inventory = replace(parse_hosts("h1,h2,h3,h4"), name="c", price=price)
     local_state.save_cluster(inventory)
     document = {"run_id": FIRST, "cluster": "c", "hosts": [{"name": "h1"}]}

@@ -22,6 +22,8 @@ from bootstrap.inventory.stack_state import (
 )
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stack_machines import StackMachines, merge
+from railhead.documents.cluster import Price
+from railhead.documents.codec import encode
 
 AWS_INSTANCE, GCP_INSTANCE = "aws:ec2/instance:Instance", "gcp:compute/instance:Instance"
 SCHEDULE = "aws:scheduler/schedule:Schedule"
@@ -29,7 +31,7 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "cases/documents/cluster-aws.js
 DOCUMENT = replace(from_document(GOLDEN), stack="g4dn")
 FIRST, SECOND = (host.id or "" for host in DOCUMENT.hosts)
 ID = "0a1b2c3d4e5f"
-PRICE = {"per_hour": 0.526, "currency": "USD", "source": "list", "date": "July 2026"}
+PRICE = Price(0.526, "USD", "list", "July 2026")
 
 
 def made(id_: str, name: str) -> StateMachine:
@@ -69,7 +71,7 @@ def test_an_up_that_broke_off_before_its_output_has_the_machines_of_the_state() 
     found = merge(state(*BOTH), None, Listed("account 1", (listed(FIRST), listed(SECOND))))
     assert names(found) == ("aws-g4dn-1", "aws-g4dn-2") and found.in_document is None
     assert found.inventory and found.inventory.cloud == "aws" and found.inventory.cluster_id == ID
-    assert found.inventory.price == {**PRICE, "per_hour": 1.052}
+    assert found.inventory.price == replace(PRICE, per_hour=1.052)
     (line,) = found.describe()
     assert "broke off" in line and "fab up --stack g4dn" in line
     assert "fab teardown --destroy --stack g4dn" in line
@@ -81,7 +83,7 @@ def test_a_resize_that_broke_off_has_the_old_and_the_new() -> None:
     found = merge(state(*BOTH, made("i-3", "aws-g4dn-3")), DOCUMENT, Listed("account 1", ()))
     assert names(found) == (*DOCUMENT.names, "aws-g4dn-3")
     assert found.undocumented == ["aws-g4dn-3"]
-    assert found.inventory and found.inventory.price == {**PRICE, "per_hour": 0.526 * 3}
+    assert found.inventory and found.inventory.price == replace(PRICE, per_hour=0.526 * 3)
     assert found.in_document and found.in_document.hosts == DOCUMENT.hosts
 
 
@@ -152,6 +154,10 @@ def resource(kind: str, name: str, **values: Any) -> dict[str, Any]:
     return {"urn": f"urn:pulumi:g4dn::railhead::{kind}::{name}", "type": kind, **values}
 
 
+def deployment(*resources: dict[str, Any]) -> dict[str, Any]:
+    return {"version": 3, "deployment": {"resources": resources}}
+
+
 def test_a_state_on_aws() -> None:
     instance = {
         "arn": "arn:aws:ec2:us-east-1:123456789012:instance/i-1",
@@ -161,24 +167,23 @@ def test_a_state_on_aws() -> None:
     }
     found = read_state(
         "g4dn",
-        {
-            "resources": [
+        deployment(
                 resource("pulumi:pulumi:Stack", "railhead-g4dn", outputs={"cluster": GOLDEN}),
                 resource("pulumi:providers:aws", "g4dn", custom=True, id="p",
                          inputs={"region": "us-east-1"}),
                 resource(STASH, "cluster-id", custom=True, id="s", outputs={"output": ID}),
+                resource(STASH, "price-per-machine", outputs={"input": encode(PRICE)}),
                 resource("railhead:aws:Cluster", "g4dn"),
                 resource("aws:s3/bucket:Bucket", "b", custom=True, id="railhead-b"),
                 resource(AWS_INSTANCE, "g4dn-1", custom=True, id="i-1", outputs=instance),
                 resource(SCHEDULE, "g4dn-1", custom=True, id="default/railhead-g4dn-i-1",
                          inputs={"name": "railhead-g4dn-i-1"}),
-            ]
-        },
+        ),
     )  # fmt: skip
     assert (found.cluster_id, found.cloud, found.region, found.cluster) == (
         ID, "aws", "us-east-1", "g4dn"
     )  # fmt: skip
-    assert found.document == GOLDEN and found.bucket == "s3://railhead-b"
+    assert (found.document, found.price) == (GOLDEN, PRICE) and found.bucket == "s3://railhead-b"
     assert found.account == "123456789012"
     assert found.machines == (
         StateMachine("i-1", "g4dn-1", "us-east-1b", "203.0.113.9", "10.0.1.9", "123456789012"),
@@ -197,12 +202,10 @@ def test_a_state_on_google_cloud() -> None:
     provider = {"project": "p-1", "region": "us-central1"}
     found = read_state(
         "t4",
-        {
-            "resources": [
-                resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
-                resource(GCP_INSTANCE, "t4-1", custom=True, id=path, outputs=made_there),
-            ]
-        },
+        deployment(
+            resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
+            resource(GCP_INSTANCE, "t4-1", custom=True, id=path, outputs=made_there),
+        ),
     )
     assert (found.cloud, found.project, found.cluster_id) == ("gcp", "p-1", None)
     assert found.machines == (StateMachine(path, "t4-1", "us-central1-a", "1.2.3.4", "10.1.2.3"),)
@@ -211,3 +214,15 @@ def test_a_state_on_google_cloud() -> None:
 def test_an_empty_state() -> None:
     found = read_state("g4dn", {})
     assert found.cloud is None and found.machines == () and found.document is None
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        [resource(STASH, "price-per-machine", outputs={"input": {"per_hour": "1"}})],
+        [{"type": STASH}],
+    ],
+)
+def test_a_state_that_is_damaged_is_named(resources: list[dict[str, Any]]) -> None:
+    with pytest.raises(UsageError, match="Pulumi's state of stack g4dn"):
+        read_state("g4dn", deployment(*resources))

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from bootstrap.inventory.document import from_document
+from railhead.documents.cluster import ClusterDocument
+from railhead.documents.codec import decode, encode
 from stacks import cost, quotas
 from stacks.aws.machine_types import TYPES
 from stacks.config.settings import ClusterConfig
 from stacks.machine_types import MachineType
-from stacks.outputs import HostFacts, cluster_document
+from stacks.outputs import cluster_document
 from stacks.summary import summary
 from tests.stacks.aws.test_quota import code_of
 
@@ -34,19 +36,11 @@ def golden(cloud: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("cloud", "config"), [("aws", AWS), ("injected", AWS), ("gcp", GCP)])
 def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: ClusterConfig) -> None:
     document = golden(cloud)
-    kept = ("name", "id", "zone", "address", "peer_address", "host_key_source")
-    hosts = [
-        HostFacts(
-            **{key: host[key] for key in kept},
-            host_key=host.get("host_key"),
-            stop=tuple(host["stop"]),
-        )
-        for host in document["hosts"]
-    ]
-    config = replace(config, key_file=document["ssh"]["key_file"])
-    rest = {key: document[key] for key in ("bucket", "deadlines", "price")}
-    rest["cluster_id"] = document["id"]
-    assert cluster_document(config, hosts, **rest) == document
+    read = decode(ClusterDocument, document)
+    hosts = [replace(host, slots=None, gpu=None) for host in read.hosts]
+    config = replace(config, key_file=read.ssh.key_file)
+    rest: dict[str, Any] = {key: getattr(read, key) for key in ("bucket", "deadlines", "price")}
+    assert encode(cluster_document(config, hosts, cluster_id=read.id, **rest)) == document
     assert from_document(document).hosts[0].slots == document["hosts"][0]["slots"]
 
 
@@ -125,15 +119,15 @@ def test_a_quota_lacks_what_others_use(
 )
 def test_an_unknown_price_is_not_guessed(changes: dict[str, Any], per_hour: float | None) -> None:
     found = cost.price(replace(AWS, **changes))
-    assert (found["per_hour"] if found else None) == per_hour
+    assert (found.per_hour if found else None) == per_hour
 
 
 def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
     assert all(machine.usd_per_hour for machine in TYPES.values())
     dates = {name: cost.price(replace(AWS, machine_type=name)) for name in TYPES}
-    assert {name: found["date"] for name, found in dates.items() if found}.keys() == TYPES.keys()
-    assert dates["g4dn.xlarge"] and dates["g4dn.xlarge"]["date"] == "2026-07-20"
-    assert dates["m7i.large"] and dates["m7i.large"]["date"] == "2026-02-09"
+    assert {name: found.date for name, found in dates.items() if found}.keys() == TYPES.keys()
+    assert dates["g4dn.xlarge"] and dates["g4dn.xlarge"].date == "2026-07-20"
+    assert dates["m7i.large"] and dates["m7i.large"].date == "2026-02-09"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +144,8 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
 ) -> None:
     assert cost.price(replace(GCP, **changes)) is None  # it is in Europe
     found = cost.price(replace(GCP, **changes, region="us-central1"))
-    assert found and found["per_hour"] == pytest.approx(per_hour, abs=1e-4)
-    assert found["date"] == date
+    assert found and found.per_hour == pytest.approx(per_hour, abs=1e-4)
+    assert found.date == date
 
 
 @pytest.mark.parametrize(
@@ -170,5 +164,5 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
 def test_the_summary_has_the_next_command_the_cost_and_the_deadline(
     config: ClusterConfig, document: dict[str, Any] | None, expected: list[str]
 ) -> None:
-    line = summary(config, document)
+    line = summary(config, decode(ClusterDocument, document) if document else None)
     assert all(text in line for text in expected), line

@@ -16,6 +16,7 @@ from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
+from railhead.documents.codec import encode
 from stacks import outputs
 from stacks.config import settings
 from stacks.config.settings import ClusterConfig
@@ -38,7 +39,7 @@ def facts_of(golden: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_the_golden_document_is_what_the_stack_writes() -> None:
     golden = json.loads(GOLDEN.read_text())
-    written = document(CONFIG, facts_of(golden))
+    written = encode(document(CONFIG, facts_of(golden)))
     assert written == golden
     assert json.dumps(written, sort_keys=True) == json.dumps(golden, sort_keys=True)  # no floats
     assert [host.port for host in from_document(written).hosts] == [40022, 40023]
@@ -46,8 +47,8 @@ def test_the_golden_document_is_what_the_stack_writes() -> None:
 
 def test_no_host_of_this_machine_has_a_clouds_power_off() -> None:
     golden = json.loads(GOLDEN.read_text())
-    for host in document(CONFIG, facts_of(golden))["hosts"]:
-        assert host["stop"] and not set(host["stop"]) & set(outputs.POWER_OFF)
+    for host in document(CONFIG, facts_of(golden)).hosts:
+        assert host.stop and not {*host.stop} & {*outputs.POWER_OFF}
     without = [{**host, "stop": None} for host in facts_of(golden)]
     with pytest.raises(TypeError):
         document(CONFIG, without)

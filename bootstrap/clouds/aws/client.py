@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from bootstrap.clouds.base import Refused
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
+from railhead.documents.codec import decode
 
+T = TypeVar("T")
 AwsClient = Callable[..., Any]  # (service, operation, **parameters) -> response
 CHUNK = 1 << 20  # bytes
 
@@ -50,9 +52,17 @@ def connect(region: str | None) -> AwsClient:
     return lambda service, operation, **parameters: _call(client, service, operation, parameters)
 
 
-def _call(
-    client: Callable[[str], Any], service: str, operation: str, parameters: dict[str, Any]
-) -> Any:
+def ask(kind: type[T], client: AwsClient, service: str, operation: str, **parameters: Any) -> T:
+    """The response of a call; the fields of the dataclass `kind` have AWS's names.
+
+    Raises:
+        RailheadError: AWS does not answer, refuses, or answers something else.
+    """
+    response = client(service, operation, **parameters)
+    return decode(kind, response, what=f"the answer to {operation}", error=RailheadError)
+
+
+def _call(client: Callable[[str], Any], service: str, operation: str, parameters: Any) -> Any:
     from botocore import exceptions as errors
 
     try:

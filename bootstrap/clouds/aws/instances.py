@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
-from bootstrap.clouds.aws.client import AwsClient, connect
+from bootstrap.clouds.aws.client import AwsClient, ask, connect
+from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, reservations
 from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.base import (
     STOPPED,
@@ -26,16 +26,7 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 
 EC2 = "EC2 DescribeInstances"
-STATES = {
-    "pending": "starting",
-    "running": "running",
-    "shutting-down": "stopping",
-    "stopping": "stopping",
-    "stopped": "stopped",
-    "terminated": "gone",
-}
 STOCK_OUTS = ("InsufficientInstanceCapacity", "InsufficientHostCapacity")
-GONE: Mapping[str, Any] = {"State": {"Name": "terminated"}}
 SPOT = "one-time spot: EC2 can end it, not stop it"
 
 _KEYS = re.compile(
@@ -68,7 +59,7 @@ class Aws:
         Raises:
             Refused: EC2 has no capacity in the zone now, or refuses for another reason.
         """
-        ids = [i for i, instance in self._instances().items() if _state(instance) == "stopped"]
+        ids = [i for i, instance in self._instances().items() if instance.state == "stopped"]
         if not ids:
             return
         try:
@@ -85,7 +76,7 @@ class Aws:
             UsageError: they are one-time spot instances, which cannot be stopped.
         """
         running = self._running()
-        spot = [i for i, instance in running.items() if _is_spot(instance)]
+        spot = [i for i, instance in running.items() if instance.is_spot]
         self._request_all("stop_instances", sorted(running.keys() - set(spot)))
         if spot:
             raise UsageError(
@@ -95,7 +86,7 @@ class Aws:
 
     def end(self) -> None:
         """Terminate every instance that exists; EC2 deletes their disks."""
-        exist = [i for i, one in self._instances().items() if _state(one) != "gone"]
+        exist = [i for i, one in self._instances().items() if one.state != "gone"]
         self._request_all("terminate_instances", sorted(exist))
 
     def _request_all(self, operation: str, ids: Sequence[str]) -> None:
@@ -123,16 +114,16 @@ class Aws:
 
     def cannot_stop(self) -> list[str]:
         """The names of one-time spot instances that run or start."""
-        spot = {i for i, instance in self._running().items() if _is_spot(instance)}
+        spot = {i for i, instance in self._running().items() if instance.is_spot}
         return [name for i, name in self._names.items() if i in spot]
 
-    def _running(self) -> dict[str, Mapping[str, Any]]:
+    def _running(self) -> dict[str, Instance]:
         active = ("running", "starting")
-        return {i: one for i, one in self._instances().items() if _state(one) in active}
+        return {i: one for i, one in self._instances().items() if one.state in active}
 
     def deadlines(self) -> dict[str, Deadline]:
         """The schedule of each instance that exists, as EventBridge Scheduler has it now."""
-        instances = {i: one for i, one in self._instances().items() if _state(one) != "gone"}
+        instances = {i: one for i, one in self._instances().items() if one.state != "gone"}
         hosts = [host for host in self.inventory.hosts if _id(host) in instances]
 
         def read(host: Host) -> Deadline:
@@ -143,8 +134,8 @@ class Aws:
 
     def set_deadline(self, hours: float) -> None:
         """Move the schedules to this many hours from now; see `scheduler.set_deadline`."""
-        instances = self._instances()
-        exist = [h for h in self.inventory.hosts if _state(instances.get(_id(h), GONE)) != "gone"]
+        ids = {i for i, one in self._instances().items() if one.state != "gone"}
+        exist = [h for h in self.inventory.hosts if _id(h) in ids]
         scheduler.set_deadline(self._client, {self._schedule(h) for h in exist}, hours)
 
     def costs(self) -> list[Cost]:
@@ -167,28 +158,26 @@ class Aws:
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks in the rules of the chief's security groups."""
-        chief = self._instances().get(_id(self.inventory.chief), {})
-        groups = [group["GroupId"] for group in chief.get("SecurityGroups", [])]
+        chief = self._instances().get(_id(self.inventory.chief))
+        groups = [group.GroupId for group in chief.SecurityGroups] if chief else []
         filters = [{"Name": "group-id", "Values": groups}]
-        rules = self._client("ec2", "describe_security_group_rules", Filters=filters)
-        return networks_of(rules["SecurityGroupRules"], self.inventory.chief.port or 22)
+        found = ask(Rules, self._client, "ec2", "describe_security_group_rules", Filters=filters)
+        return networks_of(found.SecurityGroupRules, self.inventory.chief.port or 22)
 
     def _schedule(self, host: Host) -> str:
-        """The name of a host's schedule. A document of an older stack has one for all hosts; a
-        host that no document knows yet has the name that its stack gave."""
-        named = [d for d in self.inventory.deadlines if d["kind"] == scheduler.KIND]
-        own = [str(d["id"]) for d in named if d.get("host", host.name) == host.name]
-        return own[0] if own else scheduler.name_of(self.inventory.name, _id(host))
+        """The name of a host's schedule; a host that no document knows yet has the name that its
+        stack gave."""
+        own = (d.id for d in self.inventory.deadlines if d.host == host.name)
+        return next(own, None) or scheduler.name_of(self.inventory.name, _id(host))
 
-    def _instances(self) -> dict[str, Mapping[str, Any]]:
-        """EC2's descriptions of our instances, by id; records the account that owns them."""
+    def _instances(self) -> dict[str, Instance]:
+        """Our instances, by id; records the account that owns them."""
         # By filter: with InstanceIds, EC2 returns an error when one of them is gone.
-        filters = [{"Name": "instance-id", "Values": list(self._names)}]
-        response = self._client("ec2", "describe_instances", Filters=filters)
-        for reservation in response["Reservations"]:
-            if owner := reservation.get("OwnerId"):
-                atomic_write(self._owner_file, f"account {owner}\n")
-        return {i["InstanceId"]: i for r in response["Reservations"] for i in r["Instances"]}
+        found = list(reservations(self._client, instance_id=self._names))
+        for reservation in found:
+            if reservation.OwnerId:
+                atomic_write(self._owner_file, f"account {reservation.OwnerId}\n")
+        return {i.InstanceId: i for reservation in found for i in reservation.Instances}
 
     @property
     def _owner_file(self) -> Path:
@@ -230,35 +219,20 @@ def _id(host: Host) -> str:
     return host.id
 
 
-def _state(instance: Mapping[str, Any]) -> str:
-    return STATES.get(instance.get("State", {}).get("Name", ""), "unknown")
-
-
-def _is_spot(instance: Mapping[str, Any]) -> bool:
-    return instance.get("InstanceLifecycle") == "spot"
-
-
-def _instance_state(instance: Mapping[str, Any], host: Host, now: str) -> InstanceState:
+def _instance_state(instance: Instance, host: Host, now: str) -> InstanceState:
     private = host.address == host.peer_address  # a host without a public address
-    address = instance.get("PrivateIpAddress" if private else "PublicIpAddress")
-    state, message = _state(instance), instance.get("StateReason", {}).get("Message", "")
-    reasons = [SPOT] if _is_spot(instance) else []
-    if state in STOPPED and message:
-        reasons.append(message)
-    reason, serial = "; ".join(reasons), instance["InstanceId"]
-    return InstanceState(state, address or None, EC2, now, reason, serial=serial)
+    address = instance.PrivateIpAddress if private else instance.PublicIpAddress
+    stopped = instance.StateReason.Message if instance.state in STOPPED else ""
+    reason = "; ".join(filter(None, [SPOT if instance.is_spot else "", stopped]))
+    return InstanceState(
+        instance.state, address or None, EC2, now, reason, serial=instance.InstanceId
+    )
 
 
-def networks_of(rules: Iterable[Mapping[str, Any]], port: int) -> tuple[str, ...]:
+def networks_of(rules: Iterable[Rule], port: int) -> tuple[str, ...]:
     """The networks that security group rules allow to connect to a port."""
-    found = [
-        rule.get("CidrIpv4") or rule.get("CidrIpv6") or ""
-        for rule in rules
-        if not rule["IsEgress"]
-        and rule["IpProtocol"] in ("tcp", "-1")
-        and (rule["IpProtocol"] == "-1" or rule["FromPort"] <= port <= rule["ToPort"])
-    ]
-    return tuple(sorted(filter(None, found)))
+    found = {rule.CidrIpv4 or rule.CidrIpv6 for rule in rules if rule.opens(port)}
+    return tuple(sorted(found - {""}))
 
 
 def keys_on_console(text: str) -> tuple[str, ...]:

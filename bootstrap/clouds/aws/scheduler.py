@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from bootstrap.clouds.aws.client import AwsClient, connect
+from bootstrap.clouds.aws.ec2 import Instance
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.clouds.machines import Place
 from bootstrap.errors import RailheadError, UsageError
+from railhead.documents.codec import decode
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
@@ -23,7 +26,51 @@ MOST_HOURS = 168
 KEPT = {"Name", "GroupName", "Description", "Target", "FlexibleTimeWindow"}
 KEPT |= {"ActionAfterCompletion", "KmsKeyArn"}
 
-Instances = Mapping[str, Mapping[str, Any]]
+Instances = Mapping[str, Instance]
+
+
+@dataclass(frozen=True)
+class ScheduleTarget:
+    """What a schedule calls, and the JSON text of its arguments."""
+
+    Arn: str = ""
+    Input: str = ""
+
+
+@dataclass(frozen=True)
+class StoppedInstances:
+    """The arguments of StopInstances and TerminateInstances."""
+
+    InstanceIds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule; the fields have the names of EventBridge Scheduler."""
+
+    ScheduleExpression: str = ""
+    ScheduleExpressionTimezone: str = ""
+    State: str = ""
+    Target: ScheduleTarget = ScheduleTarget()
+
+    @property
+    def at(self) -> datetime | None:
+        """The time of a one-time schedule; None for another kind of schedule."""
+        found = re.fullmatch(r"at\((.+)\)", self.ScheduleExpression)
+        if not found:
+            return None
+        zone = ZoneInfo(self.ScheduleExpressionTimezone or "UTC")
+        return datetime.fromisoformat(found[1]).replace(tzinfo=zone).astimezone(timezone.utc)
+
+    @property
+    def action(self) -> tuple[str, tuple[str, ...]]:
+        """What it does, `stop` or `terminate`, and to which instances; otherwise ("", ())."""
+        verb = TARGET.fullmatch(self.Target.Arn)
+        try:
+            ids = decode(StoppedInstances, json.loads(self.Target.Input)).InstanceIds
+        except ValueError:
+            return "", ()
+        return (verb[1], ids) if verb else ("", ())
 
 
 def read(
@@ -31,14 +78,15 @@ def read(
 ) -> Deadline:
     """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
     cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
-    `cluster_id`: what the instance's tag must be for the schedule's role; None in older stacks."""
-    schedule = _get(client, name)
-    if schedule is None:
+    `cluster_id`: what the instance's tag must be for the schedule's role; None: not checked."""
+    found = _get(client, name)
+    if found is None:
         reason = f"there is no schedule {name}"
         return Deadline(KIND, None, MISSING, SOURCE, reason, exists=False)
-    at, (verb, ids) = _time_of(schedule), _target_of(schedule)
+    schedule = decode(Schedule, found, what=f"the schedule {name}", error=RailheadError)
+    at, (verb, ids) = schedule.at, schedule.action
     target = f"{verb}s {', '.join(ids)}" if ids else ""
-    reason = _why_not(schedule, at, own, instances) or _no_right(instances[own], cluster_id)
+    reason = _why_not(schedule, own, instances) or _no_right(instances[own], cluster_id)
     if reason:
         return Deadline(KIND, at, MISSING, SOURCE, reason, target)
     past = at is not None and at <= datetime.now(timezone.utc)
@@ -100,61 +148,37 @@ def _move(client: AwsClient, name: str, at: datetime) -> bool:
     return True
 
 
-def _get(client: AwsClient, name: str) -> Mapping[str, Any] | None:
-    """A schedule by the deadline's id, `name` or `group/name`; None where there is none."""
+def _get(client: AwsClient, name: str) -> Any:
+    """A schedule, as AWS has it, by the deadline's id, `name` or `group/name`; None where there is
+    none."""
     group, _, last = name.rpartition("/")
     try:
-        found: Mapping[str, Any] = client(
-            "scheduler", "get_schedule", Name=last, GroupName=group or "default"
-        )
+        return client("scheduler", "get_schedule", Name=last, GroupName=group or "default")
     except Refused as refused:
         if refused.error_code != "ResourceNotFoundException":
             raise
         return None
-    return found
 
 
-def _time_of(schedule: Mapping[str, Any]) -> datetime | None:
-    """The time of a one-time schedule; None for another kind of schedule."""
-    found = re.fullmatch(r"at\((.+)\)", schedule.get("ScheduleExpression", ""))
-    if not found:
-        return None
-    zone = ZoneInfo(schedule.get("ScheduleExpressionTimezone") or "UTC")
-    return datetime.fromisoformat(found[1]).replace(tzinfo=zone).astimezone(timezone.utc)
-
-
-def _target_of(schedule: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What a schedule does, `stop` or `terminate`, and to which instances; else ("", [])."""
-    try:
-        verb = TARGET.fullmatch(schedule["Target"]["Arn"])
-        ids = [str(each) for each in json.loads(schedule["Target"]["Input"])["InstanceIds"]]
-    except (ValueError, KeyError, TypeError):
-        return "", []
-    return (verb[1], ids) if verb else ("", [])
-
-
-def _no_right(instance: Mapping[str, Any], cluster_id: str | None) -> str:
+def _no_right(instance: Instance, cluster_id: str | None) -> str:
     """Why the role of the schedule may not stop an instance; empty when it may."""
-    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
-    if cluster_id and tags.get(ID_TAG) != cluster_id:
+    if cluster_id and instance.tags.get(ID_TAG) != cluster_id:
         return f"the instance lost its tag {ID_TAG}={cluster_id}, so the schedule's role may not"
     return ""
 
 
-def _why_not(
-    schedule: Mapping[str, Any], at: datetime | None, own: str, instances: Instances
-) -> str:
+def _why_not(schedule: Schedule, own: str, instances: Instances) -> str:
     """Why a schedule cannot stop the instance; empty when it can."""
-    verb, ids = _target_of(schedule)
-    if schedule.get("State") == "DISABLED":
+    verb, ids = schedule.action
+    if schedule.State == "DISABLED":
         return "the schedule is disabled"
-    if at is None:
-        return f"its time is {schedule.get('ScheduleExpression')!r}"
+    if schedule.at is None:
+        return f"its time is {schedule.ScheduleExpression!r}"
     if own not in ids:
         return f"the schedule does not stop {own}"
     # EC2 refuses the whole call for one id that does not exist.
     if gone := [each for each in ids if each not in instances]:
         return f"it also names {', '.join(gone)}, which no longer exists: EC2 refuses the call"
-    if verb == "stop" and instances[own].get("InstanceLifecycle") == "spot":
+    if verb == "stop" and instances[own].is_spot:
         return f"it stops {own}, and EC2 can end a one-time spot machine, not stop it"
     return ""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from bootstrap.clouds.base import Refused
 from bootstrap.console import log
 from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import RailheadError, UsageError
+from railhead.documents.codec import decode
 
+T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 STORAGE = "https://storage.googleapis.com/"
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"  # gcloud's own variable for another endpoint
@@ -42,9 +44,18 @@ class GoogleClient:
     compute: str = COMPUTE
     storage: str = STORAGE
 
-    def __call__(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    def __call__(self, method: str, path: str, **options: Any) -> Any:
         """The JSON of a response; `path` is below Compute's address, or a whole address."""
-        return dict(_json(self.request(method, path, **options)))
+        return _json(self.request(method, path, **options))
+
+    def get(self, kind: type[T], path: str, **options: Any) -> T:
+        """The response to a GET; the fields of the dataclass `kind` have Google's names.
+
+        Raises:
+            RailheadError: also where Google answers something else.
+        """
+        answer = self("GET", path, **options)
+        return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
 
     def read(self, path: str, **options: Any) -> Iterator[bytes]:
         """The content of a response, in chunks."""
@@ -68,8 +79,7 @@ class GoogleClient:
                 response = self.session.request(method, address, timeout=30, **options)
                 notes.append(f"HTTP {response.status_code}")
             if response.status_code >= 400:
-                details = _json(response).get("error", {})
-                raise refused(f"{method} {path}", response.status_code, details)
+                raise refused(f"{method} {path}", response.status_code, _json(response))
         except GoogleAuthError as error:
             raise UsageError(f"Google call failed: {error}", hint=LOGIN) from None
         except RequestException as error:
@@ -121,45 +131,96 @@ def retry_when_busy(session: Any) -> None:
         session.mount(start, HTTPAdapter(max_retries=retry))
 
 
-def _json(response: Any) -> Mapping[str, Any]:
+def _json(response: Any) -> Any:
     """The JSON of a response; a refused download has a line of plain text instead."""
     try:
-        document: Mapping[str, Any] = response.json() if response.content else {}
+        return response.json() if response.content else {}
     except ValueError:
-        document = {"error": {"message": response.text[:200]}}
-    return document
+        return {"error": {"message": response.text[:200]}}
 
 
-def refused(what: str, status: int, error: Mapping[str, Any]) -> Refused:
-    """The error for a call that Google refused; `error` is from its response."""
-    codes = [e.get("reason", "") for e in error.get("errors", ())] or [str(status)]
+@dataclass(frozen=True)
+class Cause:
+    """One of the reasons for which Google refused."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Error:
+    """What Google says of a call that it refused."""
+
+    message: str = ""
+    errors: tuple[Cause, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The response to a call that Google refused."""
+
+    error: Error = Error()
+
+
+def refused(what: str, status: int, response: Any) -> Refused:
+    """The error for a call that Google refused; `response` is the JSON of its response."""
+    try:
+        error = decode(Refusal, response).error
+    except ValueError:
+        error = Error()
+    code = error.errors[0].reason if error.errors else str(status)
     hint = LOGIN if status == 401 else ""
-    return Refused(f"Google refuses {what}: {error.get('message', status)}", codes[0], hint=hint)
+    return Refused(f"Google refuses {what}: {error.message or status}", code, hint=hint)
 
 
-def wait_for_operation(client: GoogleClient, operation: Mapping[str, Any], clock: Clock) -> None:
-    """Wait for an operation of one zone.
+@dataclass(frozen=True)
+class OperationError:
+    """Why an operation failed; `errorDetails` are of no fixed form."""
+
+    code: str = "?"
+    message: str = ""
+    errorDetails: Any = None
+
+
+@dataclass(frozen=True)
+class OperationErrors:
+    """All errors of an operation."""
+
+    errors: tuple[OperationError, ...] = ()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A change that Google carries out after it has answered."""
+
+    name: str = ""
+    selfLink: str = ""
+    status: str = ""
+    error: OperationErrors = OperationErrors()
+
+
+def wait_for_operation(client: GoogleClient, answer: Any, clock: Clock) -> None:
+    """Wait for the operation of one zone that a call has begun; `answer` is its response.
 
     Raises:
         Refused: it failed; Google reports an operation's error at its end, not in the call.
         RailheadError: it took longer than ten minutes.
     """
-    path = operation.get("selfLink", "").partition("/compute/v1/")[2]
+    operation = decode(Operation, answer, what="Google's operation", error=RailheadError)
+    path = operation.selfLink.partition("/compute/v1/")[2]
 
-    def ended() -> Mapping[str, Any] | None:
+    def ended() -> bool:
         nonlocal operation
-        if operation.get("status") != "DONE" and path:
-            operation = client("GET", path)
-        return operation if operation.get("status") == "DONE" else None
+        if operation.status != "DONE" and path:
+            operation = client.get(Operation, path)
+        return operation.status == "DONE"
 
     seconds = OPERATION_SECONDS if path else 0.0
     if not wait_until(ended, seconds=seconds, every=2.0, clock=clock):
-        raise RailheadError(f"Google's operation {operation.get('name')} does not end")
-    for error in operation.get("error", {}).get("errors", ()):
-        zones = ", ".join(texts_of(error, "zonesAvailable"))
+        raise RailheadError(f"Google's operation {operation.name} does not end")
+    for error in operation.error.errors:
+        zones = ", ".join(texts_of(error.errorDetails, "zonesAvailable"))
         more = f"; free now: {zones}" if zones else ""
-        code = str(error.get("code", "?"))
-        raise Refused(f"Google refuses: {code}: {error.get('message', '')}{more}", code)
+        raise Refused(f"Google refuses: {error.code}: {error.message}{more}", error.code)
 
 
 def texts_of(document: Any, key: str) -> Iterator[str]:

@@ -135,7 +135,7 @@ class Gcs:
                     gone += 1
                 elif error is None:
                     what = f"to remove {version.key} from {self.url}"
-                    error = refused(what, status, document.get("error", {}))
+                    error = refused(what, status, document)
         if error and not gone:
             raise self._with_hint(error)
         return gone
@@ -156,7 +156,7 @@ class Gcs:
         except ValueError as error:
             raise RailheadError(f"Google's response to a batch is not valid: {error}") from None
 
-    def _list(self, query: dict[str, str]) -> dict[str, Any]:
+    def _list(self, query: dict[str, str]) -> Any:
         try:
             return self.client("GET", f"{self.client.storage}{self._path()}", params=query)
         except Refused as error:

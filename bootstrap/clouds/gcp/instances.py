@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any, TypeVar
 
 from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.base import (
@@ -18,27 +18,15 @@ from bootstrap.clouds.base import (
     utc_now,
 )
 from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operation
+from bootstrap.clouds.gcp.compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 
+T = TypeVar("T")
 COMPUTE = "Compute Engine instances.get"
 KIND = "max-run-duration"
-STATES = {
-    "PENDING": "starting",
-    "PROVISIONING": "starting",
-    "STAGING": "starting",
-    "REPAIRING": "starting",
-    "RUNNING": "running",
-    "PENDING_STOP": "stopping",
-    "STOPPING": "stopping",
-    "SUSPENDING": "stopping",
-    "DEPROVISIONING": "stopping",
-    "STOPPED": "stopped",
-    "TERMINATED": "stopped",
-    "SUSPENDED": "stopped",
-}
 STOCK_OUTS = ("POOL_EXHAUSTED", "insufficientCapacity", "UNSUPPORTED_OPERATION")
 MOST_HOURS = 168
 # USD per GB and month in us-central1, as of July 2026.
@@ -123,17 +111,17 @@ class Gcp:
             )
         instances = [(h, instance) for h, instance in self._instances() if instance is not None]
         seconds = str(round(hours * 3600))
-        to_change = [(h, s) for h, s in instances if _seconds(s) != seconds or not _stops(s)]
-        running = [h.name for h, instance in to_change if _state(instance) != "stopped"]
+        to_change = [(h, one) for h, one in instances if one.seconds != seconds or not one.stops]
+        running = [h.name for h, instance in to_change if instance.state != "stopped"]
         if running:
             option = self.inventory.option
             raise UsageError(
                 f"{', '.join(running)}: maxRunDuration can only change while a machine is stopped",
                 hint=f"fab stop{option}, then fab start{option} --hours {hours:g}",
             )
-        for host, instance in to_change:
-            wanted = instance.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
-            wanted |= {"instanceTerminationAction": "STOP"}
+        for host, _ in to_change:
+            wanted = self._client("GET", _path(host)).get("scheduling", {})  # with its other keys
+            wanted |= {"maxRunDuration": {"seconds": seconds}, "instanceTerminationAction": "STOP"}
             operation = self._client("POST", f"{_path(host)}/setScheduling", json=wanted)
             wait_for_operation(self._client, operation, self._clock)
 
@@ -152,20 +140,19 @@ class Gcp:
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks that firewall rules for the chief's network and tags name."""
-        chief = self._get(_path(self.inventory.chief)) or {}
-        network = (chief.get("networkInterfaces") or [{}])[0].get("network", "")
-        tags = chief.get("tags", {}).get("items", [])
+        chief = self._get(Instance, _path(self.inventory.chief)) or Instance()
         path = f"projects/{_parts(self.inventory.chief)[0]}/global/firewalls"
-        rules = [r for r in self._client("GET", path).get("items", []) if r["network"] == network]
-        return networks_of(rules, tags, self.inventory.chief.port or 22)
+        listed = self._client.get(Firewalls, path).items
+        rules = [rule for rule in listed if rule.network == chief.interface.network]
+        return networks_of(rules, chief.tags.items, self.inventory.chief.port or 22)
 
-    def _instances(self) -> list[tuple[Host, dict[str, Any] | None]]:
-        return [(host, self._get(_path(host))) for host in self.inventory.hosts]
+    def _instances(self) -> list[tuple[Host, Instance | None]]:
+        return [(host, self._get(Instance, _path(host))) for host in self.inventory.hosts]
 
-    def _get(self, path: str, **options: Any) -> dict[str, Any] | None:
+    def _get(self, kind: type[T], path: str, **options: Any) -> T | None:
         """The resource at a path; None when there is none."""
         try:
-            return self._client("GET", path, **options)
+            return self._client.get(kind, path, **options)
         except Refused as refused:
             if refused.error_code in ("notFound", "404"):
                 return None
@@ -173,19 +160,19 @@ class Gcp:
 
     def _keys_of(self, host: Host) -> tuple[str, ...]:
         query = {"queryPath": "hostkeys/"}
-        attributes = self._get(f"{_path(host)}/getGuestAttributes", params=query) or {}
-        items = attributes.get("queryValue", {}).get("items", [])
-        return tuple(f"{i['key']} {i['value'].strip()}" for i in items if i.get("value"))
+        path = f"{_path(host)}/getGuestAttributes"
+        found = self._get(GuestAttributes, path, params=query) or GuestAttributes()
+        return tuple(f"{i.key} {i.value.strip()}" for i in found.queryValue.items if i.value)
 
     def _disks(self) -> Iterator[Cost]:
         for host, instance in self._instances():
-            for disk in (instance or {}).get("disks", []):
-                source = disk.get("source", "").partition("/compute/v1/")[2]
+            for disk in instance.disks if instance else ():
+                source = disk.source.partition("/compute/v1/")[2]
                 if not source:
                     continue
-                details = self._get(source) or {}
-                kind = details.get("type", "").rpartition("/")[2]
-                gigabytes = int(details.get("sizeGb") or disk.get("diskSizeGb") or 0)
+                details = self._get(Disk, source) or Disk()
+                kind = details.type.rpartition("/")[2]
+                gigabytes = int(details.sizeGb or disk.diskSizeGb)
                 price = DISKS.get(kind)
                 per_day = None if price is None else gigabytes * price / cloud_costs.DAYS
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
@@ -211,80 +198,38 @@ def _parts(host: Host) -> tuple[str, str, str]:
     return found[1], found[2], found[3]
 
 
-def _state(instance: Mapping[str, Any] | None) -> str:
-    return "gone" if instance is None else STATES.get(instance.get("status", ""), "unknown")
+def _state(instance: Instance | None) -> str:
+    return instance.state if instance else "gone"
 
 
-def _instance_state(instance: Mapping[str, Any] | None, host: Host, now: str) -> InstanceState:
-    state = _state(instance)
+def _instance_state(instance: Instance | None, host: Host, now: str) -> InstanceState:
     if instance is None:
-        return InstanceState(state, None, COMPUTE, now)
-    interface = (instance.get("networkInterfaces") or [{}])[0]
-    public = (interface.get("accessConfigs") or [{}])[0].get("natIP")
+        return InstanceState("gone", None, COMPUTE, now)
     private = host.address == host.peer_address  # a host without a public address
-    reason = "suspended: its memory is billed" if instance.get("status") == "SUSPENDED" else ""
-    reason = reason or instance.get("statusMessage", "")
-    address = interface.get("networkIP") if private else public
-    return InstanceState(
-        state, address or None, COMPUTE, now, reason, serial=str(instance.get("id", ""))
-    )
+    address = instance.interface.networkIP if private else instance.interface.public
+    suspended = "suspended: its memory is billed" if instance.status == "SUSPENDED" else ""
+    reason = suspended or instance.statusMessage
+    return InstanceState(instance.state, address or None, COMPUTE, now, reason, serial=instance.id)
 
 
-def networks_of(
-    rules: Iterable[Mapping[str, Any]], tags: Collection[str], port: int
-) -> tuple[str, ...]:
+def networks_of(rules: Iterable[Firewall], tags: Collection[str], port: int) -> tuple[str, ...]:
     """The networks that firewall rules allow to connect to a port of instances with these tags.
 
     Deny rules are ignored: a stack's own rules have precedence over all others.
     """
-    found: set[str] = set()
-    for rule in rules:
-        applies = not rule.get("targetTags") or not set(rule["targetTags"]).isdisjoint(tags)
-        opens = any(_covers(each, port) for each in rule.get("allowed", []))
-        if applies and opens and rule.get("direction") == "INGRESS" and not rule.get("disabled"):
-            found |= set(rule.get("sourceRanges", []))
-    return tuple(sorted(found))
+    opening = (rule for rule in rules if rule.opens(tags, port))
+    return tuple(sorted({network for rule in opening for network in rule.sourceRanges}))
 
 
-def _covers(allowed: Mapping[str, Any], port: int) -> bool:
-    if allowed["IPProtocol"] not in ("tcp", "all"):
-        return False
-    spans = [text.partition("-") for text in allowed.get("ports", [])]
-    return not spans or any(int(a) <= port <= int(b or a) for a, _, b in spans)
-
-
-def _seconds(instance: Mapping[str, Any]) -> str:
-    """maxRunDuration in seconds; empty where there is none."""
-    return str(instance.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", ""))
-
-
-def _stops(instance: Mapping[str, Any]) -> bool:
-    return instance.get("scheduling", {}).get("instanceTerminationAction") in ("STOP", "DELETE")
-
-
-def _deadline(host: Host, instance: Mapping[str, Any]) -> Deadline:
-    seconds = _seconds(instance)
-    if not seconds or not _stops(instance):
+def _deadline(host: Host, instance: Instance) -> Deadline:
+    if not instance.seconds or not instance.stops:
         return Deadline(KIND, None, MISSING, COMPUTE, f"{host.name} has none")
-    length = f"{int(seconds) / 3600:g} h from each start"
-    if _state(instance) != "running":
+    length = f"{int(instance.seconds) / 3600:g} h from each start"
+    if instance.state != "running":
         return Deadline(KIND, None, "armed", COMPUTE, length)
-    at = _ends(instance, int(seconds))
+    at = instance.ends
     past = at is not None and at <= datetime.now(timezone.utc)
     return Deadline(KIND, at, "past" if past else "armed", COMPUTE, length, fixed=True)
-
-
-def _ends(instance: Mapping[str, Any], seconds: int) -> datetime | None:
-    """When Compute stops a running instance: its timestamp, else start time plus duration."""
-    own = instance.get("resourceStatus", {}).get("scheduling", {}).get("terminationTimestamp")
-    if own:
-        return _moment(own)
-    began = instance.get("lastStartTimestamp")
-    return _moment(began) + timedelta(seconds=seconds) if began else None
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
 
 
 def _stock_out(host: Host, refused: Refused, inventory: Inventory) -> RailheadError:

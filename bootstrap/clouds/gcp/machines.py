@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from bootstrap.clouds.gcp.client import GoogleClient, connect
-from bootstrap.clouds.gcp.instances import STATES
+from bootstrap.clouds.gcp.compute import Instance, Zones
 from bootstrap.clouds.machines import MOST_PAGES, Listed, Machine, Place, too_many
 from bootstrap.errors import UsageError
 
@@ -23,31 +22,30 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
     return Listed(f"project {place.project}", found)
 
 
-def _instances(client: GoogleClient, project: str) -> Iterator[Mapping[str, Any]]:
+def _instances(client: GoogleClient, project: str) -> Iterator[Instance]:
     path = f"projects/{project}/aggregated/instances"
     query = {"filter": "labels.railhead-cluster:*", "maxResults": PAGE}
     for _ in range(MOST_PAGES):
-        answer = client("GET", path, params=query)
-        for zone in answer.get("items", {}).values():
-            yield from zone.get("instances", ())
-        if not answer.get("nextPageToken"):
+        page = client.get(Zones, path, params=query)
+        for zone in page.items.values():
+            yield from zone.instances
+        if not page.nextPageToken:
             return
-        query = {**query, "pageToken": answer["nextPageToken"]}
+        query = {**query, "pageToken": page.nextPageToken}
     raise too_many("Compute Engine instances.aggregatedList")
 
 
-def _machine(instance: Mapping[str, Any], project: str) -> Machine:
-    labels, name = instance.get("labels", {}), instance.get("name", "")
-    zone = instance.get("zone", "").rpartition("/")[2]
-    interface = (instance.get("networkInterfaces") or [{}])[0]
+def _machine(instance: Instance, project: str) -> Machine:
+    labels, name, interface = instance.labels, instance.name, instance.interface
+    zone = instance.zone.rpartition("/")[2]
     return Machine(
-        id=_path(instance.get("selfLink", "")),
+        id=_path(instance.selfLink),
         name=name,
-        state=STATES.get(instance.get("status", ""), "unknown"),
+        state=instance.state,
         zone=zone,
-        type=instance.get("machineType", "").rpartition("/")[2],
-        address=(interface.get("accessConfigs") or [{}])[0].get("natIP") or None,
-        peer_address=interface.get("networkIP") or None,
+        type=instance.machineType.rpartition("/")[2],
+        address=interface.public or None,
+        peer_address=interface.networkIP or None,
         cluster=labels.get("railhead-cluster", ""),
         cluster_id=labels.get("railhead-id"),
         stack=labels.get("railhead-stack"),

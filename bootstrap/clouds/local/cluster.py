@@ -13,16 +13,19 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bootstrap.clouds.local import host as local_host
 from bootstrap.clouds.local import processes
 from bootstrap.clouds.local.host import LocalHost
+from bootstrap.clouds.local.processes import Ended
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
+from railhead.documents.codec import encode
 
 
 def start(cluster: str, count: int, base: str | None = None) -> Inventory:
@@ -131,20 +134,26 @@ def _select(cluster: str, names: list[str] | None) -> list[LocalHost]:
     return [hosts[name] for name in names or hosts]
 
 
-def stop(cluster: str, names: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """End every process of the hosts; returns the result of `processes.end` by host name."""
+def stop(cluster: str, names: list[str] | None = None) -> dict[str, Ended]:
+    """End every process of the hosts; what became of them by host name."""
     return {host.name: processes.end(host.folder) for host in _select(cluster, names)}
 
 
-def read(cluster: str) -> dict[str, dict[str, Any]]:
-    """Whether each host runs, and where."""
-    return {
-        h.name: {"running": h.pid is not None, "address": h.address, "port": h.port}
-        for h in existing(cluster)
-    }
+@dataclass(frozen=True)
+class HostState:
+    """Whether a host runs, and where it listens."""
+
+    running: bool
+    address: str
+    port: int
 
 
-def remove(cluster: str, names: list[str]) -> dict[str, dict[str, Any]]:
+def read(cluster: str) -> dict[str, HostState]:
+    """The state of each host by its name."""
+    return {h.name: HostState(h.pid is not None, h.address, h.port) for h in existing(cluster)}
+
+
+def remove(cluster: str, names: list[str]) -> dict[str, Ended]:
     """Stop hosts and delete their folders; with the last one also the cluster's keys and record.
 
     A host that does not exist counts as removed. The records of runs stay.
@@ -157,8 +166,8 @@ def remove(cluster: str, names: list[str]) -> dict[str, dict[str, Any]]:
         left = {host.name: host for host in _recorded(cluster)}
         for name in [name for name in names if name in left]:
             results[name] = processes.end(left[name].folder)
-            if pids := results[name]["left"]:
-                raise RailheadError(f"{name}: processes {pids} do not end")
+            if pids := results[name].left:
+                raise RailheadError(f"{name}: processes {[*pids]} do not end")
             if (home := left.pop(name).folder).exists():
                 shutil.rmtree(home)
         if results and left:
@@ -190,7 +199,7 @@ USAGE = """python -m bootstrap.clouds.local start|stop|read|remove|check CLUSTER
 def main(argv: list[str]) -> int:
     """Print JSON and return 0; or print an error on stderr and return its exit code."""
     try:
-        print(json.dumps(_answer(*argv)))
+        print(json.dumps(encode(_answer(*argv))))
     except RailheadError as error:
         print(error, file=sys.stderr)
         return error.code

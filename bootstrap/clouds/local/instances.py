@@ -41,8 +41,8 @@ class Local:
             RailheadError: some are still there.
         """
         for name, result in cluster.stop(self.inventory.name).items():
-            if result["left"]:
-                raise RailheadError(f"{name}: processes {result['left']} do not end")
+            if result.left:
+                raise RailheadError(f"{name}: processes {[*result.left]} do not end")
 
     def end(self) -> None:
         """As `stop`: the stack removes their homes."""
@@ -76,10 +76,8 @@ class Local:
         return ("127.0.0.0/8",)
 
 
-def _instance_state(host: dict[str, object] | None, now: str) -> InstanceState:
+def _instance_state(host: cluster.HostState | None, now: str) -> InstanceState:
     if host is None:
         return InstanceState("gone", None, "its cluster's record", now)
-    state = "running" if host["running"] else "stopped"
-    port = host["port"]
-    assert isinstance(port, int)
-    return InstanceState(state, str(host["address"]), "/proc", now, port=port)
+    state = "running" if host.running else "stopped"
+    return InstanceState(state, host.address, "/proc", now, port=host.port)

@@ -15,11 +15,21 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 MARK = "RAILHEAD_LOCAL"  # in the environment of every process of a local host: its folder
 SIGNAL_SECONDS = 3.0  # seconds that a process gets to end, for each signal
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How many processes of a host ended, the pids of those that did not, and whether its port is
+    closed."""
+
+    ended: int
+    left: tuple[int, ...]
+    port_closed: bool
 
 
 def argv(folder: Path) -> tuple[str, ...]:
@@ -70,12 +80,12 @@ def _parent(process: Path) -> int:
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def end(folder: Path) -> dict[str, Any]:
+def end(folder: Path) -> Ended:
     """End the host's processes, then check that they are gone and its port is closed."""
     before = of(folder)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         _signal(folder, sign)
-    return {"ended": len(before), "left": of(folder), "port_closed": _closed(folder)}
+    return Ended(len(before), tuple(of(folder)), _closed(folder))
 
 
 def _signal(folder: Path, sign: signal.Signals) -> None:
@@ -112,8 +122,8 @@ def main(folder: Path) -> int:
         signal.signal(sign, signal.SIG_IGN)
     result = end(folder)
     with contextlib.suppress(OSError):
-        print(json.dumps({folder.name: result}), flush=True)
-    return 0 if result["port_closed"] and not result["left"] else 1
+        print(json.dumps({folder.name: asdict(result)}), flush=True)
+    return 0 if result.port_closed and not result.left else 1
 
 
 if __name__ == "__main__":

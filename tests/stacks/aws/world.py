@@ -11,6 +11,7 @@ from typing import Any
 
 import pulumi
 
+from railhead.documents.codec import encode
 from stacks.aws.cluster import Cluster
 from stacks.config.settings import ClusterConfig, read
 from tests.stacks.mocks import Answer, Made, Refused, World, make, preview, refused
@@ -135,7 +136,7 @@ def _file(text: str) -> str:
 
 def program(settings: ClusterConfig) -> Any:
     """The program of a stack."""
-    return lambda: pulumi.export("cluster", Cluster(settings.name, settings).document)
+    return lambda: pulumi.export("cluster", Cluster(settings.name, settings).document.apply(encode))
 
 
 def made(where: World | None = None, **values: Any) -> Made:

@@ -13,6 +13,7 @@ import grpc  # type: ignore[import-untyped]
 import pulumi
 from standins.gcp.rest import TOKEN, Rest, serving
 
+from railhead.documents.codec import encode
 from stacks.config.settings import ClusterConfig
 from stacks.gcp.cluster import Cluster
 from tests.stacks.mocks import Made, World, make
@@ -134,7 +135,7 @@ def asking(rest: Rest) -> Iterator[dict[str, Any]]:
 
 def cluster(config: ClusterConfig) -> Callable[[], None]:
     """A program of one cluster, that exports its document."""
-    return lambda: pulumi.export("cluster", Cluster(config.name, config).document)
+    return lambda: pulumi.export("cluster", Cluster(config.name, config).document.apply(encode))
 
 
 def made(answering: World | None = None, **changes: Any) -> Made:

@@ -1,0 +1,165 @@
+"""What EC2 answers, as far as it is read here. The fields have EC2's names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from bootstrap.clouds.aws.client import AwsClient, ask
+from bootstrap.clouds.machines import MOST_PAGES, too_many
+
+STATES = {
+    "pending": "starting",
+    "running": "running",
+    "shutting-down": "stopping",
+    "stopping": "stopping",
+    "stopped": "stopped",
+    "terminated": "gone",
+}
+PAGE = 500
+
+
+@dataclass(frozen=True)
+class StateName:
+    """The state of an instance."""
+
+    Name: str = ""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an instance has its state."""
+
+    Message: str = ""
+
+
+@dataclass(frozen=True)
+class Location:
+    """The zone of an instance."""
+
+    AvailabilityZone: str = ""
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag of an instance."""
+
+    Key: str
+    Value: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A security group."""
+
+    GroupId: str
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance."""
+
+    InstanceId: str
+    InstanceType: str = ""
+    InstanceLifecycle: str = ""
+    State: StateName = StateName()
+    StateReason: Reason = Reason()
+    Placement: Location = Location()
+    PublicIpAddress: str = ""
+    PrivateIpAddress: str = ""
+    SecurityGroups: tuple[Group, ...] = ()
+    Tags: tuple[Tag, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """One of base.STATES."""
+        return STATES.get(self.State.Name, "unknown")
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether EC2 can end it, not stop it."""
+        return self.InstanceLifecycle == "spot"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags by name."""
+        return {tag.Key: tag.Value for tag in self.Tags}
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Instances that were started together, and the account that has them."""
+
+    OwnerId: str = ""
+    Instances: tuple[Instance, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of DescribeInstances."""
+
+    Reservations: tuple[Reservation, ...]
+    NextToken: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a security group; without ports for all protocols (`-1`)."""
+
+    IsEgress: bool
+    IpProtocol: str
+    FromPort: int = 0
+    ToPort: int = 0
+    CidrIpv4: str = ""
+    CidrIpv6: str = ""
+
+    def opens(self, port: int) -> bool:
+        """Whether it lets others connect to a port."""
+        here = self.IpProtocol == "tcp" and self.FromPort <= port <= self.ToPort
+        return not self.IsEgress and (here or self.IpProtocol == "-1")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The answer of DescribeSecurityGroupRules."""
+
+    SecurityGroupRules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """The instance that has a disk."""
+
+    InstanceId: str
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A disk; `Size` in GB."""
+
+    VolumeId: str
+    Size: int
+    VolumeType: str = ""
+    Attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """The answer of DescribeVolumes."""
+
+    Volumes: tuple[Volume, ...]
+
+
+def reservations(client: AwsClient, **filters: Collection[str]) -> Iterator[Reservation]:
+    """The reservations whose instances pass all filters; `_` stands for `-` in a filter's name."""
+    listed = [{"Name": n.replace("_", "-"), "Values": list(v)} for n, v in filters.items()]
+    more: dict[str, str] = {}
+    for _ in range(MOST_PAGES):
+        page = ask(
+            Page, client, "ec2", "describe_instances", Filters=listed, MaxResults=PAGE, **more
+        )
+        yield from page.Reservations
+        if not page.NextToken:
+            return
+        more = {"NextToken": page.NextToken}
+    raise too_many("EC2 DescribeInstances")

@@ -1,0 +1,218 @@
+"""What Compute Engine answers, as far as it is read here. The fields have Google's names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+STATES = {
+    "PENDING": "starting",
+    "PROVISIONING": "starting",
+    "STAGING": "starting",
+    "REPAIRING": "starting",
+    "RUNNING": "running",
+    "PENDING_STOP": "stopping",
+    "STOPPING": "stopping",
+    "SUSPENDING": "stopping",
+    "DEPROVISIONING": "stopping",
+    "STOPPED": "stopped",
+    "TERMINATED": "stopped",
+    "SUSPENDED": "stopped",
+}
+
+
+@dataclass(frozen=True)
+class AccessConfig:
+    """A public address."""
+
+    natIP: str = ""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface."""
+
+    network: str = ""
+    networkIP: str = ""
+    accessConfigs: tuple[AccessConfig, ...] = ()
+
+    @property
+    def public(self) -> str:
+        """Its public address; empty where it has none."""
+        return self.accessConfigs[0].natIP if self.accessConfigs else ""
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The network tags of an instance."""
+
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length, in seconds as Google writes them: a text."""
+
+    seconds: str = ""
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """How long an instance may run, and what happens to it then."""
+
+    maxRunDuration: Duration = Duration()
+    instanceTerminationAction: str = ""
+    terminationTimestamp: str = ""  # in resourceStatus
+
+
+@dataclass(frozen=True)
+class ResourceStatus:
+    """What Compute has decided for an instance."""
+
+    scheduling: Scheduling = Scheduling()
+
+
+@dataclass(frozen=True)
+class AttachedDisk:
+    """A disk of an instance; `source` is its address."""
+
+    source: str = ""
+    diskSizeGb: str = "0"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance."""
+
+    id: str = ""
+    name: str = ""
+    selfLink: str = ""
+    status: str = ""
+    statusMessage: str = ""
+    zone: str = ""
+    machineType: str = ""
+    lastStartTimestamp: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    tags: Tags = Tags()
+    networkInterfaces: tuple[Interface, ...] = ()
+    scheduling: Scheduling = Scheduling()
+    resourceStatus: ResourceStatus = ResourceStatus()
+    disks: tuple[AttachedDisk, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """One of base.STATES."""
+        return STATES.get(self.status, "unknown")
+
+    @property
+    def interface(self) -> Interface:
+        """Its first network interface."""
+        return self.networkInterfaces[0] if self.networkInterfaces else Interface()
+
+    @property
+    def seconds(self) -> str:
+        """maxRunDuration; empty where there is none."""
+        return self.scheduling.maxRunDuration.seconds
+
+    @property
+    def stops(self) -> bool:
+        """Whether it is stopped, or deleted, at the end of that time."""
+        return self.scheduling.instanceTerminationAction in ("STOP", "DELETE")
+
+    @property
+    def ends(self) -> datetime | None:
+        """When Compute stops it while it runs: its timestamp, else start time plus duration."""
+        if own := self.resourceStatus.scheduling.terminationTimestamp:
+            return _moment(own)
+        began = self.lastStartTimestamp
+        return _moment(began) + timedelta(seconds=int(self.seconds)) if began else None
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk; `type` is the address of its type."""
+
+    type: str = ""
+    sizeGb: str = ""
+
+
+@dataclass(frozen=True)
+class GuestAttribute:
+    """What the guest agent wrote under a key."""
+
+    key: str
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class GuestValues:
+    """Guest attributes."""
+
+    items: tuple[GuestAttribute, ...] = ()
+
+
+@dataclass(frozen=True)
+class GuestAttributes:
+    """The answer of getGuestAttributes."""
+
+    queryValue: GuestValues = GuestValues()
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a firewall rule lets in: `ports` as in 22 or 20-30; all without any."""
+
+    IPProtocol: str
+    ports: tuple[str, ...] = ()
+
+    def covers(self, port: int) -> bool:
+        """Whether a TCP port is among them."""
+        if self.IPProtocol not in ("tcp", "all"):
+            return False
+        spans = [text.partition("-") for text in self.ports]
+        return not spans or any(int(a) <= port <= int(b or a) for a, _, b in spans)
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """A firewall rule."""
+
+    network: str = ""
+    direction: str = ""
+    disabled: bool = False
+    allowed: tuple[Allowed, ...] = ()
+    targetTags: tuple[str, ...] = ()
+    sourceRanges: tuple[str, ...] = ()
+
+    def opens(self, tags: Collection[str], port: int) -> bool:
+        """Whether it lets others connect to a port of instances with these tags."""
+        applies = not self.targetTags or not {*self.targetTags}.isdisjoint(tags)
+        opens = any(each.covers(port) for each in self.allowed)
+        return applies and opens and self.direction == "INGRESS" and not self.disabled
+
+
+@dataclass(frozen=True)
+class Firewalls:
+    """The answer of firewalls.list."""
+
+    items: tuple[Firewall, ...] = ()
+
+
+@dataclass(frozen=True)
+class Zone:
+    """The part of one zone in a list of all zones."""
+
+    instances: tuple[Instance, ...] = ()
+
+
+@dataclass(frozen=True)
+class Zones:
+    """The answer of instances.aggregatedList."""
+
+    items: Mapping[str, Zone] = field(default_factory=dict)
+    nextPageToken: str = ""
