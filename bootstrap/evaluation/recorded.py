@@ -12,8 +12,10 @@ from bootstrap.errors import BelowThreshold, UsageError
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds
-from bootstrap.runs.metrics.plots import records
+from bootstrap.untrusted.records import raw_records
+from railhead.documents.codec import decode
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.records import Record
 
 ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 
@@ -39,7 +41,7 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> dict[str, Any]:
     """
     thresholds = [item.document() for item in read_thresholds(args.minimum, args.maximum)]
     judgement = judged(_reported(earlier), thresholds)
-    print_lines(progress_line({**judgement, "kind": "evaluation"}))
+    print_lines(progress_line(decode(Record, {**judgement, "kind": "evaluation"})))
     require_passed(judgement)
     return judgement
 
@@ -56,7 +58,7 @@ def _reported(earlier: EarlierRun) -> dict[str, Any]:
         raise UsageError(f"run {run_id} has no results here", hint=f"fab fetch --run {run_id}")
     metrics: dict[str, Any] = {}
     evaluation: dict[str, Any] = {}
-    for record in records(file):
+    for record in raw_records(file):
         if record.get("kind") == "metric":
             metrics[str(record.get("name"))] = record.get("value")
         elif record.get("kind") == "evaluation":
