@@ -27,8 +27,8 @@ from standins.supervised_endpoint import SupervisedEndpoint
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.remote.serve.endpoint import health_of
 from bootstrap.serving import tensorflow_serving
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
+from railhead.documents.endpoint import Deployed
 
 STANDIN = Path(__file__).parents[1] / "standins/tensorflow_model_server"
 UNPRIVILEGED = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all"]

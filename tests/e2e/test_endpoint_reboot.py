@@ -18,10 +18,10 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving.deploy import lay_out, start_supervisor
 from bootstrap.serving.place import chief_place
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.state import clock_of, wait_for
 from bootstrap.ssh import jump_hosts
 from bootstrap.workflows.serving import undeploy
+from railhead.documents.endpoint import Deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
