@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,8 @@ from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds
 from bootstrap.untrusted.records import raw_records
-from railhead.documents.codec import decode
+from railhead.documents.codec import decode, encode
+from railhead.documents.evaluation import Judgement
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.records import Record
 
@@ -39,17 +39,17 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> dict[str, Any]:
         UsageError: the run has reported nothing, or its results are not here.
         BelowThreshold: a threshold is not reached.
     """
-    thresholds = [item.document() for item in read_thresholds(args.minimum, args.maximum)]
-    judgement = judged(_reported(earlier), thresholds)
-    print_lines(progress_line(decode(Record, {**judgement, "kind": "evaluation"})))
+    reported = _reported(earlier)
+    judgement = judged(reported, read_thresholds(args.minimum, args.maximum))
+    print_lines(progress_line(decode(Record, {**reported, "kind": "evaluation"})))
     require_passed(judgement)
-    return judgement
+    return {**reported, **encode(judgement)}
 
 
-def require_passed(judgement: Mapping[str, Any]) -> None:
+def require_passed(judgement: Judgement) -> None:
     """BelowThreshold if a threshold is not reached, or the program reports that it failed."""
-    if not judgement["passed"]:
-        raise BelowThreshold("; ".join(judgement["failed"]) or "the evaluation did not pass")
+    if not judgement.passed:
+        raise BelowThreshold("; ".join(judgement.failed) or "the evaluation did not pass")
 
 
 def _reported(earlier: EarlierRun) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.documents.codec import key
+from railhead.documents.lenient import Integer
 from railhead.documents.names import NAME
 
 FOLDER = "~/.railhead/endpoints"  # on a host
@@ -74,3 +75,42 @@ class EndpointState:
     reason: str = ""
     machine: str = ""
     failed: Mapping[str, str] = key({})
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a server that is ready answers; others than ours have other values there."""
+
+    version: Integer = None
+    requests: Integer = None
+    failed: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class VersionError:
+    """Why a version does not serve; empty if it does."""
+
+    error_message: str
+
+
+@dataclass(frozen=True)
+class VersionStatus:
+    """The state of one version in TensorFlow Serving."""
+
+    version: str = key(pattern=r"[0-9]{1,18}")
+    state: str = ""
+    status: VersionError = VersionError("")
+
+
+@dataclass(frozen=True)
+class ServingStatus:
+    """What TensorFlow Serving answers in place of a health."""
+
+    model_version_status: tuple[VersionStatus, ...]
+
+    def health(self) -> Health | None:
+        """The health; None if no version is ready."""
+        versions = self.model_version_status
+        ready = [int(one.version) for one in versions if one.state == "AVAILABLE"]
+        failed = {v.version: v.status.error_message for v in versions if v.status.error_message}
+        return Health(max(ready), failed=failed) if ready else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from railhead.documents.codec import key
 from railhead.documents.lenient import Flag, Number, Rows, Shown, Text, Texts, each, finite
@@ -18,8 +18,8 @@ class Threshold:
     """A metric must be at least (`min`) or at most (`max`) a value."""
 
     metric: str
-    bound: Literal["min", "max"]
-    value: float
+    bound: str = key(choices=("min", "max"))
+    value: float = key()
 
     @property
     def option(self) -> str:
