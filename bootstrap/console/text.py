@@ -10,7 +10,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from railhead.documents.records import Record
 
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # moves, colours
@@ -26,52 +29,45 @@ _SCORES = {
 }
 
 
-def progress_line(record: Mapping[str, Any], cells: int = 0) -> str:
+def progress_line(record: Record, cells: int = 0) -> str:
     """A record of metrics.jsonl as one line, empty for a kind that has nothing to show.
 
     Progress starts with a bar of so many `cells`: for a terminal, not for a log.
     """
-    kind = record.get("kind")
-    if kind == "progress":
-        return _joined(_progress_parts(record, cells)) or _text(record)
-    if kind == "epoch":
-        return _joined([_counted("epoch", record), *_scores(record), _speed(record)])
-    if kind == "evaluation":
-        samples = number(record, "samples")
+    if record.kind == "progress":
+        return _joined(_progress_parts(record, cells)) or clean(record.text)
+    epoch = _counted("epoch", record.epoch, record.epochs)
+    if record.kind == "epoch":
+        return _joined([epoch, *_scores(record), _speed(record)])
+    if record.kind == "evaluation":
+        samples = record.figures.get("samples")
         on = f"on {samples:,.0f} held-out samples" if samples is not None else ""
         return _joined(["evaluation", *_scores(record), on])
-    return _text(record) if kind == "message" else ""
+    return clean(record.text) if record.kind == "message" else ""
 
 
-def _text(record: Mapping[str, Any]) -> str:
-    text = record.get("text")
-    return "" if text is None else clean(str(text))
-
-
-def _progress_parts(record: Mapping[str, Any], cells: int) -> list[str]:
-    step, steps = number(record, "step"), number(record, "steps")
-    left = number(record, "seconds_left")
+def _progress_parts(record: Record, cells: int) -> list[str]:
+    step, steps, left = record.step, record.steps, record.figures.get("seconds_left")
     return [
         bar(step / steps, cells) if cells and step is not None and steps else "",
-        _counted("epoch", record),
-        _counted("step", record),
+        _counted("epoch", record.epoch, record.epochs),
+        _counted("step", step, steps),
         *_scores(record),
         _speed(record),
         f"{duration(left)} left" if left is not None else "",
     ]
 
 
-def _counted(noun: str, record: Mapping[str, Any]) -> str:
+def _counted(noun: str, done: float | None, total: float | None) -> str:
     """`epoch 2/5`; a number is padded to the width of its total, so that the line holds still."""
-    done, total = number(record, noun), number(record, f"{noun}s")
     if done is None:
         return ""
     most = "" if total is None else f"{total:.0f}"
     return f"{noun} {done:>{len(most)}.0f}" + (f"/{most}" if most else "")
 
 
-def _scores(record: Mapping[str, Any]) -> list[str]:
-    values = {label: number(record, key) for key, label in _SCORES.items()}
+def _scores(record: Record) -> list[str]:
+    values = {label: record.figures.get(key) for key, label in _SCORES.items()}
     return [f"{label} {_score(value)}" for label, value in values.items() if value is not None]
 
 
@@ -80,8 +76,8 @@ def _score(value: float) -> str:
     return f"{value:.3f}" if plain else f"{value:.1e}"
 
 
-def _speed(record: Mapping[str, Any]) -> str:
-    speed = number(record, "samples_per_s")
+def _speed(record: Record) -> str:
+    speed = record.figures.get("samples_per_s")
     if speed is None:
         return ""
     return f"{speed:,.0f} samples/s" if speed >= 10 else f"{speed:.1f} samples/s"

@@ -17,10 +17,13 @@ from bootstrap.evaluation.recorded import require_passed
 from bootstrap.evaluation.request import FOLDER, NAME
 from bootstrap.inventory.files import atomic_write
 from bootstrap.provision.local_environment import runtime_here, variables_here
-from bootstrap.remote.evaluation.thresholds import judged, number
+from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts
 from bootstrap.runs.launch import new_run_id
 from bootstrap.runs.request import RunRequest
+from bootstrap.untrusted.decode import json_line
+from railhead.documents.codec import encode
+from railhead.documents.lenient import finite
 
 FILE = "evaluation.json"
 RECORD = "@railhead "
@@ -39,9 +42,8 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     found = (_of_script if request.program.kind == "script" else _of_training)(
         earlier, request, folder
     )
-    thresholds = [item.document() for item in request.options.thresholds]
-    judgement = judged(found, thresholds)
-    atomic_write(folder / FILE, json.dumps(judgement, indent=1) + "\n")
+    judgement = judged(found, request.options.thresholds)
+    atomic_write(folder / FILE, json.dumps({**found, **encode(judgement)}, indent=1) + "\n")
     print_lines(f"results: {folder}")
     require_passed(judgement)
     return folder
@@ -82,26 +84,18 @@ def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[s
     if request.options.keras == 2:
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation: dict[str, Any] = {}
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
     argv = [str(runtime_here()), request.program.path, *request.program.args]
     for line in _lines(argv, request.bundle.root, variables):
         if line.startswith(RECORD):
-            record = _record(line)
+            record = json_line(line.removeprefix(RECORD))
             evaluation = record if record.pop("kind", "") == "evaluation" else evaluation
             continue
         print_lines(line)
         for name, pattern in request.options.metrics:
-            if (match := re.search(pattern, line)) and number(match[1]) is not None:
-                metrics[name] = number(match[1])
+            if (match := re.search(pattern, line)) and (value := finite(match[1])) is not None:
+                metrics[name] = value
     return {**metrics, **evaluation}
-
-
-def _record(line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line.removeprefix(RECORD))
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _data_option(item: DataInput) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +11,11 @@ from bootstrap.errors import BelowThreshold, UsageError
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds
-from bootstrap.runs.metrics.plots import records
+from bootstrap.untrusted.records import raw_records
+from railhead.documents.codec import decode, encode
+from railhead.documents.evaluation import Judgement
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.records import Record
 
 ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 
@@ -37,17 +39,17 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> dict[str, Any]:
         UsageError: the run has reported nothing, or its results are not here.
         BelowThreshold: a threshold is not reached.
     """
-    thresholds = [item.document() for item in read_thresholds(args.minimum, args.maximum)]
-    judgement = judged(_reported(earlier), thresholds)
-    print_lines(progress_line({**judgement, "kind": "evaluation"}))
+    reported = _reported(earlier)
+    judgement = judged(reported, read_thresholds(args.minimum, args.maximum))
+    print_lines(progress_line(decode(Record, {**reported, "kind": "evaluation"})))
     require_passed(judgement)
-    return judgement
+    return {**reported, **encode(judgement)}
 
 
-def require_passed(judgement: Mapping[str, Any]) -> None:
+def require_passed(judgement: Judgement) -> None:
     """BelowThreshold if a threshold is not reached, or the program reports that it failed."""
-    if not judgement["passed"]:
-        raise BelowThreshold("; ".join(judgement["failed"]) or "the evaluation did not pass")
+    if not judgement.passed:
+        raise BelowThreshold("; ".join(judgement.failed) or "the evaluation did not pass")
 
 
 def _reported(earlier: EarlierRun) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def _reported(earlier: EarlierRun) -> dict[str, Any]:
         raise UsageError(f"run {run_id} has no results here", hint=f"fab fetch --run {run_id}")
     metrics: dict[str, Any] = {}
     evaluation: dict[str, Any] = {}
-    for record in records(file):
+    for record in raw_records(file):
         if record.get("kind") == "metric":
             metrics[str(record.get("name"))] = record.get("value")
         elif record.get("kind") == "evaluation":

@@ -19,7 +19,7 @@ from bootstrap.facts import egress, gpu, system
 from bootstrap.facts.egress import Egress
 from bootstrap.facts.gpu import GpuFacts
 from bootstrap.facts.system import SystemFacts
-from bootstrap.inventory.hosts import is_name
+from railhead.documents.names import is_name
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in order of preference: the best tested one first
 PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import RailheadError
+from railhead.documents.codec import decode, encode, key
 
 REPO = Path(__file__).resolve().parents[2]
 FOLDER = "tested-on"
@@ -59,19 +61,28 @@ class Machine:
 
     def save(self, root: Path = REPO) -> Path:
         """Write the file; replaces an earlier one."""
-        return write(self.file, GPU, asdict(self), root)
+        return write(self.file, GPU, encode(self), root)
 
 
-def write(name: str, kind: str, record: Mapping[str, Any], root: Path = REPO) -> Path:
+@dataclass(frozen=True)
+class Record:
+    """One file of tested-on/; what it has besides depends on its kind."""
+
+    schema: int = key(choices=(SCHEMA,))
+    kind: str = key(choices=MAKERS)
+    content: Mapping[str, Any] = key({}, rest=True)
+
+
+def write(name: str, kind: str, content: Mapping[str, Any], root: Path = REPO) -> Path:
     """Write a record of this kind into tested-on/; replaces an earlier one."""
     path = root / FOLDER / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"schema": SCHEMA, "kind": kind, **record}, indent=2) + "\n")
+    path.write_text(json.dumps(encode(Record(SCHEMA, kind, content)), indent=2) + "\n")
     return path
 
 
-def record(path: Path) -> dict[str, Any]:
-    """The document of one file, of any kind.
+def record(path: Path) -> Record:
+    """One file, of any kind.
 
     Raises:
         RailheadError: it is not JSON, or its schema or kind is unknown.
@@ -80,15 +91,9 @@ def record(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text())
     except ValueError as error:
         raise RailheadError(f"{path} is not a JSON document: {error}") from None
-    fields = document if isinstance(document, dict) else {}
-    schema, kind = fields.get("schema"), fields.get("kind")
-    if schema != SCHEMA or kind not in list(MAKERS):
-        raise RailheadError(
-            f"{path} is not a record of tested-on: schema {schema!r}, kind {kind!r}; "
-            f"expected schema {SCHEMA} and kind {' or '.join(MAKERS)}",
-            hint=f"{' or '.join(MAKERS.values())}   # writes it again",
-        )
-    return fields
+    hint = f"{' or '.join(MAKERS.values())}   # writes it again"
+    what = f"{path} is not a record of tested-on"
+    return decode(Record, document, what=what, error=partial(RailheadError, hint=hint))
 
 
 def machines(root: Path = REPO) -> list[Machine]:
@@ -98,7 +103,7 @@ def machines(root: Path = REPO) -> list[Machine]:
         RailheadError: a file is not a record, or its name does not match its GPU.
     """
     files = sorted((root / FOLDER).glob("*.json"))
-    found = {path: read(path) for path in files if record(path)["kind"] == GPU}
+    found = {path: read(path) for path in files if record(path).kind == GPU}
     for path, machine in found.items():
         if path.name != machine.file:
             raise RailheadError(
@@ -114,15 +119,8 @@ def read(path: Path) -> Machine:
     Raises:
         RailheadError: it is not a GPU record.
     """
-    document = record(path)
-    fields = {key: value for key, value in document.items() if key not in ("schema", "kind")}
-    try:
-        checks = tuple(Check(**check) for check in fields.pop("checks"))
-        return Machine(**fields, checks=checks)
-    except (KeyError, TypeError) as error:
-        raise RailheadError(
-            f"{path} is not a whole GPU record: {error}", hint=f"{MAKERS[GPU]}   # writes it again"
-        ) from None
+    what, hint = f"{path} is not a whole GPU record", f"{MAKERS[GPU]}   # writes it again"
+    return decode(Machine, record(path).content, what=what, error=partial(RailheadError, hint=hint))
 
 
 def row(tested: Sequence[Machine]) -> str:

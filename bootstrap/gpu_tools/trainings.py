@@ -19,6 +19,8 @@ from typing import Any
 
 from bootstrap.gpu_tools.tested_on import Check
 from bootstrap.plan import runtimes
+from railhead.documents.codec import decode
+from railhead.documents.evaluation import Evaluation
 
 STRATEGIES = ("horovod", "mirrored", "multiworker")
 # The same steps on any number of GPUs: the global batch is fixed.
@@ -112,8 +114,9 @@ def figure(out: str, gpus: int, results: Path) -> str:
     replicas, count, each = map(int, used.groups())
     if count * each != gpus or replicas != max(1, gpus):
         raise RuntimeError(f"{replicas} replicas on {count * each} GPUs, expected {gpus} GPUs")
-    evaluation = json.loads((results / "evaluation.json").read_text())
-    reached = f"accuracy {evaluation['accuracy']:.3f} on {evaluation['samples']} held-out samples"
-    if not evaluation["passed"]:
-        raise RuntimeError(f"{reached}, below {evaluation['threshold']}")
+    evaluation = decode(Evaluation, json.loads((results / "evaluation.json").read_text()))
+    accuracy = evaluation.figures.get("accuracy", 0.0)
+    reached = f"accuracy {accuracy:.3f} on {evaluation.samples or 0:.0f} held-out samples"
+    if not evaluation.passed:
+        raise RuntimeError(f"{reached}, below {evaluation.threshold}")
     return f"{reached}; {gpus} GPUs in {count} process(es)"

@@ -14,7 +14,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.report import listing, write
 from bootstrap.report.facts import RunFacts, object_in, read_run
-from bootstrap.runs.metrics.plots import Record
+from bootstrap.untrusted.records import raw_records
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import evaluate as evaluation
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
@@ -57,10 +57,10 @@ class Run(RunMethods):
         """End the run on every host: `fab cancel`."""
         attach.cancel(self._hosts(), self.run_id)
 
-    def metrics(self) -> list[Record]:
+    def metrics(self) -> list[dict[str, Any]]:
         """The records of the run in the order in which they were written: a dict for each epoch,
         progress and value of a metric; pandas.DataFrame(run.metrics()) makes a table."""
-        return list(self._facts().records)
+        return list(raw_records(self.results / "metrics.jsonl"))
 
     def evaluation(self) -> dict[str, Any]:
         """evaluation.json; {} if the run has none."""

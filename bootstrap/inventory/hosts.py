@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from bootstrap.errors import UsageError
 from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
+from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
 DIGITS = 20  # of a number that a user gives
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
-NAME_LENGTH = 200  # with our suffixes it is still a file's name
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _HOST = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<address>[^:*\[\]]+))"
     r"(?::(?P<port>[^*]+))?(?:\*(?P<slots>.+))?"
@@ -37,7 +36,7 @@ class Host(DocumentHost):
 
     def __post_init__(self) -> None:
         check_name(self.name, "a host's name")
-        if not (_NAME.fullmatch(self.address) or _is_v6(self.address)):
+        if not (NAME_FORM.fullmatch(self.address) or _is_v6(self.address)):
             raise UsageError(f"{self.address!r} is not a host: write {SHAPE}")
         if self.user is not None:
             check_name(self.user, "a user")
@@ -130,11 +129,6 @@ class Inventory:
     def is_managed(self) -> bool:
         """Whether Railhead may stop the machines when a run has ended: those of a stack."""
         return self.stack is not None or self.kind.in_cloud
-
-
-def is_name(name: str) -> bool:
-    """Whether `name` can be part of a path, a host list and an argv."""
-    return len(name) <= NAME_LENGTH and bool(_NAME.fullmatch(name)) and ".." not in name
 
 
 def check_name(name: str, what: str) -> str:

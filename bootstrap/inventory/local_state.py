@@ -19,7 +19,8 @@ from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
-from bootstrap.inventory.hosts import Inventory, check_name, is_name
+from bootstrap.inventory.hosts import Inventory, check_name
+from railhead.documents.names import is_name
 
 DEMO = "demo"  # the cluster of `fab demo`
 NAME_HOSTS = "the same command with --hosts user@first,user@second   # or with --stack NAME"

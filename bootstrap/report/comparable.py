@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.report.facts import EARLY, RunFacts, list_of, object_of, text_of
+from bootstrap.console.text import clean
+from bootstrap.report.facts import EARLY, RunFacts, list_of, object_of
+from railhead.documents.evaluation import NONE
 
 FORM = ("image_size", "vocabulary", "text_length")  # settings by which one sample looks different
 CHOOSE = ("data", "held_out", "seed", "synthetic_samples")  # those that choose the samples
@@ -49,8 +51,9 @@ def _unfit(run: RunFacts, metric: str) -> str:
 def _data(run: RunFacts, *, by_digest: bool) -> str:
     """The data of the figures, so that equal texts mean equal data: the digest of the held-out
     samples; without it, or where the samples look different, where they come from."""
-    split = text_of(run.evaluation, "split") or ("evaluation" if run.evaluation else "training")
-    digest = text_of(run.evaluation, "data")
+    split = clean(run.evaluation.split)
+    split = split or ("training" if run.evaluation == NONE else "evaluation")
+    digest = clean(run.evaluation.data)
     if digest and by_digest:
         return f"{split} data {digest[:16]}"
     inputs = [

@@ -11,7 +11,7 @@ from bootstrap.report.comparable import comparison
 from bootstrap.report.facts import METRICS, RunFacts, better
 from bootstrap.report.html import Markup, element, joined, page, section, table, text
 from bootstrap.report.page import figure, state_of
-from bootstrap.runs.metrics.plots import Curve, Panel, points
+from bootstrap.runs.metrics.plots import Curve, Panel, by_epoch
 
 PREFERRED = ("accuracy", "loss", "mae")
 
@@ -66,7 +66,7 @@ def comparison_panels(runs: Sequence[RunFacts]) -> list[Panel]:
     found = []
     for key, label in wanted.items():
         pairs = zip(names, runs, strict=True)
-        curves = [Curve(name, points(run.epochs, "epoch", key)) for name, run in pairs]
+        curves = [Curve(name, by_epoch(run.epochs, key)) for name, run in pairs]
         if kept := tuple(curve for curve in curves if curve.points):
             found.append(Panel(label, "epoch", kept, from_zero=key == "samples_per_s"))
     return found

@@ -14,18 +14,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bootstrap.console.text import clean, number
+from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
-from bootstrap.runs.metrics.plots import Record, records
 from bootstrap.untrusted.decode import decoded
+from bootstrap.untrusted.records import records
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
+from railhead.documents.evaluation import NONE, Evaluation
+from railhead.documents.lenient import finite
+from railhead.documents.records import Record
 
 LIMIT = 50_000_000  # bytes of a file that is read
 LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")
-NO_METRIC = ("samples", "threshold", "worst_of")
 EARLY = "ended early"
 METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
 
@@ -43,8 +46,8 @@ class RunFacts:
     document: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
-    evaluation: Mapping[str, Any] = field(default_factory=dict)
-    evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    evaluation: Evaluation = NONE
+    evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
     stops: Mapping[str, Any] = field(default_factory=dict)
     ended_early: bool = False
     price: float | None = None
@@ -59,8 +62,8 @@ class RunFacts:
     @cached_property
     def epochs(self) -> list[Record]:
         """The records of epochs; of an epoch that was repeated after a resume, the last one."""
-        found = {number(r, "epoch"): r for r in self.records if r.get("kind") == "epoch"}
-        return [found[epoch] for epoch in sorted(e for e in found if e is not None)]
+        epochs = [r for r in self.records if r.kind == "epoch" and r.epoch is not None]
+        return [*{r.epoch: r for r in sorted(epochs, key=lambda r: r.epoch or 0.0)}.values()]
 
     @property
     def kind(self) -> str:
@@ -77,7 +80,7 @@ class RunFacts:
     @property
     def seconds(self) -> float | None:
         """The duration."""
-        return finite(self.result, "seconds") if self.result else None
+        return finite(self.result.get("seconds"))
 
     @property
     def cost(self) -> float | None:
@@ -91,22 +94,15 @@ class RunFacts:
     def metrics(self) -> dict[str, float]:
         """The figures of the evaluation; without one, those of the last epoch that held out, and
         the last value of each --metric."""
-        found = _numbers(self.evaluation)
-        for record in self.records if not found else ():
-            value = finite(record, "value")
-            if record.get("kind") == "metric" and value is not None:
-                found[text_of(record, "name")[:64]] = value
-        last = self.epochs[-1] if self.epochs and not found else {}
-        for key in METRICS:
-            value = finite(last, f"val_{key}")
-            if value is not None:
-                found[key] = value
-        return found
+        metrics = [(r.name, r.figure("value")) for r in self.records if r.kind == "metric"]
+        held_out = [(name, r.figure(f"val_{name}")) for r in self.epochs[-1:] for name in METRICS]
+        found = [*self.evaluation.figures.items()] or metrics or held_out
+        return {clean(name)[:64]: value for name, value in found if value is not None}
 
     @property
     def speed(self) -> float | None:
         """Samples per second over all ranks: the median of the epochs."""
-        found = [v for r in self.epochs if (v := finite(r, "samples_per_s")) is not None]
+        found = [v for r in self.epochs if (v := r.figure("samples_per_s")) is not None]
         return median(found) if found else None
 
     @property
@@ -163,8 +159,8 @@ def _facts(
         document=document,
         given=given,
         result=_result(folder / "result.json"),
-        evaluation=object_in(folder / "evaluation.json"),
-        evaluations={path.parent.name: object_in(path) for path in found},
+        evaluation=read_evaluation(folder),
+        evaluations={path.parent.name: read_evaluation(path.parent) for path in found},
         price=price,
         currency=currency,
     )
@@ -174,7 +170,7 @@ def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
     """The price per hour of so many hosts of a recorded cluster, and its currency."""
     with contextlib.suppress(RailheadError):
         inventory = local_state.load_cluster(cluster)
-        if price := inventory.price:
+        if (price := inventory.price) and inventory.hosts:
             return price.per_hour * hosts / len(inventory.hosts), price.currency
     return None, ""
 
@@ -199,17 +195,9 @@ def _is_small(path: Path) -> bool:
     return path.is_file() and path.stat().st_size <= LIMIT
 
 
-def _numbers(document: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of an evaluation."""
-    names = [name for name in document if name not in NO_METRIC]
-    found = {clean(str(name))[:64]: finite(document, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def finite(record: Mapping[str, Any], key: str) -> float | None:
-    """A finite number of a record."""
-    value = number(record, key)
-    return value if value is not None and math.isfinite(value) else None
+def read_evaluation(results: Path) -> Evaluation:
+    """evaluation.json of a run; NONE if there is none."""
+    return decode(Evaluation, object_in(results / "evaluation.json"))
 
 
 def text_of(document: Mapping[str, Any], key: str) -> str:
@@ -242,7 +230,7 @@ def ranks(facts: RunFacts) -> dict[str, list[Record]]:
     """The progress records by rank, such as "rank 1 on h2"."""
     found: dict[str, list[Record]] = {}
     for record in facts.records:
-        if record.get("kind") == "progress":
-            rank = f"rank {record.get('rank')} on {record.get('host')}"
+        if record.kind == "progress":
+            rank = f"rank {record.rank} on {record.host}"
             found.setdefault(clean(rank)[:80], []).append(record)
     return found

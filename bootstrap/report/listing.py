@@ -17,9 +17,10 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.report.facts import METRICS, RunFacts, better, read_run, text_of
 from bootstrap.report.page import figure
-from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
+from railhead.documents.evaluation import Evaluation
 
 ORDERS = ("time", "duration", "cost")
 RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/result\.json")  # as upload.py names it
@@ -103,11 +104,11 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
         data = bucket.read(f"runs/{run_id}/result.json", LIMIT)
         try:
             text = (data or b"").decode(errors="replace")
-            result, evaluation = read_result(text), json_object(text, "").get("evaluation")
+            result = read_result(text)
         except Hostile:
             continue
-        figures = evaluation if isinstance(evaluation, dict) else {}
-        run = RunFacts(run_id, Path(), cluster, result=result, evaluation=figures)
+        evaluation = decode(Evaluation, result["evaluation"] or {})
+        run = RunFacts(run_id, Path(), cluster, result=result, evaluation=evaluation)
         yield Row(run, f"{bucket.store.url}/runs/{run_id}")
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
-from bootstrap.console.text import clean, count, duration, number, percent
+from bootstrap.console.text import clean, count, duration, percent
 from bootstrap.report import svg
 from bootstrap.report.facts import (
     METRICS,
     RunFacts,
-    finite,
     list_of,
     moment,
     object_of,
@@ -31,7 +28,9 @@ from bootstrap.report.html import (
     text,
     tiles,
 )
-from bootstrap.runs.metrics.plots import Curve, Panel, panels, points
+from bootstrap.runs.metrics.plots import Curve, Panel, by_epoch, panels
+from railhead.documents.evaluation import NONE, Evaluation
+from railhead.documents.lenient import finite
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes
@@ -84,7 +83,7 @@ def figures(facts: RunFacts) -> dict[str, str]:
 
 def state_of(facts: RunFacts) -> Markup:
     """The state and whether the evaluation passed."""
-    good = facts.state == "succeeded" and facts.evaluation.get("passed") is not False
+    good = facts.state == "succeeded" and facts.evaluation.passed is not False
     missed = facts.state == "succeeded" and not good
     label = "succeeded, below its threshold" if missed else facts.state
     return element("b", label, class_="good" if good else "bad")
@@ -105,7 +104,7 @@ def _head(facts: RunFacts) -> Markup:
         element("h1", "Run ", facts.run_id),
         element("p", state_of(facts), element("span", f" · {line}", class_="dim")),
         tiles(figures(facts)),
-        *(element("p", why, class_="bad") for why in list_of(facts.evaluation, "failed")[:16]),
+        *(element("p", why, class_="bad") for why in facts.evaluation.failed[:16]),
     ])  # fmt: skip
 
 
@@ -131,7 +130,7 @@ def throughput_panels(facts: RunFacts) -> list[Panel]:
         Panel(
             label,
             "epoch",
-            (Curve(label, points(facts.epochs, "epoch", key)),),
+            (Curve(label, by_epoch(facts.epochs, key)),),
             from_zero=key == "samples_per_s",
         )
         for key, label in names.items()
@@ -152,12 +151,12 @@ def _throughput(facts: RunFacts) -> Markup:
 def _ranks(facts: RunFacts) -> Markup:
     """The last record of each rank that reports: its rate, and the parts of its steps. A rank
     knows the rate of all ranks only, as they train in step."""
-    size, rows = finite(facts.document, "size"), []
+    size, rows = finite(facts.document.get("size")), []
     for rank, found in ranks(facts).items():
         last = found[-1]
-        step, waited = finite(last, "step_s"), finite(last, "input_s")
+        step, waited = last.figure("step_s"), last.figure("input_s")
         if step:
-            speed = finite(last, "samples_per_s")
+            speed = last.figure("samples_per_s")
             share = f"{speed / size:,.1f}" if speed is not None and size else "unknown"
             rows.append((rank, share, f"{step * 1000:.1f}", percent((waited or 0) / step)))
     head = ("first rank of each host", "samples/s", "ms per step", "waiting for input")
@@ -170,10 +169,9 @@ def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
     epochs = facts.epochs
     found = {}
     for record in epochs[:: -(-len(epochs) // 12) or 1]:
-        step, waited = finite(record, "step_s"), finite(record, "input_s")
+        step, waited = record.figure("step_s"), record.figure("input_s")
         if step and waited is not None and step >= waited >= 0:
-            name = f"epoch {number(record, 'epoch') or 0:.0f}"
-            found[name] = ((step - waited) * 1000, waited * 1000)
+            found[f"epoch {record.epoch:.0f}"] = ((step - waited) * 1000, waited * 1000)
     return found
 
 
@@ -185,13 +183,12 @@ def timeline(facts: RunFacts) -> list[tuple[float, str]]:
         (moment(text_of(facts.result, "ended")), f"the run ends: {facts.state}"),
     ]
     for record in facts.records:
-        kind, at = record.get("kind"), finite(record, "time")
-        if kind == "epoch":
-            found.append((at, f"epoch {number(record, 'epoch') or 0:.0f} ends"))
-        elif kind == "checkpoint":
-            found.append((at, f"checkpoint at step {number(record, 'step') or 0:.0f}"))
-        elif kind == "evaluation":
-            found.append((at, "evaluation"))
+        if record.kind == "epoch":
+            found.append((record.time, f"epoch {record.epoch or 0:.0f} ends"))
+        elif record.kind == "checkpoint":
+            found.append((record.time, f"checkpoint at step {record.step or 0:.0f}"))
+        elif record.kind == "evaluation":
+            found.append((record.time, "evaluation"))
     return sorted((at, what) for at, what in [*found, *_stops(facts)] if at is not None)
 
 
@@ -222,14 +219,13 @@ def _timeline(facts: RunFacts) -> Markup:
     return joined([table(("UTC", "after", "event"), rows), *([note] if hidden else [])])
 
 
-def evaluation(found: Mapping[str, Any], folder: Path) -> Markup:
+def evaluation(found: Evaluation, folder: Path) -> Markup:
     """An evaluation: thresholds, classes, confusion matrix and the worst pictures."""
-    if not found:
+    if found == NONE:
         return Markup("")
-    samples = finite(found, "samples")
-    of = f"{samples:,.0f} samples of {text_of(found, 'split') or 'the'} data" if samples else ""
-    names = [name for name in METRICS if finite(found, name) is not None]
-    values = {name: figure(name, finite(found, name) or 0.0) for name in names}
+    of = f"{found.samples:,.0f} samples of {found.split or 'the'} data" if found.samples else ""
+    figures = found.figures
+    values = {name: figure(name, figures[name]) for name in METRICS if name in figures}
     return joined([
         element("p", of, class_="dim"),
         pairs({**values, **_thresholds(found)}),
@@ -239,27 +235,21 @@ def evaluation(found: Mapping[str, Any], folder: Path) -> Markup:
     ])  # fmt: skip
 
 
-def _thresholds(found: Mapping[str, Any]) -> dict[str, str]:
+def _thresholds(found: Evaluation) -> dict[str, str]:
     """Each threshold and whether it was reached."""
-    failed = " ".join(map(str, list_of(found, "failed")))
-    shown = {}
-    for item in list_of(found, "thresholds")[:16]:
-        value = finite(item, "value") if isinstance(item, dict) else None
-        if value is not None:
-            option = f"--{item.get('bound')} {item.get('metric')}={value:g}"
-            shown[option] = "missed" if option in failed else "reached"
-    return shown
+    failed = " ".join(found.failed)
+    options = [item.option for item in found.thresholds[:16]]
+    return {option: "missed" if option in failed else "reached" for option in options}
 
 
-def _classes(found: Mapping[str, Any]) -> Markup:
+def _classes(found: Evaluation) -> Markup:
     rows = [
         (
-            text_of(item, "class"),
-            f"{finite(item, 'samples') or 0:.0f}",
-            *(_part(finite(item, name)) for name in ("precision", "recall", "f1")),
+            item.class_,
+            f"{item.samples or 0:.0f}",
+            *(_part(part) for part in (item.precision, item.recall, item.f1)),
         )
-        for item in list_of(found, "per_class")[:MOST_CLASSES]
-        if isinstance(item, dict)
+        for item in found.per_class[:MOST_CLASSES]
     ]
     return table(("class", "samples", "precision", "recall", "F1"), rows)
 
@@ -268,52 +258,32 @@ def _part(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
 
 
-def confusion_of(found: Mapping[str, Any]) -> list[list[float]]:
-    """The confusion matrix; [] if there is none that is square and small enough."""
-    rows = list_of(found, "confusion")
-    if not 0 < len(rows) <= MOST_CLASSES:
-        return []
-    numbers = [
-        [number({"n": value}, "n") for value in row] if isinstance(row, list) else []
-        for row in rows
-    ]
-    if any(len(row) != len(rows) or None in row for row in numbers):
-        return []
-    return [[value or 0.0 for value in row] for row in numbers]
-
-
-def _confusion(found: Mapping[str, Any]) -> Markup:
-    """The matrix as a picture, which fits a telephone and paper."""
-    rows = confusion_of(found)
-    if not rows:
+def _confusion(found: Evaluation) -> Markup:
+    """The matrix as a picture, which fits a telephone and paper; nothing where it is not square or
+    too large."""
+    rows = [[value for value in row if value is not None] for row in found.confusion]
+    if not 0 < len(rows) <= MOST_CLASSES or any(len(row) != len(rows) for row in rows):
         return Markup("")
-    given = [str(name) for name in list_of(found, "classes")]
-    names = [given[n] if n < len(given) else str(n) for n in range(len(rows))]
+    names = [found.classes[n] if n < len(found.classes) else str(n) for n in range(len(rows))]
     return joined([
         element("p", "Confusion matrix: a row for each label, a column for each prediction."),
         svg.matrix([clean(name) for name in names], rows),
     ])  # fmt: skip
 
 
-def _worst(found: Mapping[str, Any], folder: Path) -> Markup:
+def _worst(found: Evaluation, folder: Path) -> Markup:
     """The wrong predictions with the highest loss."""
     shown = []
-    for item in list_of(found, "worst")[:PICTURES]:
-        path = (
-            folder / "worst" / Path(text_of(item, "picture")).name
-            if isinstance(item, dict)
-            else None
-        )
-        if path and (data := _png(path)):
-            wanted, got = str(item.get("label")), str(item.get("prediction"))
+    for item in found.worst[:PICTURES]:
+        if data := _png(folder / "worst" / Path(clean(item.picture)).name):
             caption = joined([
-                text(f"{wanted}, predicted "), element("b", got),
-                text(f", loss {finite(item, 'loss') or 0:.2f}"),
+                text(f"{item.label}, predicted "), element("b", item.prediction),
+                text(f", loss {item.loss or 0:.2f}"),
             ])  # fmt: skip
-            shown.append(picture(data, caption, f"{wanted}, predicted {got}"))
+            shown.append(picture(data, caption, f"{item.label}, predicted {item.prediction}"))
     if not shown:
         return Markup("")
-    of = f"{finite(found, 'worst_of') or 0:,.0f}"
+    of = f"{found.worst_of or 0:,.0f}"
     note = element("p", f"The wrong predictions with the highest loss, among {of} samples:")
     return joined([note, element("div", *shown, class_="pictures")])
 
@@ -361,7 +331,7 @@ def _digests(facts: RunFacts) -> Markup:
     values = {
         "program": text_of(facts.document, "bundle"),
         "runtime": text_of(object_of(facts.document, "runtime"), "digest"),
-        "model.keras": text_of(facts.evaluation, "model"),
-        "held-out data": text_of(facts.evaluation, "data"),
+        "model.keras": facts.evaluation.model,
+        "held-out data": facts.evaluation.data,
     }
     return pairs({**values, **data})

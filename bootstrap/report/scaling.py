@@ -10,9 +10,10 @@ from statistics import median
 from bootstrap.console.text import count, duration, percent
 from bootstrap.errors import UsageError
 from bootstrap.report import svg
-from bootstrap.report.facts import RunFacts, finite
+from bootstrap.report.facts import RunFacts
 from bootstrap.report.html import element, page, section, table
 from bootstrap.runs.metrics.plots import LARGEST, Curve, Panel
+from railhead.documents.lenient import finite
 
 PAYS = 0.5  # of the throughput that one rank of the smallest run has
 
@@ -47,7 +48,10 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
     """
     best: dict[int, Point] = {}
     for run in runs:
-        ranks, speed = finite(run.document, "size"), run.speed or run.metrics.get("samples_per_s")
+        ranks, speed = (
+            finite(run.document.get("size")),
+            run.speed or run.metrics.get("samples_per_s"),
+        )
         if not ranks or ranks < 1 or not speed or not 0 < speed < LARGEST:
             raise UsageError(
                 f"run {run.run_id} has no throughput: it has no epoch, and no metric samples_per_s",
@@ -63,7 +67,7 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
 
 def _epoch_seconds(run: RunFacts) -> float | None:
     """The median time from the end of one epoch to the end of the next, evaluation included."""
-    times = [at for record in run.epochs if (at := finite(record, "time")) is not None]
+    times = [record.time for record in run.epochs if record.time is not None]
     pairs = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
     return median(pairs) if pairs else None
 

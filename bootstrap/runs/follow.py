@@ -14,14 +14,16 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.run import Run
 from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
-from bootstrap.untrusted.decode import json_object, record
+from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.records import record
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.records import Record
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
 SILENCE = 120.0  # seconds; a follower gets an event every 10 s, also where nothing changes
 
 
-Watch = Callable[[Mapping[str, Any]], None]
+Watch = Callable[[Record], None]
 
 
 @dataclass
@@ -159,16 +161,15 @@ def show_record(line: str, board: Board, with_progress: set[str]) -> None:
     also write to that file. Hosts that report progress are added to `with_progress`.
     """
     entry = record(line)
-    if not (text := progress_line(entry)):
+    if not entry or not (text := progress_line(entry)):
         return
-    kind, host = entry.get("kind"), entry.get("host")
-    if kind not in ("progress", "message"):
+    if entry.kind not in ("progress", "message"):
         board.print_lines(text)
-    elif host not in board.names:
+    elif entry.host not in board.names:
         return
-    elif kind == "message" and (entry.get("rank") == 0 or not board.live):
-        board.print_lines(f"[{host}] {text}")
+    elif entry.kind == "message" and (entry.rank == 0 or not board.live):
+        board.print_lines(f"[{entry.host}] {text}")
     else:
-        board.line(host, text)
-        if kind == "progress":
-            with_progress.add(host)
+        board.line(entry.host, text)
+        if entry.kind == "progress":
+            with_progress.add(entry.host)

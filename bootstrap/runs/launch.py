@@ -15,8 +15,10 @@ from typing import Any
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import strategies
-from bootstrap.runs.metrics.options import MOST_METRICS, Threshold
+from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
+from railhead.documents.codec import encode
+from railhead.documents.evaluation import Threshold
 
 SCHEMA = 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -212,7 +214,7 @@ def run_document(
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),
         "metrics": [{"name": name, "pattern": pattern} for name, pattern in options.metrics],
-        "thresholds": [item.document() for item in options.thresholds],
+        "thresholds": encode(options.thresholds),
         "resumes": options.resumes,
         "evaluates": options.evaluates,
         "max_hours": stop_policy.max_hours,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any
 
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
@@ -15,10 +15,8 @@ from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records, tensorflow_serving
 from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
 from bootstrap.serving.state import (
-    EndpointState,
     clock_of,
     is_alive,
     read_document,
@@ -28,6 +26,8 @@ from bootstrap.serving.state import (
 from bootstrap.ssh.local_session import HERE
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import encode
+from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.options.serving import TENSORFLOW_SERVING
 
 LOADING = 300.0  # seconds until a model must serve
@@ -80,7 +80,7 @@ def refuse_second(place: Place, request: DeployRequest) -> bool:
     Raises:
         UsageError: one of this name serves and --update is not given, or the other way round.
     """
-    folder = records.folder_of(request.name)
+    folder = records.endpoint_folder(request.name)
     alive = is_alive(place.session, folder, read_state(place.session, folder))
     if alive and not request.update:
         raise UsageError(
@@ -137,26 +137,34 @@ def deploy(
         RailheadError: it does not serve; the message has the last lines of its log.
     """
     served = place.absolute(f"{endpoint.folder}/versions")
-    document = {
-        "argv": [*server.command, "--model", served, *request.server_options(endpoint.port)],
-        "until": clock_of(place.session) + request.seconds,
-        "env": place.keras_home(),
-        "server": request.server,
-        "health": server.health,
-    }
-    lay_out(place, endpoint, document)
+    argv = [*server.command, "--model", served, *request.server_options(endpoint.port)]
+    document = document_of(place, endpoint, argv, request.seconds)
+    lay_out(place, endpoint, replace(document, server=request.server, health=server.health))
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)
 
 
-def lay_out(place: Place, endpoint: Deployed, document: Mapping[str, Any]) -> None:
-    """Record an endpoint and make its folder on the host, with `document` in endpoint.json."""
-    common = {"schema": 1, "name": endpoint.name, "run_id": endpoint.run_id, "port": endpoint.port}
-    whole = {**common, "stop": list(place.stop) if place.stop else None, **document}
+def document_of(
+    place: Place, endpoint: Deployed, argv: Sequence[str], seconds: float
+) -> EndpointDocument:
+    """endpoint.json of an endpoint with this server, which ends in so many seconds."""
+    return EndpointDocument(
+        name=endpoint.name,
+        run_id=endpoint.run_id,
+        port=endpoint.port,
+        stop=tuple(place.stop) if place.stop else None,
+        argv=tuple(argv),
+        until=clock_of(place.session) + seconds,
+        env=place.keras_home(),
+    )
+
+
+def lay_out(place: Place, endpoint: Deployed, document: EndpointDocument) -> None:
+    """Record an endpoint and make its folder on the host, with `document` as endpoint.json."""
     folder = endpoint.folder
     files = [
-        [f"{folder}/endpoint.json", 0o600, json.dumps(whole)],
+        _file(folder, document),
         [f"{folder}/versions/.keep", 0o644, ""],
         [f"{folder}/logs/.keep", 0o644, ""],
     ]
@@ -188,10 +196,11 @@ def update(
         RailheadError: the new version does not serve; the old one goes on.
     """
     session, folder = place.session, endpoint.folder
-    document = {**read_document(session, folder), "until": clock_of(session) + request.seconds}
-    if document.get("server") == TENSORFLOW_SERVING:
+    until = clock_of(session) + request.seconds
+    document = replace(read_document(session, folder), until=until)
+    if document.server == TENSORFLOW_SERVING:
         tensorflow_serving.require_saved_model(place, model)
-    _write_document(session, folder, document)
+    session.call("write", files=[_file(folder, document)])
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]
@@ -200,13 +209,14 @@ def update(
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")
     state = _wait(session, endpoint, number)
-    _write_document(session, folder, {**document, "run_id": endpoint.run_id})
+    served = replace(document, run_id=endpoint.run_id)
+    session.call("write", files=[_file(folder, served)])
     records.save(endpoint)
     return state
 
 
-def _write_document(session: Session, folder: str, document: Mapping[str, Any]) -> None:
-    session.call("write", files=[[f"{folder}/endpoint.json", 0o600, json.dumps(document)]])
+def _file(folder: str, document: EndpointDocument) -> list[str | int]:
+    return [f"{folder}/endpoint.json", 0o600, json.dumps(encode(document))]
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:

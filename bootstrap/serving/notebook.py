@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bootstrap.console.output import Reporter, printable
 from bootstrap.errors import RailheadError
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
-from bootstrap.serving.deploy import lay_out, start_supervisor
+from bootstrap.serving.deploy import document_of, lay_out, start_supervisor
 from bootstrap.serving.environment import END_WITH_PARENT
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
-from bootstrap.serving.state import clock_of, is_alive, read_document, read_state, wait_for
+from bootstrap.serving.records import NOTEBOOK, endpoint_folder
+from bootstrap.serving.state import is_alive, read_document, read_state, wait_for
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.endpoint import Deployed
 
 NAME = NOTEBOOK
 PORT = 8888
@@ -52,13 +53,12 @@ class Notebook:
 
 def running(session: Session) -> str | None:
     """The token of the notebook on a host; None if none runs there."""
-    folder = folder_of(NAME)
+    folder = endpoint_folder(NAME)
     if not is_alive(session, folder, read_state(session, folder)):
         return None
-    env = read_document(session, folder).get("env")
-    token = env.get("JUPYTER_TOKEN") if isinstance(env, dict) else None
-    if not isinstance(token, str) or not token.isalnum():
-        raise Hostile("a damaged endpoint.json")
+    token = read_document(session, folder).env.get("JUPYTER_TOKEN", "")
+    if not token.isalnum():
+        raise Hostile("an endpoint.json without a token")
     return token
 
 
@@ -75,21 +75,16 @@ def start(
     packages, python, folder = map(place.absolute, (installed, python, endpoint.folder))
     token = secrets.token_hex(24)
     argv = [python, "-I", "-c", START, packages, *_options(notebook, packages, place)]
-    document = {
-        "argv": argv,
-        "until": clock_of(session) + notebook.seconds,
-        "env": {
-            "JUPYTER_TOKEN": token,
-            "JUPYTER_CONFIG_DIR": f"{folder}/jupyter/config",
-            "JUPYTER_DATA_DIR": f"{folder}/jupyter",
-            "JUPYTER_RUNTIME_DIR": f"{folder}/jupyter/runtime",
-            "IPYTHONDIR": f"{folder}/ipython",
-            **place.keras_home(),
-        },
-        "opens_port": True,
-        "health": "/api",
+    env = {
+        "JUPYTER_TOKEN": token,
+        "JUPYTER_CONFIG_DIR": f"{folder}/jupyter/config",
+        "JUPYTER_DATA_DIR": f"{folder}/jupyter",
+        "JUPYTER_RUNTIME_DIR": f"{folder}/jupyter/runtime",
+        "IPYTHONDIR": f"{folder}/ipython",
     }
-    lay_out(place, endpoint, document)
+    document = document_of(place, endpoint, argv, notebook.seconds)
+    env |= document.env
+    lay_out(place, endpoint, replace(document, env=env, opens_port=True, health="/api"))
     kernel = {
         "argv": [
             *(python, "-I", "-c", KERNEL.format(packages=packages)),

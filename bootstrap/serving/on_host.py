@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from bootstrap.errors import UsageError
 from bootstrap.serving import records
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import Deployed, folder_of, is_endpoint_name
+from bootstrap.serving.records import endpoint_folder, is_endpoint_name
 from bootstrap.serving.state import read_document
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.endpoint import Deployed
 
 MOST = 100  # endpoints of a host that are shown
 SILENCE = 30.0  # seconds
@@ -29,12 +29,8 @@ def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
     Raises:
         Hostile: that is missing or not valid.
     """
-    found = read_document(session, folder_of(name))
-    host, port, run_id = session.host.name, found.get("port", 0), found.get("run_id")
-    endpoint = Deployed(name, cluster, host, port, run_id)
-    if not endpoint.is_valid():
-        raise Hostile(f"an endpoint.json of {name} that is not valid")
-    return endpoint
+    found = read_document(session, endpoint_folder(name))
+    return Deployed(name, cluster, session.host.name, found.port, found.run_id)
 
 
 def find(places: Mapping[str, Place], name: str, cluster: str) -> Deployed:
@@ -43,7 +39,7 @@ def find(places: Mapping[str, Place], name: str, cluster: str) -> Deployed:
     Raises:
         UsageError: none of them has it, or several have.
     """
-    folder = folder_of(name)
+    folder = endpoint_folder(name)
     there = [p for p in places.values() if not p.session.run(["test", "-d", folder]).rc]
     if not there:
         raise records.not_deployed(name, f" on {', '.join(places)} of {cluster}")

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.text import clean, number
+from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.serving.calls import rest
 from bootstrap.serving.environment import CLIENT, Environment
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import Deployed
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
+from railhead.documents.endpoint import Deployed
+from railhead.documents.lenient import Number, Shown
 
 ENDINGS = (".json", ".npy", ".csv", ".png", ".jpg", ".jpeg")
 MOST_BYTES = 30_000_000
@@ -33,9 +35,9 @@ SECONDS = 300.0
 class Row:
     """The prediction of one sample; `right` is the answer where it is known."""
 
-    prediction: str
-    score: float | None
-    right: str | None
+    prediction: Shown = ""
+    score: Number = None
+    right: Shown | None = None
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,14 @@ class Predictions:
     """What the client printed: the rows, the accuracy where answers are known, the raw outputs."""
 
     rows: tuple[Row, ...]
-    accuracy: float | None
-    outputs: Any
+    accuracy: float | None = None
+    outputs: Any = None
 
     @staticmethod
     def read(text: str) -> Predictions:
         """Parse the client's output; Hostile if it is not valid."""
         what = "predictions that are not valid"
-        found = json_object(text, what)
-        rows, accuracy = found.get("rows"), found.get("accuracy")
-        right = accuracy is None or isinstance(accuracy, int | float)
-        if not isinstance(rows, list) or not right:
-            raise Hostile(what)
-        return Predictions(
-            tuple(_row(row, what) for row in rows), number(found, "accuracy"), found.get("outputs")
-        )
+        return decode(Predictions, json_object(text, what), what=what, error=Hostile)
 
     def lines(self) -> list[str]:
         """For people."""
@@ -67,20 +62,11 @@ class Predictions:
         return lines
 
 
-def _row(row: Any, what: str) -> Row:
-    if not isinstance(row, dict):
-        raise Hostile(what)
-    right, score = row.get("right"), number(row, "score")
-    return Row(
-        clean(str(row.get("prediction"))), score, None if right is None else clean(str(right))
-    )
-
-
 def _line(place: int, row: Row) -> str:
     score = "" if row.score is None else f"  {row.score:.3f}"
     right = "" if row.right is None else f"  right: {row.right}"
     wrong = "  WRONG" if row.right not in (None, row.prediction) else ""
-    return f"{place:>4}  {row.prediction}{score}{right}{wrong}"
+    return clean(f"{place:>4}  {row.prediction}{score}{right}{wrong}")
 
 
 def check_file(path: Path, option: str = "--file ") -> None:

@@ -5,51 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Inventory, is_name
-from bootstrap.ssh.local_session import HERE
+from bootstrap.inventory.hosts import Inventory
+from railhead.documents.codec import decode, encode
+from railhead.documents.endpoint import FOLDER, NAMES, Deployed
 
 NOTEBOOK = "notebook"  # the name of JupyterLab, which is kept as an endpoint is
-_NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """An endpoint. `cluster` and `host` are where it is; without a cluster it is here."""
-
-    name: str
-    cluster: str | None
-    host: str
-    port: int
-    run_id: str | None
-
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        return "this machine" if self.host == HERE else f"{self.host} of {self.cluster}"
-
-    def is_valid(self) -> bool:
-        """Whether all values have their types and can be parts of a path."""
-        given = [text for text in (self.cluster, self.run_id) if text is not None]
-        texts = [self.host, *given]
-        port = type(self.port) is int and 1 <= self.port <= 65535
-        return port and all(isinstance(text, str) and is_name(text) for text in texts)
-
-    @property
-    def folder(self) -> str:
-        """Its folder on its host."""
-        return folder_of(self.name)
 
 
 def is_endpoint_name(name: str) -> bool:
     """Whether `name` can be part of a path and of a URL."""
-    return _NAMES.fullmatch(name) is not None
+    return re.fullmatch(NAMES, name) is not None
 
 
 def check_endpoint_name(name: str) -> str:
@@ -62,9 +33,9 @@ def check_endpoint_name(name: str) -> str:
     return name
 
 
-def folder_of(name: str) -> str:
+def endpoint_folder(name: str) -> str:
     """The folder of an endpoint on its host; UsageError if it is not an endpoint's name."""
-    return f"~/.railhead/endpoints/{check_endpoint_name(name)}"
+    return f"{FOLDER}/{check_endpoint_name(name)}"
 
 
 def _file(name: str) -> Path:
@@ -73,7 +44,7 @@ def _file(name: str) -> Path:
 
 def save(endpoint: Deployed) -> None:
     """Record an endpoint, before anything of it is started."""
-    atomic_write(_file(endpoint.name), json.dumps(asdict(endpoint)) + "\n")
+    atomic_write(_file(endpoint.name), json.dumps(encode(endpoint)) + "\n")
 
 
 def record_cluster(inventory: Inventory) -> None:
@@ -102,12 +73,12 @@ def find(name: str) -> Deployed | None:
     """
     file = _file(name)
     try:
-        found = Deployed(**json.loads(file.read_text()))
-        if found.name == name and found.is_valid():
+        found = decode(Deployed, json.loads(file.read_text()), unknown_keys=False)
+        if found.name == name:
             return found
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, RecursionError):  # Malformed is a ValueError
         pass
     raise UsageError(
         f"the record of endpoint {name} is damaged: {file}", hint=f"rm -r {shlex.quote(str(file))}"

@@ -7,7 +7,7 @@ from bootstrap.remote.programs import NAME
 from bootstrap.runs.model_files import SAVED_MODEL_FILE
 from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import Deployed
+from railhead.documents.endpoint import Deployed
 
 PROGRAM = "tensorflow_model_server"
 

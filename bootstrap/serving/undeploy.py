@@ -9,8 +9,8 @@ from bootstrap.runs.cancel import ENDPOINT, sweep
 from bootstrap.serving import records
 from bootstrap.serving.model import remove_unused_models
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.state import is_alive, read_state
+from railhead.documents.endpoint import Deployed
 
 END_SECONDS = 20.0  # seconds for the requests in progress
 # Succeeds if nothing listens on port $1 of 127.0.0.1.

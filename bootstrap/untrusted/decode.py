@@ -49,8 +49,8 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
     return document
 
 
-def record(line: str) -> dict[str, Any]:
-    """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is no
+def json_line(line: str) -> dict[str, Any]:
+    """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is not an
     object, or has too many values."""
     try:
         if _marks(line.encode(errors="surrogatepass")) > MARKS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -92,20 +92,20 @@ class OpenEndpoint:
         """Rows as instances, in several requests if they are many; columns, or one value, as
         inputs."""
         if not isinstance(body, list):
-            return self._post({"inputs": body}, "outputs")
+            outputs = self._ask(lambda client: client.predict({"inputs": body})).outputs
+            if outputs is None:
+                raise Hostile(f"an answer of endpoint {self.name} without outputs")
+            return outputs
         found: list[Any] = []
         for part in parts(body):
-            predictions = self._post({"instances": part}, "predictions")
+            predictions = self._predictions(part)
             if not isinstance(predictions, list) or len(predictions) != len(part):
                 raise Hostile(f"predictions of endpoint {self.name} that are not one per sample")
             found += predictions
         return found
 
-    def _post(self, document: Mapping[str, Any], key: str) -> Any:
-        answer = self._ask(lambda client: client.call("POST", ":predict", document))
-        if key not in answer:
-            raise Hostile(f"an answer of endpoint {self.name} without {key}")
-        return answer[key]
+    def _predictions(self, rows: Sequence[Any]) -> Any:
+        return self._ask(lambda client: client.predict({"instances": rows})).predictions
 
     def _ask(self, question: Callable[[Client], T]) -> T:
         """The answer; a connection that broke is opened again, once."""

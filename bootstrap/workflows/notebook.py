@@ -15,11 +15,12 @@ from bootstrap.serving import notebook, on_host
 from bootstrap.serving.deploy import check_deadline, choose_port, refuse_elsewhere
 from bootstrap.serving.environment import python_on_host
 from bootstrap.serving.place import chief_place
-from bootstrap.serving.records import Deployed, record_cluster
+from bootstrap.serving.records import record_cluster
 from bootstrap.serving.source import Source, source_of
 from bootstrap.serving.state import status_line
 from bootstrap.ssh.session import Session
 from bootstrap.ssh.tunnel import require_open, tunnel
+from railhead.documents.endpoint import Deployed
 
 
 def open_notebook(

@@ -16,7 +16,6 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision.local_environment import runtime_here
-from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import on_host, records, tensorflow_serving
 from bootstrap.serving import predict as prediction
@@ -32,11 +31,11 @@ from bootstrap.serving.deploy import (
 from bootstrap.serving.environment import place_environment, python_on_host
 from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import PORT, DeployRequest, read_request
 from bootstrap.serving.source import Source, input_option, run_data, shown, source_of
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.ssh.local_session import HERE
+from railhead.documents.endpoint import ALIVE, Deployed
 from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
 
 
@@ -237,13 +236,7 @@ def predict(
 
 def _served_python(place: Place, endpoint: Deployed) -> str:
     """The runtime's Python that serves the endpoint."""
-    argv = read_document(place.session, endpoint.folder).get("argv")
-    if not isinstance(argv, list) or not argv or not isinstance(argv[0], str):
-        raise UsageError(
-            f"the endpoint.json of {endpoint.name} is damaged",
-            hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)}",
-        )
-    return argv[0]
+    return read_document(place.session, endpoint.folder).argv[0]
 
 
 def show_log(name: str, inventory: Inventory | None = None) -> None:

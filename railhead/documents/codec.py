@@ -10,7 +10,18 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from keyword import iskeyword
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 T = TypeVar("T")
 LARGEST = 2**63  # of any number, exclusive
@@ -35,6 +46,7 @@ class Rule:
     check: tuple[Callable[[Any], bool], str] | None = None
     since: int = 0
     omit: bool = False
+    rest: bool = False
 
 
 def key(
@@ -47,8 +59,12 @@ def key(
     check: tuple[Callable[[Any], bool], str] | None = None,
     since: int = 0,
     omit: bool = False,
+    rest: bool = False,
 ) -> Any:
     """A key of a document, with its rules; they hold for each item of a list, not for null.
+
+    A field `class_` is the key "class". Where a type is `Annotated[kind, read]`, the value is what
+    `read` makes of the JSON value.
 
     Args:
         default: of a document without the key. Without a default the key is required.
@@ -56,8 +72,9 @@ def key(
         since: documents of an older `schema` may lack the key, and get the default; in those of
             this schema and newer ones it is required.
         omit: the key is not written where its value is the default.
+        rest: not a key: a mapping of all keys that the dataclass does not have.
     """
-    rule = Rule(tuple(choices), at_least, at_most, pattern, check, since, omit)
+    rule = Rule(tuple(choices), at_least, at_most, pattern, check, since, omit, rest)
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata={_RULE: rule})
     return field(default=default, metadata={_RULE: rule})
@@ -92,7 +109,11 @@ def decode(
 def encode(document: Any) -> Any:
     """A document as JSON values."""
     if is_dataclass(document):
-        return {f.name: encode(getattr(document, f.name)) for f in _written(document)}
+        found: dict[str, Any] = {}
+        for f in _written(document):
+            value = encode(getattr(document, f.name))
+            found |= value if _rule(f).rest else {_name(f): value}
+        return found
     if isinstance(document, Mapping):
         return {name: encode(value) for name, value in document.items()}
     return [encode(item) for item in document] if isinstance(document, (tuple, list)) else document
@@ -102,6 +123,15 @@ def _written(document: Any) -> list[Any]:
     return [
         f for f in fields(document) if not _rule(f).omit or getattr(document, f.name) != _default(f)
     ]
+
+
+def _name(found: Any) -> str:
+    """The key of a field."""
+    return cast(str, found.name.removesuffix("_"))
+
+
+def _attribute(name: str) -> str:
+    return f"{name}_" if iskeyword(name) else name
 
 
 def _rule(found: Any) -> Rule:
@@ -115,9 +145,9 @@ def _default(found: Any) -> Any:
 @functools.cache
 def _cached_keys(kind: Any) -> tuple[tuple[str, Any, Rule, bool], ...]:
     """Name, type and rule of each key of a dataclass, and whether it has a default."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     return tuple(
-        (f.name, hints[f.name], _rule(f), (f.default, f.default_factory) != (MISSING, MISSING))
+        (_name(f), hints[f.name], _rule(f), (f.default, f.default_factory) != (MISSING, MISSING))
         for f in fields(kind)
         if f.init
     )
@@ -135,6 +165,8 @@ class _Decoder:
         origin = get_origin(kind)
         if kind is Any:
             return value
+        if origin is Annotated:
+            return get_args(kind)[1](value)
         if is_dataclass(kind):
             return self.record(kind, value, at, schema)
         if origin in (Union, types.UnionType):
@@ -150,9 +182,10 @@ class _Decoder:
         return _plain(kind, value, at, rule)
 
     def record(self, kind: Any, value: Any, at: str, schema: int) -> Any:
-        keys = _keys(kind)
+        keys = [k for k in _keys(kind) if not k[2].rest]
+        names = [name for name, *_ in keys]
         if not isinstance(value, dict):
-            _refuse(f"an object with the keys {', '.join(k[0] for k in keys)}", at, value)
+            _refuse(f"an object with the keys {', '.join(names)}", at, value)
         schema = _schema(kind, value, schema)
         missing = [
             name
@@ -161,17 +194,19 @@ class _Decoder:
         ]
         if missing:
             _refuse(f"an object that also has the keys {', '.join(missing)}", at)
-        unknown = sorted({*value} - {k[0] for k in keys})
-        if unknown and not self.unknown_keys:
-            known = ", ".join(k[0] for k in keys)
-            _refuse(f"an object without the keys {', '.join(unknown)}; it has {known}", at)
-        return kind(
-            **{
-                name: self.value(inner, value[name], f"{at}.{name}", rule, schema)
-                for name, inner, rule, _ in keys
-                if name in value
-            }
-        )
+        others = {name: inner for name, inner in value.items() if name not in names}
+        found = {
+            _attribute(name): self.value(inner, value[name], f"{at}.{name}", rule, schema)
+            for name, inner, rule, _ in keys
+            if name in value
+        }
+        for name, inner, rule, _ in _keys(kind):
+            if rule.rest:
+                return kind(**found, **{name: self.value(inner, others, at, rule, schema)})
+        if others and not self.unknown_keys:
+            known = ", ".join(names)
+            _refuse(f"an object without the keys {', '.join(others)}; it has {known}", at)
+        return kind(**found)
 
     def items(self, kinds: Any, value: Any, at: str, rule: Rule, schema: int) -> Any:
         if not isinstance(value, (list, tuple)):

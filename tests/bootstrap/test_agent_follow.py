@@ -106,7 +106,7 @@ def test_after_broken_connections_each_line_is_shown_once(
     with Board(out := io.StringIO(), ["h1"]) as board:
         follow.follow_to_end(connection, board)
     assert chief.requested == [(0, 0), (3, 0), (4, 1), (4, 3)]
-    assert [record["epoch"] for record in seen] == [1, 2, 3, 4]
+    assert [record.epoch for record in seen] == [1, 2, 3, 4]
     lines = [line.partition("] ")[2] for line in out.getvalue().splitlines() if "] line" in line]
     assert lines == [f"line {n}" for n in range(1, 5)]
 

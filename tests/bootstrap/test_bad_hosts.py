@@ -27,9 +27,9 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
-from bootstrap.serving.records import Deployed
 from bootstrap.ssh import bounded_channel, connect
 from bootstrap.ssh.bounded_channel import Bounds
+from railhead.documents.endpoint import Deployed
 
 HOSTS = "bad,good"
 LONGEST = 3600.0  # seconds that any operation of these tasks may be silent

@@ -15,24 +15,25 @@ from bootstrap.report.facts import RunFacts
 from bootstrap.report.page import throughput_panels
 from bootstrap.report.scaling import panels_of, points_of
 from bootstrap.runs.metrics.plots import Curve, Panel
+from railhead.documents.evaluation import NONE, Evaluation
+from railhead.documents.records import Record
 
 
 def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
     """A run; `data`: the digest of its held-out samples, `state`, `split`, `inputs` (--data),
     `early`, `evaluated`; all else are settings."""
-    evaluation = {"accuracy": accuracy, "split": more.pop("split", "test")}
-    if data := more.pop("data", ""):
-        evaluation["data"] = data
+    split, digest = more.pop("split", "test"), more.pop("data", "")
+    evaluation = Evaluation(split=split, data=digest, metrics={"accuracy": accuracy})
     result = {"state": more.pop("state", "succeeded"), "seconds": 60.0}
     document = {"data": more.pop("inputs", []), "size": more.pop("size", 1)}
     early, evaluated = more.pop("early", False), more.pop("evaluated", True)
     document["program"] = {"kind": "training", "settings": more}
     facts = RunFacts(
         name, Path("/nowhere"), "c", document=document, result=result, ended_early=early,
-        evaluation=evaluation if evaluated else {},
+        evaluation=evaluation if evaluated else NONE,
     )  # fmt: skip
     epochs = [
-        {"kind": "epoch", "epoch": n, "val_accuracy": accuracy, "samples_per_s": 1000.0 + n}
+        Record("epoch", epoch=n, figures={"val_accuracy": accuracy, "samples_per_s": 1000.0 + n})
         for n in (1, 2)
     ]
     facts.__dict__["records"] = epochs

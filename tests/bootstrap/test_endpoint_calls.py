@@ -22,12 +22,13 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.serving.calls import rest, samples
 from bootstrap.serving.calls.rest import Broken, Metadata, Tensor
-from bootstrap.serving.records import Deployed, save
+from bootstrap.serving.records import save
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import decode
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import endpoint as endpoints
 from bootstrap.workflows import serving
+from railhead.documents.endpoint import Deployed
 from training.serving.signature import Tensor as Served
 
 PAIR = signature(

@@ -28,14 +28,14 @@ from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.environment import Environment, Server
 from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source, input_option, run_data, source_of
-from bootstrap.serving.state import EndpointState, clock_of
+from bootstrap.serving.state import clock_of, describe, parsed
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import deploy_on_host, undeploy
+from railhead.documents.endpoint import Deployed
 from railhead.documents.options.serving import DeployOptions
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
@@ -62,8 +62,8 @@ STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 
     ],
 )
 def test_a_state_as_text(change: dict[str, Any], alive: bool, text: str) -> None:
-    state = EndpointState.read(json.dumps({**STATE, **change}))
-    assert state.describe(alive, now=0.0) == text
+    state = parsed(json.dumps({**STATE, **change}))
+    assert describe(state, alive, now=0.0) == text
 
 
 INVALID: list[dict[str, Any]] = [
@@ -77,12 +77,12 @@ DAMAGED = ["", "[]", "{}", "[" * 100_000, *(json.dumps({**STATE, **x}) for x in 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_a_state_that_is_not_valid_is_refused(text: str) -> None:
     with pytest.raises(Hostile):
-        EndpointState.read(text)
+        parsed(text)
 
 
 def test_escapes_of_a_host_are_not_shown() -> None:
-    state = EndpointState.read(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
-    assert "\x1b" not in state.describe(False, 0.0)
+    state = parsed(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
+    assert "\x1b" not in describe(state, False, 0.0)
 
 
 def test_records_are_found_by_name_and_by_cluster() -> None:
@@ -318,7 +318,7 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
     endpoint = Deployed("m", "c", "h1", 8501, None)
     server = Server(["/h/python"])
     deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", server)
-    assert documents[0]["until"] == 5000 + 3600
+    assert documents[0].until == 5000 + 3600
     broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
     with pytest.raises(Hostile, match="a time"):
         clock_of(broken)

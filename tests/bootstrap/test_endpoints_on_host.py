@@ -32,10 +32,9 @@ from bootstrap.serving.model import (
     send_model,
 )
 from bootstrap.serving.place import Place, place_here
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source
-from bootstrap.serving.state import EndpointState, is_alive
+from bootstrap.serving.state import is_alive, parsed
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions, start_agent
 from bootstrap.ssh.local_session import HERE, LocalSession, local_session
@@ -43,6 +42,7 @@ from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
+from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 from training.serving.metrics import ServingMetrics
 from training.serving.model import Model, ModelError
@@ -121,7 +121,7 @@ def fresh_session(inventory: Inventory) -> Iterator[Sessions]:
         yield Sessions(inventory, {inventory.chief.name: session})
 
 
-DOCUMENT = {"schema": 1, "name": "m", "run_id": "r1", "port": 8501, "until": 9e9, "argv": []}
+DOCUMENT = {"schema": 1, "name": "m", "run_id": "r1", "port": 8501, "until": 9e9, "argv": ["x"]}
 
 
 def use_sessions(patch: pytest.MonkeyPatch, opened: Callable[..., Any]) -> None:
@@ -186,7 +186,9 @@ def test_the_log_of_an_endpoint_is_printed(
         tasks.logs.body(None, hosts="h1", endpoint="m", follow=True)
 
 
-@pytest.mark.parametrize("change", [{"port": "8501"}, {"port": 0}, {"run_id": "../x"}])
+@pytest.mark.parametrize(
+    "change", [{"port": "8501"}, {"port": 0}, {"run_id": "../x"}, {"argv": []}]
+)
 def test_an_endpoint_of_another_computer_is_checked(
     change: dict[str, Any],
     elsewhere: Inventory,
@@ -210,7 +212,7 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         start_agent(session)
         session.call("write", files=[["~/x/y", 0o600, "text"]])
         assert session.run(["cat", "~/x/y"]).tail == ("text",)
-        state = EndpointState.read(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
+        state = parsed(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
 
 
@@ -283,7 +285,8 @@ class Server:
 def deployed(home: Path, session: SharedSession) -> Deployed:
     """An endpoint whose version 1 is in the folder `good`, on port 8502."""
     endpoint = Deployed("m", None, HERE, 8502, None)
-    deploying.lay_out(session.place(), endpoint, {"argv": ["python"]})
+    document = deploying.document_of(session.place(), endpoint, ["python"], 60)
+    deploying.lay_out(session.place(), endpoint, document)
     for name in ("good", "bad", "better"):
         (home / name).mkdir()
         (home / name / "saved_model.pb").write_text(name)
@@ -330,7 +333,7 @@ def test_a_new_version_keeps_the_port_of_its_endpoint_on_record(
     home: Path, session: SharedSession, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record is what `fab predict` and `undeploy` use."""
-    state = EndpointState.read(json.dumps({**STATE, "pid": session.run(["true"]).rc + 7}))
+    state = parsed(json.dumps({**STATE, "pid": session.run(["true"]).rc + 7}))
     monkeypatch.setattr(workflow, "place_here", lambda: here(session))
     monkeypatch.setattr(workflow, "refuse_second", lambda *_: True)
     monkeypatch.setattr(workflow, "runtime_here", lambda: home / "python")

@@ -25,11 +25,12 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
-from bootstrap.runs.metrics.options import Threshold, read_thresholds
+from bootstrap.runs.metrics.options import read_thresholds
 from bootstrap.runs.request import read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
+from railhead.documents.evaluation import Threshold
 from railhead.documents.options.runs import ProgramOptions
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}

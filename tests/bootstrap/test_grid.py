@@ -9,11 +9,14 @@ import pytest
 from standins.options import program, typed
 
 from bootstrap.errors import UsageError
-from bootstrap.evaluation import grid
-from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.runs.request import split
+from bootstrap.workflows.series import grid
+from bootstrap.workflows.series.early_end import Course, is_hopeless
+from bootstrap.workflows.series.grid import Trial, slices_of
+from railhead.documents.codec import decode
 from railhead.documents.options.runs import SweepOptions
+from railhead.documents.records import Record
 
 
 def read_trials(texts: list[str], drawn: int | None) -> tuple[Trial, ...]:
@@ -106,7 +109,7 @@ def test_a_division_that_leaves_hosts_is_refused(
 def course(*values: float, metric: str = "val_accuracy", epochs: int = 6) -> Course:
     found = Course()
     for epoch, value in enumerate(values, 1):
-        found.add({"kind": "epoch", "epoch": epoch, "epochs": epochs, metric: value})
+        found.add(Record("epoch", epoch=epoch, epochs=epochs, figures={metric: value}))
     return found
 
 
@@ -147,17 +150,18 @@ def test_a_trial_is_hopeless_below_the_median(
 
 
 @pytest.mark.parametrize(
-    "change", [{"epoch": math.inf}, {"epochs": math.nan}, {"val_loss": "nan"}, {"kind": "step"}]
+    "change", [{"epoch": math.inf}, {"val_loss": "nan"}, {"val_loss": True}, {"kind": "step"}]
 )
 def test_other_records_and_those_without_finite_numbers_are_ignored(change: dict[str, Any]) -> None:
     found = Course()
-    found.add({"kind": "epoch", "epoch": 1, "epochs": 6, "val_loss": 0.5, **change})
+    values = {"kind": "epoch", "epoch": 1, "epochs": 6, "val_loss": "0.5", **change}
+    found.add(decode(Record, values))
     assert not found.values
 
 
 def test_a_record_may_lack_the_number_of_epochs() -> None:
     found = Course()
-    found.add({"kind": "epoch", "epoch": 0, "val_loss": 0.5})
+    found.add(Record("epoch", epoch=0, figures={"val_loss": 0.5}))
     assert (found.values, found.epochs, found.metric) == ({0: -0.5}, 0, "val_loss")
-    found.add({"kind": "epoch", "epoch": 1, "epochs": 2, "val_accuracy": 0.5})
+    found.add(Record("epoch", epoch=1, epochs=2, figures={"val_accuracy": 0.5}))
     assert found.values[1] == 0.5

@@ -26,10 +26,10 @@ from bootstrap.runs.run import Run
 from bootstrap.serving import records
 from bootstrap.serving.model import needs_trust, pack_model
 from bootstrap.serving.place import Place
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.source import Source, source_of
 from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
+from railhead.documents.endpoint import Deployed
 
 SAFE_FIRST = (KERAS, SAVED_MODEL, H5)
 FOUND: dict[str, tuple[list[str], str | None]] = {

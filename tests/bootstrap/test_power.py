@@ -29,8 +29,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
-from railhead.documents.options.hosts import TargetOptions
 from railhead.documents.cluster import DocumentDeadline
+from railhead.documents.options.hosts import TargetOptions
 
 NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
 

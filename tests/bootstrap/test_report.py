@@ -27,11 +27,14 @@ from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
 from bootstrap.report.facts import RunFacts, better, read_run
 from bootstrap.report.html import element, table, text
-from bootstrap.report.page import confusion_of, timeline
+from bootstrap.report.page import evaluation as evaluation_markup
+from bootstrap.report.page import timeline
 from bootstrap.report.svg import ticks
 from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
 from railhead.documents.cluster import Price
+from railhead.documents.codec import decode
+from railhead.documents.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs
@@ -299,7 +302,8 @@ def test_several_runs_are_compared_and_the_best_is_named(project: Path) -> None:
 
 def test_the_lowest_loss_is_the_best_and_a_failed_run_never_is() -> None:
     def run(name: str, loss: float, state: str = "succeeded") -> RunFacts:
-        return RunFacts(name, Path(), "c", result={"state": state}, evaluation={"loss": loss})
+        evaluation = Evaluation(metrics={"loss": loss})
+        return RunFacts(name, Path(), "c", result={"state": state}, evaluation=evaluation)
 
     runs = [run("a", 0.5), run("b", 0.2), run("c", 0.1, "failed")]
     assert best_of(runs, "loss") is runs[1]
@@ -317,9 +321,13 @@ def test_the_command_has_no_value_of_a_variable() -> None:
 
 
 def test_only_a_square_matrix_of_numbers_is_shown() -> None:
-    assert confusion_of({"confusion": [[1, 2], [3, 4]]}) == [[1, 2], [3, 4]]
+    def shown(confusion: Any) -> bool:
+        found = decode(Evaluation, {"confusion": confusion, "samples": 4})
+        return "Confusion matrix" in evaluation_markup(found, Path())
+
+    assert shown([[1, 2], [3, 4]])
     for wrong in ([], [[1, 2]], [[1], [2]], [["a", 1], [2, 3]], 5, [[1] * 101] * 101):
-        assert confusion_of({"confusion": wrong}) == []
+        assert not shown(wrong)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1234, 0.1235), (-5, 1e9), (1e-9, 2e-9)])

@@ -14,6 +14,7 @@ from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.workflows.series import scale
 from railhead.documents.options.runs import ScaleOptions
+from railhead.documents.records import Record
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
     document = {"size": ranks, "hosts": [{"name": f"h{i}"} for i in range(ranks)]}
     run = RunFacts(f"r{ranks}", Path(), "c", document, result={"state": "succeeded"}, price=price)
     epochs = [
-        {"kind": "epoch", "epoch": e, "samples_per_s": speed, "time": 10.0 * e} for e in (1, 2, 3)
+        Record("epoch", epoch=e, time=10.0 * e, figures={"samples_per_s": speed}) for e in (1, 2, 3)
     ]
     run.__dict__["records"] = epochs
     return run

@@ -21,16 +21,16 @@ from standins.trained_runs import INVENTORY, Runs, request
 from bootstrap.console.threads import side_by_side
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
-from bootstrap.evaluation.grid import Trial, read_trials
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.lifecycle.consent import unfetched
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import read_run
-from bootstrap.report.sweep_file import alone
 from bootstrap.runs import start
 from bootstrap.workflows import attach, bootstrap
 from bootstrap.workflows.series import sweep
+from bootstrap.workflows.series.grid import Trial, read_trials
+from bootstrap.workflows.series.sweep_file import alone
 from bootstrap.workflows.series.trials import Trials, run_trials
 
 

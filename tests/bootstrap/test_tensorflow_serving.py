@@ -27,8 +27,8 @@ from standins.supervised_endpoint import SupervisedEndpoint
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.remote.serve.endpoint import health_of
 from bootstrap.serving import tensorflow_serving
-from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
+from railhead.documents.endpoint import Deployed, Health
 
 STANDIN = Path(__file__).parents[1] / "standins/tensorflow_model_server"
 UNPRIVILEGED = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all"]
@@ -165,11 +165,13 @@ def in_progress(port: int) -> bool:
     return any(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
 
-LOADING = {"version": "1", "state": "LOADING", "status": {"error_message": ""}}
+LOADING = {"version": "1", "state": "LOADING", "status": {"error_message": "x"}}
+SERVING = {"version": "2", "state": "AVAILABLE", "status": {"error_message": ""}}
 HEALTH = {
-    "our server": ({"status": "ok", "version": 3}, {"status": "ok", "version": 3}),
-    "no object": ([], None),
+    "our server": ({"status": "ok", "version": 3, "requests": 1}, Health(3, 1)),
+    "another one": ({"version": "2.14.0", "failed": None}, Health()),
     "loading": ({"model_version_status": [LOADING]}, None),
+    "serving": ({"model_version_status": [LOADING, SERVING]}, Health(2, failed={"1": "x"})),
 }
 
 

@@ -47,7 +47,7 @@ def test_records_of_both_kinds_live_together(tmp_path: Path, cloud_record: Path)
     L4.save(tmp_path)
     V100.save(tmp_path)
     assert tested_on.machines(tmp_path) == [L4, V100]
-    assert tested_on.record(cloud_record)["kind"] == "cloud"
+    assert tested_on.record(cloud_record).kind == "cloud"
 
 
 def test_a_file_of_another_name_than_its_gpus_is_refused(tmp_path: Path) -> None:
@@ -61,12 +61,13 @@ def test_a_file_of_another_name_than_its_gpus_is_refused(tmp_path: Path) -> None
     ("text", "says"),
     [
         ("{", "is not a JSON document"),
-        ("[]", "schema None, kind None"),
-        ('{"date": "2026-12-01"}', "schema None, kind None"),
-        ('{"schema": 1}', "kind None; expected schema 1 and kind gpu or cloud"),
-        ('{"schema": 1, "kind": ["gpu"]}', "kind ['gpu']"),
-        ('{"schema": 2, "kind": "gpu"}', "schema 2"),
-        ('{"schema": 1, "kind": "gpu"}', "is not a whole GPU record: 'checks'"),
+        ("[]", "not a record of tested-on"),
+        ('{"date": "2026-12-01"}', "keys schema, kind"),
+        ('{"schema": 1}', "keys kind"),
+        ('{"schema": 1, "kind": ["gpu"]}', "kind"),
+        ('{"schema": 1, "kind": "tpu"}', "kind must be one of gpu, cloud, not 'tpu'"),
+        ('{"schema": 2, "kind": "gpu"}', "schema must be one of 1, not 2"),
+        ('{"schema": 1, "kind": "gpu"}', "is not a whole GPU record: "),
         ('{"schema": 1, "kind": "gpu", "checks": [1]}', "is not a whole GPU record"),
     ],
 )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.evaluation.thresholds import judged
+from railhead.documents.evaluation import Judgement, Threshold
 
-AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
-AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
+AT_LEAST, AT_MOST = Threshold("accuracy", "min", 0.9), Threshold("loss", "max", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,8 @@ AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
 )
 def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) -> None:
     found = judged(evaluation, [AT_LEAST, AT_MOST])
-    rest = {"thresholds": [AT_LEAST, AT_MOST], "failed": failed, "passed": not failed}
-    assert found == {**evaluation, **rest}
+    assert found == Judgement((AT_LEAST, AT_MOST), tuple(failed), not failed)
 
 
 def test_what_a_program_judges_itself_stays_failed() -> None:
-    assert judged({"accuracy": 1, "passed": False}, [AT_LEAST])["passed"] is False
+    assert judged({"accuracy": 1, "passed": False}, [AT_LEAST]).passed is False

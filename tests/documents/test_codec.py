@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -136,3 +136,17 @@ def test_unknown_keys_are_refused_where_the_caller_wants_it() -> None:
 def test_a_default_that_is_a_mapping_is_not_shared() -> None:
     first, second = (decode(Cluster, changed("bounds", DELETED)) for _ in range(2))
     assert first.bounds == {} and first.bounds is not second.bounds
+
+
+@dataclass(frozen=True)
+class Figures:
+    class_: str
+    length: Annotated[int, len] = 0
+    others: Mapping[str, Any] = key({}, rest=True)
+
+
+def test_other_keys_keywords_and_values_that_a_function_reads() -> None:
+    figures = decode(Figures, {"z": [1], "class": "a", "length": "abc", "b": None})
+    assert figures == Figures("a", 3, {"z": [1], "b": None})
+    assert [*figures.others] == ["z", "b"], "in their order"
+    assert encode(figures) == {"class": "a", "length": 3, "z": [1], "b": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,12 @@ from bootstrap.cli import status
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.serving.deploy import lay_out, start_supervisor
+from bootstrap.serving.deploy import document_of, lay_out, start_supervisor
 from bootstrap.serving.place import chief_place
-from bootstrap.serving.records import Deployed
-from bootstrap.serving.state import clock_of, wait_for
+from bootstrap.serving.state import wait_for
 from bootstrap.ssh import jump_hosts
 from bootstrap.workflows.serving import undeploy
+from railhead.documents.endpoint import Deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -46,9 +47,8 @@ def serve(inventory: Inventory) -> None:
     server = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", FOLDER]
     with chief_place(inventory) as place:
         endpoint = Deployed("m", inventory.name, place.host, PORT, None)
-        until = clock_of(place.session) + 3600
-        document = {"argv": [*server, str(PORT)], "until": until, "opens_port": True}
-        lay_out(place, endpoint, {**document, "health": "/health.json"})
+        document = document_of(place, endpoint, [*server, str(PORT)], 3600)
+        lay_out(place, endpoint, replace(document, opens_port=True, health="/health.json"))
         place.session.call("write", files=[[f"{FOLDER}/health.json", 0o644, '{"version": 1}']])
         start_supervisor(place, endpoint)
         state = wait_for(place.session, endpoint.folder, lambda now: now.state == "ready", 60)

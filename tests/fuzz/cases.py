@@ -22,7 +22,7 @@ from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
-from bootstrap.serving.records import Deployed
+from railhead.documents.endpoint import Deployed
 
 from . import chief
 from .chief import ENDPOINT, RUN

@@ -16,6 +16,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.workflows import attach, bootstrap, train
 from bootstrap.workflows.series.trials import Hopeless
+from railhead.documents.codec import decode
+from railhead.documents.records import Record
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
@@ -87,7 +89,7 @@ class Runs:
             speed = {"samples_per_s": 100.0 * rate, "time": 1000.0 + 10 * epoch}
             records.append({**record, **speed})
             try:
-                watch(record)
+                watch(decode(Record, record))
             except Hopeless:
                 state = "cancelled"
                 break

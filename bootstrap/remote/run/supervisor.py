@@ -20,6 +20,9 @@ import traceback
 from collections.abc import Iterator
 from typing import IO, Any
 
+from railhead.documents.codec import decode, encode
+from railhead.documents.evaluation import Threshold
+
 from .. import programs
 from ..evaluation import thresholds
 from . import (
@@ -167,16 +170,18 @@ class Supervisor:
         """The evaluation, also written to evaluation.json. With thresholds, and in a run that
         evaluates another one, it is judged, and the last values of --metric belong to it; those of
         the program's own evaluation come before them."""
-        found, wanted = self.output.evaluation, self.run.get("thresholds") or []
+        found = self.output.evaluation
+        judgement: dict[str, Any] = {}
+        wanted = decode(tuple[Threshold, ...], self.run.get("thresholds") or [])
         if wanted or self.run.get("evaluates"):
-            found = thresholds.judged({**self.output.last_metrics, **(found or {})}, wanted)
+            found = {**self.output.last_metrics, **(found or {})}
+            judgement = encode(thresholds.judged(found, wanted))
         if found is None:
             return None
         file = path("results/evaluation.json")
-        judgement = {key: found[key] for key in thresholds.JUDGEMENT if key in found}
         with self.state.counted():  # the program's own file has more, and all digits
             json_file.save(file, {**found, **json_file.load_object(file), **judgement})
-        return found
+        return {**found, **judgement}
 
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""

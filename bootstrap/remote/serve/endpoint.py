@@ -17,7 +17,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO, Any
+
+from railhead.documents.codec import decode, encode
+from railhead.documents.endpoint import EndpointDocument, EndpointState, Health, ServingStatus
 
 from .. import programs
 from ..run import json_file
@@ -64,23 +69,25 @@ class Log:
 class Server:
     """One process that serves. Without a listener it opens the port itself."""
 
-    def __init__(self, document: dict[str, Any], listener: socket.socket | None, log: Log) -> None:
+    def __init__(
+        self, document: EndpointDocument, listener: socket.socket | None, log: Log
+    ) -> None:
         fds = [listener.fileno()] if listener else []
-        self.port, self.path = document["port"], document.get("health", "/healthz")
+        self.port, self.path = document.port, document.health
         self.process = subprocess.Popen(
-            [os.path.expanduser(arg) for arg in document["argv"]]
+            [os.path.expanduser(arg) for arg in document.argv]
             + [text for fd in fds for text in ("--fd", str(fd))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=fds,
-            env={**os.environ, **document.get("env", {})},
+            env={**os.environ, **document.env},
         )
         assert self.process.stdout
         self.reader = threading.Thread(target=log.follow, args=(self.process.stdout,), daemon=True)
         self.reader.start()
         self.responded = time.monotonic()
-        self.health: dict[str, Any] | None = None  # of a server that is ready
+        self.health: Health | None = None  # of a server that is ready
 
     def check_health(self) -> None:
         """Read its health; a response of any kind shows that it is not hung."""
@@ -91,7 +98,7 @@ class Server:
             body = reply.read(10_000)
             self.responded = time.monotonic()
             self.health = health_of(json.loads(body)) if reply.status == 200 else None
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        except (OSError, http.client.HTTPException, ValueError):
             pass  # loading, busy or gone
         finally:
             connection.close()
@@ -110,28 +117,27 @@ class Endpoint:
     """The states: starting, ready, restarting; at the end `ended` or `failed` with a reason."""
 
     def __init__(self) -> None:
-        self.document = json_file.load(path("endpoint.json"))
-        self.state: dict[str, Any] = {"pid": os.getpid(), "restarts": 0}
+        self.document = read_document()
+        self.state = EndpointState(state="starting", pid=os.getpid())
         self.log = Log(path("logs/server.log"))
         self.crashes: list[float] = []
         self.served = False  # whether a server was ever ready
         self.stop_requested = threading.Event()
-        self.until = float(self.document["until"])
 
     def run(self) -> None:
         """Serve until the time is over, a signal comes, or the server cannot be kept."""
         signal.signal(signal.SIGTERM, lambda *_: self.stop_requested.set())
         self.report("starting")
         try:
-            listener = socket.create_server(("127.0.0.1", self.document["port"]), backlog=512)
+            listener = socket.create_server(("127.0.0.1", self.document.port), backlog=512)
         except OSError as error:
-            port = self.document["port"]
-            self.report("failed", reason=f"port {port} is in use: {error.strerror}")
+            why = f"port {self.document.port} is in use: {error.strerror}"
+            self.report("failed", reason=why)
             return
         with listener:
-            if self.document.get("opens_port"):
+            if self.document.opens_port:
                 listener.close()
-            reason = self.keep(None if self.document.get("opens_port") else listener)
+            reason = self.keep(None if self.document.opens_port else listener)
         self.end(reason)
 
     def keep(self, listener: socket.socket | None) -> str:
@@ -150,8 +156,8 @@ class Endpoint:
             if (not self.served and code in NO_RESTART) or len(self.crashes) > len(PAUSES):
                 why = "\n".join(self.log.last[-8:])
                 return f"the server ended with {code}: {why}"
-            self.state["restarts"] += 1
-            self.report("restarting", reason=f"the server ended with {code}")
+            restarts = self.state.restarts + 1
+            self.report("restarting", restarts=restarts, reason=f"the server ended with {code}")
             if self.pause(PAUSES[len(self.crashes) - 1]):
                 return ""
 
@@ -162,9 +168,10 @@ class Endpoint:
                 server.check_health()
                 if server.health:
                     self.served = True
-                    self.report("ready", reason="", **health_fields(server.health))
+                    found = {k: v for k, v in vars(server.health).items() if v is not None}
+                    self.report("ready", reason="", **found)
                 else:
-                    self.report(self.state["state"])
+                    self.report(self.state.state)
                 if time.monotonic() - server.responded > HUNG and server.health:
                     server.process.kill()
                 if self.wait(0.25):
@@ -180,7 +187,7 @@ class Endpoint:
         while not self.wait(min(BEAT, max(0.0, end - time.monotonic()))):
             if time.monotonic() >= end:
                 return False
-            self.report(self.state["state"])
+            self.report(self.state.state)
         return True
 
     def wait(self, seconds: float) -> bool:
@@ -190,15 +197,16 @@ class Endpoint:
 
     def seconds_left(self) -> float:
         """The rest of the time-to-live, which `fab deploy --update` may have moved."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            self.until = float(json_file.load(path("endpoint.json"))["until"])
-        return self.until - time.time()
+        with contextlib.suppress(OSError, ValueError):
+            self.document = replace(self.document, until=read_document().until)
+        return self.document.until - time.time()
 
     def report(self, state: str, **more: Any) -> None:
         """Write state.json."""
-        self.state |= {"state": state, "heartbeat": time.time(), "until": self.until, **more}
+        until = self.document.until
+        self.state = replace(self.state, state=state, heartbeat=time.time(), until=until, **more)
         with contextlib.suppress(OSError):
-            json_file.save(path("state.json"), self.state)
+            json_file.save(path("state.json"), encode(self.state))
 
     def end(self, reason: str) -> None:
         """Write the last state; stop a stack's machine, unless a person ended the endpoint or
@@ -209,30 +217,27 @@ class Endpoint:
             "its time-to-live is over" if over else "by fab undeploy, or the host shut down"
         )
         self.report(state, reason=why)
-        if self.document.get("stop") and (over or (reason and self.served)):
-            self.report(state, machine=stop_machine(self.document["stop"]))
+        if self.document.stop and (over or (reason and self.served)):
+            self.report(state, machine=stop_machine(self.document.stop))
 
 
-def health_of(response: object) -> dict[str, Any] | None:
-    """The health in a response; None if no version is ready. TensorFlow Serving lists versions."""
-    if not isinstance(response, dict):
-        return None
-    if "model_version_status" not in response:
-        return response
-    versions = {int(one["version"]): one for one in response["model_version_status"]}
-    ready = [number for number, one in versions.items() if one["state"] == "AVAILABLE"]
-    errors = {str(number): one["status"]["error_message"] for number, one in versions.items()}
-    failed = {number: error for number, error in errors.items() if error}
-    return {"version": max(ready), "failed": failed} if ready else None
+def read_document() -> EndpointDocument:
+    """endpoint.json."""
+    return decode(EndpointDocument, json_file.load(path("endpoint.json")))
 
 
-def health_fields(health: dict[str, Any]) -> dict[str, Any]:
-    """What state.json takes from the server's health; other servers have other values there."""
-    kinds = {"version": int, "requests": int, "failed": dict}
-    return {name: health[name] for name in kinds if isinstance(health.get(name), kinds[name])}
+def health_of(response: Any) -> Health | None:
+    """The health in a response; None if no version is ready. TensorFlow Serving lists versions.
+
+    Raises:
+        Malformed: it is neither.
+    """
+    if isinstance(response, dict) and "model_version_status" in response:
+        return decode(ServingStatus, response).health()
+    return decode(Health, response)
 
 
-def stop_machine(argv: list[str]) -> str:
+def stop_machine(argv: Sequence[str]) -> str:
     """Stop this machine unless a run or another endpoint uses it; returns the outcome."""
     with machine_use.run_lock() as free:
         if not free or run_is_closing():

@@ -12,9 +12,11 @@ import os
 import time
 from collections.abc import Iterator
 
+from railhead.documents.codec import decode
+from railhead.documents.endpoint import ALIVE, EndpointState
+
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")
-ALIVE = ("starting", "ready", "restarting")
 FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
 
 
@@ -40,9 +42,9 @@ def live_endpoint(besides: str = "") -> str:
     end; "" if there is none."""
     for file in sorted(glob.glob(f"{glob.escape(ENDPOINTS)}/*/state.json")):
         name = os.path.basename(os.path.dirname(file))
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(file) as text:
-            state = json.load(text)
-            fresh = time.time() - float(state["heartbeat"]) < FRESH
-            if name != besides and state["state"] in ALIVE and fresh:
+        with contextlib.suppress(OSError, ValueError, RecursionError), open(file) as text:
+            state = decode(EndpointState, json.load(text))
+            fresh = time.time() - state.heartbeat < FRESH
+            if name != besides and state.state in ALIVE and fresh:
                 return name
     return ""

@@ -6,18 +6,18 @@ protocol buffer `Event` with its wall time, its step and one scalar.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from bootstrap.console.text import number
-from bootstrap.runs.metrics.plots import Record, records
+from bootstrap.untrusted.records import records
+from railhead.documents.records import Record
 
 FOLDER = "tensorboard"
 OURS = "metrics"  # below FOLDER: what this module writes
 EVENT_FILE = f"{FOLDER}/{OURS}/events.out.tfevents.0000000000.railhead"
-HIDDEN = ("kind", "rank", "host", "time", "epoch", "epochs", "step", "steps", "number", "name")
 VERSION = b"brain.Event:2"
 LARGEST = 3.4e38  # of a 32-bit float
 
@@ -29,7 +29,7 @@ def event_file(results: Path) -> bytes | None:
     event file itself.
     """
     own = any(p != results / EVENT_FILE for p in (results / FOLDER).rglob("*tfevents*"))
-    found = [r for r in records(results / "metrics.jsonl") if not own or r.get("kind") == "metric"]
+    found = [r for r in records(results / "metrics.jsonl") if not own or r.kind == "metric"]
     events = b"".join(_framed(event) for record in found for event in _events(record))
     first = _framed(_fixed64(1, 0.0) + _bytes(3, VERSION))
     return first + events if events else None
@@ -37,21 +37,17 @@ def event_file(results: Path) -> bytes | None:
 
 def _events(record: Record) -> Iterator[bytes]:
     """The events of one record: one for each number of an epoch, of progress, or of --metric."""
-    kind, time = record.get("kind"), number(record, "time") or 0.0
-    if kind == "metric":
-        scalars, step = {str(record.get("name")): number(record, "value")}, number(record, "number")
-    elif kind in ("epoch", "progress"):
-        scalars = {f"{kind}/{key}": number(record, key) for key in record if key not in HIDDEN}
-        step = number(record, "epoch" if kind == "epoch" else "step")
-        if kind == "progress" and record.get("rank"):
-            return
-    else:
+    scalars = {f"{record.kind}/{name}": value for name, value in record.figures.items()}
+    step = record.epoch if record.kind == "epoch" else record.step
+    if record.kind == "metric":
+        scalars, step = {record.name: record.figures.get("value", math.nan)}, record.number
+    elif record.kind not in ("epoch", "progress") or (record.kind == "progress" and record.rank):
+        return
+    if step is None or not 0 <= step < 1 << 62:
         return
     for tag, value in scalars.items():
-        if step is None or not 0 <= step < 1 << 62:
-            return
-        if value is not None and abs(value) < LARGEST:
-            yield _event(time, int(step), tag[:200], value)
+        if abs(value) < LARGEST:
+            yield _event(record.time or 0.0, int(step), tag[:200], value)
 
 
 def _event(time: float, step: int, tag: str, value: float) -> bytes:

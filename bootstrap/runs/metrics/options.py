@@ -9,10 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from bootstrap.errors import UsageError
+from railhead.documents.evaluation import Threshold
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 MOST_METRICS = 16  # of each option
@@ -37,19 +36,6 @@ def read_metric(name: str, pattern: str) -> tuple[str, str]:
     if groups != 1:
         raise UsageError(f"--metric {name}: {pattern!r} has {groups} groups: {RULE}")
     return name, pattern
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A metric of a run's evaluation must be at least (`min`) or at most (`max`) a value."""
-
-    metric: str
-    bound: str
-    value: float
-
-    def document(self) -> dict[str, Any]:
-        """An entry of `thresholds` in run.json."""
-        return asdict(self)
 
 
 def read_thresholds(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bootstrap.console.text import clean, number
+from bootstrap.console.text import clean
 from bootstrap.runs.metrics.options import MOST_METRICS
-from bootstrap.untrusted.decode import record
+from bootstrap.untrusted.records import records
+from railhead.documents.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Record = dict[str, Any]
+Points = tuple[tuple[float, float], ...]
 LARGEST = 1e100
 INSIDE, COLUMNS = 8, 2  # curves that are named inside the axes; columns of more names, below them
 COLOURS = 10  # of matplotlib; a curve that has the colour of another one has other dashes
@@ -27,7 +28,7 @@ class Curve:
     """One curve; `points` are (x, y), all finite."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
+    points: Points
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,10 @@ def curves(metrics: Path, out: Path, title: str) -> bool:
     return True
 
 
-def records(metrics: Path) -> list[Record]:
-    """All records of the file; lines that are not JSON objects (a partial last one) are skipped."""
-    if not metrics.is_file():
-        return []
-    lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [found for line in lines if (found := record(line))]
-
-
 def panels(records: Sequence[Record]) -> list[Panel]:
     """Loss and accuracy by epoch, and each --metric; while there is neither, each host's loss by
     step."""
-    epochs = [record for record in records if record.get("kind") == "epoch"]
+    epochs = [record for record in records if record.kind == "epoch"]
     both = [_panel(what, "epoch", _by_epoch(epochs, what)) for what in ("loss", "accuracy", "mae")]
     drawn = [panel for panel in (*both, *_metric_panels(records)) if panel.curves]
     if drawn:
@@ -73,13 +66,13 @@ def panels(records: Sequence[Record]) -> list[Panel]:
 
 def _metric_panels(records: Sequence[Record]) -> list[Panel]:
     """One panel for each --metric, by the number of the value."""
-    found = [record for record in records if record.get("kind") == "metric"]
-    names = sorted({str(record.get("name")) for record in found})[:MOST_METRICS]
-    own = {name: [r for r in found if r.get("name") == name] for name in names}
-    return [
-        _panel(name, "value number", [Curve(name, points(own[name], "number", "value"))])
+    found = [record for record in records if record.kind == "metric"]
+    names = sorted({record.name for record in found})[:MOST_METRICS]
+    pairs = {
+        name: [(r.number, r.figures.get("value")) for r in found if r.name == name]
         for name in names
-    ]
+    }
+    return [_panel(name, "value number", [Curve(name, points(pairs[name]))]) for name in names]
 
 
 def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:
@@ -89,35 +82,33 @@ def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:
 def _by_epoch(epochs: Sequence[Record], what: str) -> list[Curve]:
     """The training and the validation curve of one metric."""
     names = {"training": what, "held out": f"val_{what}"}
-    return [Curve(name, points(epochs, "epoch", key)) for name, key in names.items()]
+    return [Curve(name, by_epoch(epochs, key)) for name, key in names.items()]
 
 
 def _by_step(records: Sequence[Record]) -> list[Curve]:
     """One loss curve per host, named in the legend: the losses are not averaged."""
-    progress = [record for record in records if record.get("kind") == "progress"]
-    hosts = sorted({str(record.get("host", "training")) for record in progress})
-    by_host = {
-        name: [r for r in progress if str(r.get("host", "training")) == name] for name in hosts
-    }
-    return [Curve(name, points(own, "step", "loss")) for name, own in by_host.items()]
-
-
-def points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, float], ...]:
-    """(x, y) sorted by x; if x repeats after a resume, the later record counts."""
+    progress = [record for record in records if record.kind == "progress"]
     pairs = {
-        along: height
-        for record in records
-        if (along := _drawable(record, x)) is not None
-        and (height := _drawable(record, y)) is not None
+        host: [(r.step, r.figures.get("loss")) for r in progress if r.host == host]
+        for host in sorted({record.host for record in progress})
     }
-    return tuple(sorted(pairs.items()))
+    return [Curve(host or "training", points(own)) for host, own in pairs.items()]
 
 
-def _drawable(record: Record, key: str) -> float | None:
-    """A number that matplotlib can draw, else None: Python's JSON may contain NaN, Infinity and
-    numbers near the limit of a float."""
-    value = number(record, key)
-    return value if value is not None and abs(value) < LARGEST else None
+def by_epoch(epochs: Sequence[Record], name: str) -> Points:
+    """The values of a figure by epoch."""
+    return points((record.epoch, record.figures.get(name)) for record in epochs)
+
+
+def points(pairs: Iterable[tuple[float | None, float | None]]) -> Points:
+    """(x, y) sorted by x; if x repeats after a resume, the later one counts. Values that cannot be
+    drawn are left out: Python's JSON may contain NaN, and numbers near the limit of a float."""
+    found = {
+        x: y
+        for x, y in pairs
+        if x is not None and y is not None and abs(x) < LARGEST and abs(y) < LARGEST
+    }
+    return tuple(sorted(found.items()))
 
 
 def draw(panels: Sequence[Panel], out: Path, title: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import io
 import json
-import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -21,11 +20,15 @@ from bootstrap.ssh.session import Session
 from bootstrap.ssh.tunnel import open_channel
 from bootstrap.untrusted.decode import json_object, outputs
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
+from railhead.documents.lenient import Shown
+from railhead.documents.signature import ModelMetadata, Shape, TensorInfo
 
 SECONDS = 120.0  # for an answer
 MOST_ANSWER = 256_000_000  # bytes
 PIECE = 1 << 16  # bytes
 MOST_TEXT = 600  # letters of a refusal
+NOT_VALID = "a model's metadata that is not valid"
 MOST_TENSORS, MOST_DIMENSIONS = 1000, 32
 KINDS = {
     "DT_FLOAT": "float32", "DT_DOUBLE": "float64", "DT_HALF": "float16", "DT_BFLOAT16": "bfloat16",
@@ -73,35 +76,38 @@ class Metadata:
     signature: Signature
 
     @staticmethod
-    def read(document: Mapping[str, Any]) -> Metadata:
+    def read(document: Any) -> Metadata:
         """Parse the answer to GET /v1/models/NAME/metadata; Hostile if it is not valid."""
-        try:
-            found = document["metadata"]["signature_def"]["signature_def"]["serving_default"]
-            version = str(document["model_spec"]["version"])
-            if not re.fullmatch(r"[0-9]{1,18}", version):
-                raise ValueError(version)
-            parts = (_tensors(found["inputs"]), _tensors(found["outputs"]))
-            return Metadata(int(version), Signature(*parts))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise Hostile("a model's metadata that is not valid") from None
+        found = decode(ModelMetadata, document, what=NOT_VALID, error=Hostile)
+        default = found.metadata.signature_def.signature_def.serving_default
+        signature = Signature(_tensors(default.inputs), _tensors(default.outputs))
+        return Metadata(int(found.model_spec.version), signature)
 
 
-def _tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
+def _tensors(found: Mapping[str, TensorInfo]) -> dict[str, Tensor]:
     if not 0 < len(found) <= MOST_TENSORS:
-        raise ValueError(len(found))
-    return {clean(str(name)): _tensor(document) for name, document in found.items()}
+        raise Hostile(f"{NOT_VALID}: {len(found)} tensors")
+    return {clean(name): _tensor(tensor) for name, tensor in found.items()}
 
 
-def _tensor(document: Mapping[str, Any]) -> Tensor:
-    shape = document.get("tensor_shape") or {}
-    kind = KINDS.get(document["dtype"], "unknown")
-    if shape.get("unknown_rank"):
+def _tensor(found: TensorInfo) -> Tensor:
+    shape = found.tensor_shape or Shape()
+    kind = KINDS.get(found.dtype, "unknown")
+    if shape.unknown_rank:
         return Tensor(kind, None)
-    dims = shape.get("dim") or []
-    if len(dims) > MOST_DIMENSIONS:
-        raise ValueError(len(dims))
-    sizes = [int(str(dim["size"])[:18]) for dim in dims]
+    sizes = [int(dimension.size) for dimension in shape.dim or ()]
+    if len(sizes) > MOST_DIMENSIONS:
+        raise Hostile(f"{NOT_VALID}: {len(sizes)} dimensions")
     return Tensor(kind, tuple(size if size >= 0 else None for size in sizes))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`predictions` is a row per instance, `outputs` a column per output; `error` of a refusal."""
+
+    predictions: Any = None
+    outputs: Any = None
+    error: Shown = ""
 
 
 class Client:
@@ -118,11 +124,15 @@ class Client:
 
     def metadata(self) -> Metadata:
         """The version and the signature."""
-        return Metadata.read(self.call("GET", "/metadata"))
+        return Metadata.read(self._call("GET", "/metadata"))
 
-    def call(self, method: str, path: str, document: Any = None) -> dict[str, Any]:
-        """The answer to a request below /v1/models/NAME. An idle connection that the server has
-        closed is opened again.
+    def predict(self, document: Any) -> Answer:
+        """What the model answers to {"instances": rows} or {"inputs": columns}, as `_call`."""
+        return decode(Answer, self._call("POST", ":predict", document), error=Hostile)
+
+    def _call(self, method: str, path: str, document: Any = None) -> Any:
+        """The object in the answer to a request below /v1/models/NAME. An idle connection that the
+        server has closed is opened again.
 
         Raises:
             Broken: the connection ended, or could not be opened. UsageError: the request is refused
@@ -136,7 +146,7 @@ class Client:
                 pass
         return self._exchange(method, path, body)
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _exchange(self, method: str, path: str, body: bytes | None) -> Any:
         try:
             self._http.request(method, f"/v1/models/{self._name}{path}", body)
             reply = self._http.getresponse()
@@ -154,7 +164,7 @@ class Client:
         found = (json_object if body is None else outputs)(text, "an answer that is not JSON")
         if reply.status == 200:
             return found
-        why = clean(str(found.get("error"))).strip()[:MOST_TEXT]
+        why = clean(decode(Answer, found).error).strip()[:MOST_TEXT]
         kind = UsageError if 400 <= reply.status < 500 else RailheadError
         raise kind(f"endpoint {self._name} refused with {reply.status}: {why}")
 

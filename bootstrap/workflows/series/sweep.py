@@ -12,7 +12,6 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
 from bootstrap.errors import UsageError
-from bootstrap.evaluation.grid import Trial, slices_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
@@ -20,8 +19,9 @@ from bootstrap.report.comparable import comparison
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
 from bootstrap.report.page import figure
-from bootstrap.report.sweep_file import record, recorded
 from bootstrap.runs.request import RunRequest, record_of
+from bootstrap.workflows.series.grid import Trial, slices_of
+from bootstrap.workflows.series.sweep_file import record, recorded
 from railhead.documents.options.runs import ProgramOptions
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bootstrap.console import log
 from bootstrap.console.live import common_board, prefixed
@@ -28,17 +28,17 @@ from bootstrap.errors import (
     Terminated,
     UsageError,
 )
-from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, stop
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.report.facts import RunFacts, read_run
-from bootstrap.report.sweep_file import alone, record, recorded
 from bootstrap.runs.request import RunRequest, read_request
 from bootstrap.runs.run import find_run
 from bootstrap.workflows import attach, bootstrap, train
 from bootstrap.workflows.plan import ready_options
+from bootstrap.workflows.series.early_end import Course, is_hopeless
+from bootstrap.workflows.series.grid import Trial, read_trials, slices_of
 from bootstrap.workflows.series.sweep import (
     Sweep,
     best,
@@ -48,8 +48,10 @@ from bootstrap.workflows.series.sweep import (
     has_ended,
     report,
 )
+from bootstrap.workflows.series.sweep_file import alone, record, recorded
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions, SweepOptions
+from railhead.documents.records import Record
 
 AGAIN = "the same command again   # it goes on where it was"
 
@@ -372,7 +374,7 @@ class _Watch:
     def __init__(self, trials: Trials, trial: Trial) -> None:
         self.trials, self.trial, self.course = trials, trial, Course()
 
-    def __call__(self, record: Mapping[str, Any]) -> None:
+    def __call__(self, record: Record) -> None:
         self.course.add(record)
         if is_hopeless(self.course, self.trials.others(self.trial)):
             raise Hopeless

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.files import atomic_write
 from bootstrap.report.facts import object_in
 from bootstrap.runs.results import require_writable
+from railhead.documents.codec import Malformed, decode, encode
+from railhead.documents.sweep import SweepDocument
 
 FILE, LOCK = "sweep.json", "sweep.lock"
 
@@ -32,14 +34,17 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def recorded(folder: Path) -> dict[str, str]:
-    """{name of a trial: id of its run}."""
-    found = object_in(folder / FILE).get("runs")
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+def recorded(folder: Path) -> Mapping[str, str]:
+    """{name of a trial: id of its run}; {} if nothing is recorded, or the file is damaged."""
+    try:
+        return decode(SweepDocument, object_in(folder / FILE)).runs
+    except Malformed:
+        return {}
 
 
 def record(folder: Path, name: str, run_id: str | None) -> None:
     """Record the run of a trial; None: forget it."""
     runs: dict[str, str | None] = {**recorded(folder), name: run_id}
     known = {name: run_id for name, run_id in runs.items() if run_id}
-    atomic_write(folder / FILE, json.dumps({"schema": 1, "runs": known}, indent=1) + "\n")
+    document = encode(SweepDocument(1, known))
+    atomic_write(folder / FILE, json.dumps(document, indent=1) + "\n")

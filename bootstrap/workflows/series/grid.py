@@ -1,26 +1,19 @@
-"""The trials of a sweep: which values each has, and which of them are hopeless. Pure."""
+"""The trials of a sweep: which values each has, and the hosts that each gets. Pure."""
 
 from __future__ import annotations
 
-import math
 import random
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from statistics import median
-from typing import Any
 
-from bootstrap.console.text import count, number
+from bootstrap.console.text import count
 from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import Inventory
 from railhead.documents.options.runs import ProgramOptions
 
 MOST = 100  # trials
-# A trial can be hopeless after this part of its epochs, if so many others have ended: few tell
-# little about an early epoch.
-NEEDED = ((1 / 3, 4), (1 / 2, 2))
-METRICS = ("val_accuracy", "val_loss", "val_mae")
 
 
 @dataclass(frozen=True)
@@ -81,38 +74,3 @@ def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventor
     size = hosts // at_once
     starts = range(0, hosts, size)
     return tuple(inventory.only(inventory.names[n : n + size]) for n in starts)
-
-
-class Course:
-    """The held-out metric of a trial by epoch: the best value so far."""
-
-    def __init__(self) -> None:
-        self.values: dict[int, float] = {}
-        self.best = -math.inf
-        self.metric = ""
-        self.epochs = 0
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Take an epoch's record; others are ignored."""
-        epoch, epochs = number(record, "epoch"), number(record, "epochs")
-        metric = next((name for name in METRICS if number(record, name) is not None), "")
-        value = number(record, metric)
-        if record.get("kind") != "epoch" or value is None or math.isnan(value):
-            return
-        if epoch is None or not math.isfinite(epoch) or not math.isfinite(epochs or 0):
-            return
-        self.metric, self.epochs = metric, int(epochs or 0)
-        sign = 1.0 if metric == "val_accuracy" else -1.0
-        self.best = max(self.best, sign * value)
-        self.values[int(epoch)] = self.best
-
-
-def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:
-    """Whether a trial is worse than the median of those that have ended, at the same epoch: the
-    median stopping rule."""
-    if not course.values:
-        return False
-    epoch = max(course.values)
-    others = [o.values[epoch] for o in finished if epoch in o.values and o.metric == course.metric]
-    enough = any(epoch >= course.epochs * part and len(others) >= n for part, n in NEEDED)
-    return enough and epoch < course.epochs and course.values[epoch] < median(others)

@@ -1,0 +1,30 @@
+"""The lines of metrics.jsonl: the program of a run may have written them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bootstrap.untrusted.decode import json_line
+from railhead.documents.codec import decode
+from railhead.documents.records import Record
+
+
+def record(line: str) -> Record | None:
+    """The record in a line; None if it is not one."""
+    found = json_line(line)
+    return decode(Record, found) if found else None
+
+
+def records(metrics: Path) -> list[Record]:
+    """All records of a metrics.jsonl."""
+    return [decode(Record, found) for found in raw_records(metrics)]
+
+
+def raw_records(metrics: Path) -> Iterator[dict[str, Any]]:
+    """The same as they were written; other lines (a partial last one) are skipped."""
+    if metrics.is_file():
+        for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+            if found := json_line(line):
+                yield found

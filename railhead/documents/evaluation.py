@@ -1,0 +1,87 @@
+"""evaluation.json: how good a model is on held-out data, and whether that is enough.
+
+A script's has what the script has reported, therefore it is read leniently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from railhead.documents.codec import key
+from railhead.documents.lenient import Flag, Number, Rows, Shown, Text, Texts, each, finite
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A metric must be at least (`min`) or at most (`max`) a value."""
+
+    metric: str
+    bound: str = key(choices=("min", "max"))
+    value: float = key()
+
+    @property
+    def option(self) -> str:
+        """The threshold as an option of a command."""
+        return f"--{self.bound} {self.metric}={self.value:g}"
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """The figures of one class; None where nothing can be divided."""
+
+    class_: Text = ""
+    samples: Number = None
+    precision: Number = None
+    recall: Number = None
+    f1: Number = None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong prediction: `picture` is the path of a PNG file among the results."""
+
+    picture: Text
+    label: Shown = ""
+    prediction: Shown = ""
+    loss: Number = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`metrics` are what the program reported under names of its own, as it wrote it. `confusion`
+    has a row for each label and a column for each prediction. `model` and `data` are sha256."""
+
+    samples: Number = None
+    split: Text = ""
+    classes: Texts = ()
+    confusion: Rows = ()
+    per_class: Annotated[tuple[ClassFigures, ...], each(ClassFigures)] = ()
+    worst: Annotated[tuple[Mistake, ...], each(Mistake)] = ()
+    worst_of: Number = None
+    model: Text = ""
+    data: Text = ""
+    threshold: Number = None
+    thresholds: Annotated[tuple[Threshold, ...], each(Threshold)] = ()
+    failed: Texts = ()
+    passed: Flag = None
+    metrics: Mapping[str, Any] = key({}, rest=True)
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Its metrics that are finite numbers."""
+        found = {name: finite(value) for name, value in self.metrics.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+NONE = Evaluation()  # of a run that was not evaluated
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether the thresholds are reached; `failed` has a sentence for each one that is not."""
+
+    thresholds: tuple[Threshold, ...]
+    failed: tuple[str, ...]
+    passed: bool
