@@ -94,7 +94,7 @@ def bucket_of(inventory: Inventory) -> Bucket:
 
 def open_store(url: str, region: str | None = None) -> Store:
     """The bucket at an address; UsageError if its cloud's SDK is not installed."""
-    uri = bucket_uri(url)
+    uri = bucket_uri(url, error=UsageError)
     opener = next(k.bucket for k in CLOUDS.values() if k.bucket and k.scheme == uri.scheme)
     store: Store = load(opener)(uri.bucket, region)
     return store

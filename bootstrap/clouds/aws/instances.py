@@ -154,7 +154,7 @@ class Aws:
         found = list(cloud_costs.disks(self._client, region, self._names))
         if not bucket:
             return found
-        store = S3(self._client, bucket_uri(bucket).bucket)
+        store = S3(self._client, bucket_uri(bucket, error=UsageError).bucket)
         return [*found, *cloud_costs.bucket(store, region, cloud_costs.S3)]
 
     def account(self) -> str:

@@ -194,7 +194,7 @@ class Gcp:
 
     def _bucket(self) -> Iterator[Cost]:
         if self.inventory.bucket:
-            store = Gcs(self._client, bucket_uri(self.inventory.bucket).bucket)
+            store = Gcs(self._client, bucket_uri(self.inventory.bucket, error=UsageError).bucket)
             yield from cloud_costs.bucket(store, self.inventory.region, cloud_costs.GCS)
 
 
