@@ -50,10 +50,11 @@ FOREIGN = {
 # The clouds' own SDKs, each in one module; what reads samples, by packages that matplotlib brings;
 # and what runs on a host in an environment of its own.
 SDKS = {
-    "bootstrap/clouds/aws/client.py": {"boto3", "botocore"},
+    "bootstrap/clouds/aws/client.py": {"botocore"},
     "bootstrap/clouds/gcp/client.py": {"google"},
     "bootstrap/serving/calls/samples.py": {"PIL", "numpy"},
-    "bootstrap/remote/run/upload.py": {"boto3", "botocore", "google"},
+    "bootstrap/remote/buckets/s3.py": {"boto3", "botocore"},
+    "bootstrap/remote/buckets/gcs.py": {"google", "requests", "urllib3"},
     "bootstrap/remote/probes/try_wheel.py": {"horovod", "tensorflow"},
     "bootstrap/remote/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},
     "bootstrap/remote/probes/health_host.py": {"tensorflow"},
@@ -61,6 +62,9 @@ SDKS = {
 }
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
+    "bootstrap.remote.buckets.gcs",
+    "bootstrap.remote.buckets.objects",
+    "bootstrap.remote.buckets.s3",
     "bootstrap.remote.programs",
     "bootstrap.remote.run.checkpoint_files",
     "bootstrap.remote.run.end_processes",

@@ -17,6 +17,7 @@ from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import LIMIT, Manifest
+from railhead.documents.uri import bucket_uri
 
 OBJECT = 1 << 30  # bytes that are held in memory at once: a wheel has a few MB
 WHEELS = "wheels/"  # wheels can be built again; hosts may not write here
@@ -92,8 +93,8 @@ def bucket_of(inventory: Inventory) -> Bucket:
 
 
 def open_store(url: str, region: str | None = None) -> Store:
-    """The bucket s3://name or gs://name; UsageError if its cloud's SDK is not installed."""
-    scheme, _, name = url.partition("://")
-    opener = next(k.bucket for k in CLOUDS.values() if k.bucket and k.scheme == scheme)
-    store: Store = load(opener)(name, region)
+    """The bucket at an address; UsageError if its cloud's SDK is not installed."""
+    uri = bucket_uri(url, error=UsageError)
+    opener = next(k.bucket for k in CLOUDS.values() if k.bucket and k.scheme == uri.scheme)
+    store: Store = load(opener)(uri.bucket, region)
     return store

@@ -5,14 +5,12 @@ s3 and gcs implement it. An object that was written twice has two versions, and 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from bootstrap.clouds.base import Refused
-from bootstrap.errors import RailheadError
+from bootstrap.remote.buckets.objects import Objects
 
 PAGES = 20  # of a thousand versions each; counting stops after these
 
@@ -46,8 +44,9 @@ class BucketContents:
     whole: bool
 
 
-class Store(Protocol):
-    """One bucket. Every method raises NoBucket when it does not exist."""
+class Store(Objects, Protocol):
+    """One bucket. Every method raises NoBucket when it does not exist, and Refused when the cloud
+    received other bytes than were sent; `read` raises KeyError when there is no such object."""
 
     @property
     def url(self) -> str:
@@ -56,28 +55,9 @@ class Store(Protocol):
     def pages(self, prefix: str = "") -> Iterator[list[Version]]:
         """All versions of the objects under a prefix, up to a thousand at a time."""
 
-    def read(self, key: str) -> Iterator[bytes]:
-        """An object's bytes; KeyError when there is no such object."""
-
-    def write(self, key: str, data: bytes) -> None:
-        """Create an object of some megabytes, completely or not at all: the cloud checks a hash
-        before the object is visible.
-
-        Raises:
-            Refused: the cloud received other bytes.
-        """
-
     def objects(self, prefix: str = "") -> Iterator[list[Version]]:
         """The objects under a prefix as they are now, without old versions, up to a thousand at a
         time."""
-
-    def upload(self, key: str, path: Path, sha256: str) -> None:
-        """Create an object of any size from a file, completely or not at all; the object keeps the
-        hash.
-
-        Raises:
-            Refused: the cloud received other bytes. OSError: the file cannot be read.
-        """
 
     def sha256(self, key: str) -> str | None:
         """The hash that `upload` kept with an object; None if there is no object or no hash."""
@@ -89,16 +69,6 @@ class Store(Protocol):
         Raises:
             Refused: none could be removed.
         """
-
-
-def encoded(digest: bytes) -> str:
-    """A digest as the clouds' APIs have it: in base64."""
-    return base64.b64encode(digest).decode()
-
-
-def changed_while_uploaded(path: Path) -> RailheadError:
-    """The error for a file that no longer has its hash."""
-    return RailheadError(f"{path} changed while it was uploaded")
 
 
 def count_objects(store: Store) -> BucketContents:

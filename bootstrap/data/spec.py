@@ -13,16 +13,15 @@ from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory.files import existing_path
+from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 
 DISTRIBUTIONS = ("replicate", "shard")
 MODES = ("file", "stream")
 OF_TRAINING = ("train", "validation", "test")
 ON_HOSTS = "host:"
 FORM = "--data NAME=URI[,shard|replicate][,file|stream]"
-EXAMPLES = "a local folder or file, host:/path, s3://bucket/prefix or gs://bucket/prefix"
+EXAMPLES = f"a local folder or file, host:/path, {FORMS}"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,8 @@ def _kind(text: str, uri: str) -> str:
     """`local`, `host` or `bucket`; UsageError for any other URI."""
     if not uri:
         raise UsageError(f"--data {text!r}: no URI; write {EXAMPLES}")
-    if _SCHEME.fullmatch(uri):
-        split_bucket_uri(uri, f"--data {text!r}")
+    if scheme_of(uri):
+        bucket_uri(uri, error=lambda why: UsageError(f"--data {text!r}: {why}"))
         return "bucket"
     if uri.startswith(ON_HOSTS):
         return _host_kind(text, uri.removeprefix(ON_HOSTS))
@@ -151,23 +150,3 @@ def _hint(uri: str) -> str:
     if re.match(r"[\w.@-]+:/", uri):
         return f"for data that is on all hosts already: {ON_HOSTS}{uri.partition(':')[2]}"
     return f"write {EXAMPLES}"
-
-
-def split_bucket_uri(uri: str, where: str) -> tuple[str, str]:
-    """`s3://bucket` and the prefix, which is empty or ends with a slash; `where` begins the
-    messages.
-
-    Raises:
-        UsageError: the URI does not name a bucket of S3 or Cloud Storage.
-    """
-    found = _SCHEME.fullmatch(uri)
-    scheme, rest = (found[1], found[2]) if found else ("", uri)
-    if scheme not in ("s3", "gs"):
-        raise UsageError(f"{where}: {uri} is not s3://bucket/prefix or gs://bucket/prefix")
-    bucket, _, prefix = rest.partition("/")
-    if not _BUCKET.fullmatch(bucket):
-        hint = f"{scheme}://BUCKET/PREFIX"
-        raise UsageError(f"{where}: {bucket!r} is not a bucket's name in {uri}", hint=hint)
-    if any(ord(char) < 32 for char in rest):
-        raise UsageError(f"{where}: control characters in the URI")
-    return f"{scheme}://{bucket}", prefix and prefix.strip("/") + "/"

@@ -12,6 +12,7 @@ from bootstrap.console.live import board_of
 from bootstrap.data.folders import DataFile, LocalData
 from bootstrap.data.send import Progress
 from bootstrap.errors import RailheadError
+from bootstrap.remote.buckets.objects import ChangedFile
 
 UPLOADS = 8  # at the same time
 DATA = "data/"  # of a stack's bucket: <digest>/ and <digest>.json, which is written last
@@ -42,6 +43,8 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
             path = data.root / file.path
             try:
                 store.upload(prefix + file.path, path, file.sha256)
+            except ChangedFile as error:
+                raise RailheadError(str(error)) from None
             except OSError as error:
                 raise RailheadError(f"cannot read {path}: {error.strerror}") from error
             board.line("upload", progress.add(file.size))

@@ -108,12 +108,16 @@ def archive() -> bytes:
 
 
 def pack_training(repo: Path) -> Bundle:
-    """Bundle our own training code: the folder `training/` of the clone `repo`, under that name."""
+    """Bundle our own training code from the clone `repo`: `training/`, and the documents that it
+    shares with this side."""
     if not (repo / "training" / "__main__.py").is_file():
         raise UsageError(f"no training/ in {repo}", hint="run fab with -r and the clone's folder")
-    inner = pack_folder(repo / "training")
-    files = tuple(replace(file, path=f"training/{file.path}") for file in inner.files)
-    return Bundle(repo.resolve(), files)
+    files = (
+        replace(file, path=f"{folder}/{file.path}")
+        for folder in ("railhead/documents", "training")
+        for file in pack_folder(repo / folder).files
+    )
+    return Bundle(repo.resolve(), tuple(files))
 
 
 def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]:

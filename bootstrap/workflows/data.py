@@ -16,7 +16,7 @@ from bootstrap.console.text import clean, count, size
 from bootstrap.data.folders import listed, summary
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.place import hashed_input
-from bootstrap.data.spec import DataSpec, split_bucket_uri
+from bootstrap.data.spec import DataSpec
 from bootstrap.data.upload import DATA, upload, upload_to_stack
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.files import existing_path
@@ -26,6 +26,7 @@ from bootstrap.provision.local_environment import runtime_here, variables_here
 from bootstrap.untrusted.decode import has_form, json_object
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.options.runs import ProgramOptions, ShardOptions
+from railhead.documents.uri import BucketUri, bucket_uri, scheme_of
 
 SHOWN = 20  # objects in a list
 ENTRY = 4096  # bytes of an entry of the stack's bucket
@@ -35,7 +36,7 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     """Upload a folder to a URI, or into the bucket of a stack."""
     if existing_path(folder) is None:
         raise UsageError(f"there is no file or folder {folder} here")
-    location = None if stack else split_bucket_uri(uri, "URI")
+    location = None if stack else _location(uri)
     files = listed(folder, "fab data push")
     spec = DataSpec(folder.name, str(folder), "local")
     data = hashed_input(DataInput(spec, files))
@@ -43,8 +44,8 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
         uri, done = upload_to_stack(data, bucket.bucket_of(stack).store)
     else:
         assert location
-        with _bucket_of_user(location[0]) as store:
-            done = upload(data, store, location[1])
+        with _bucket_of_user(location) as store:
+            done = upload(data, store, location.folder)
     print_lines(
         f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
         f"next: fab train{stack.option if stack else ''} --data {shlex.quote(f'train={uri}')} ...",
@@ -53,12 +54,13 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
 
 def list_objects(uri: str) -> None:
     """Print the objects at a URI: the first ones, their number and bytes."""
-    url, prefix = split_bucket_uri(uri, "URI")
+    location = _location(uri)
     number = total = 0
-    with _bucket_of_user(url) as store:
-        for item in (item for page in store.objects(prefix) for item in page):
+    with _bucket_of_user(location) as store:
+        for item in (item for page in store.objects(location.folder) for item in page):
             if number < SHOWN:
-                print_lines(f"{size(item.size):>8}  {clean(item.key.removeprefix(prefix))}")
+                name = item.key.removeprefix(location.folder)
+                print_lines(f"{size(item.size):>8}  {clean(name)}")
             number, total = number + 1, total + item.size
     if number > SHOWN:
         print_lines(f"... and {number - SHOWN} more")
@@ -99,7 +101,7 @@ def shard(given: ShardOptions, program: ProgramOptions) -> None:
         UsageError: there is no source, or a setting is wrong.
         RailheadError: the data is wrong, or the shards cannot be written.
     """
-    if "://" not in given.source and existing_path(Path(given.source).expanduser()) is None:
+    if not scheme_of(given.source) and existing_path(Path(given.source).expanduser()) is None:
         raise UsageError(f"there is no file or folder {given.source} here")
     python = runtime_here("the same command on a machine with Linux on x86_64")
     environment = variables_here("RAILHEAD_RUN")  # its RAILHEAD_DATA_CACHE is the user's
@@ -125,14 +127,18 @@ def _shard_argv(given: ShardOptions, program: ProgramOptions) -> list[str]:
 
 def _absolute(place: str) -> str:
     """A URI as it is, a path in full."""
-    return place if "://" in place else str(Path(place).expanduser().absolute())
+    return place if scheme_of(place) else str(Path(place).expanduser().absolute())
 
 
 @contextmanager
-def _bucket_of_user(url: str) -> Iterator[Store]:
-    """The bucket at a URL; UsageError if it does not exist."""
+def _bucket_of_user(location: BucketUri) -> Iterator[Store]:
+    """The bucket of an address; UsageError if it does not exist."""
     try:
-        yield bucket.open_store(url)
+        yield bucket.open_store(location.url)
     except NoBucket:
         hint = "make it, or check its name and your account"
-        raise UsageError(f"there is no bucket {url}", hint=hint) from None
+        raise UsageError(f"there is no bucket {location.url}", hint=hint) from None
+
+
+def _location(uri: str) -> BucketUri:
+    return bucket_uri(uri, error=lambda why: UsageError(f"URI: {why}"))

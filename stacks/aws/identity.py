@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_aws import iam, s3
 
-from stacks.config.data_buckets import DataPrefix
+from railhead.documents.uri import BucketUri
 from stacks.config.settings import ClusterConfig
 
 
@@ -49,16 +49,16 @@ def _rights(
     return iam.RolePolicy(name, role=role.id, policy=policy, opts=opts)
 
 
-def data_permissions(prefixes: Sequence[DataPrefix]) -> dict[str, object]:
+def data_permissions(prefixes: Sequence[BucketUri]) -> dict[str, object]:
     """List and read below each prefix, and nothing else: no names of objects beside it."""
     statements: list[dict[str, object]] = []
     for one in prefixes:
         bucket = f"arn:aws:s3:::{one.bucket}"
-        objects = (
-            [f"{bucket}/{one.path}", f"{bucket}/{one.path}/*"] if one.path else [f"{bucket}/*"]
-        )
-        below: dict[str, object] = {"StringLike": {"s3:prefix": [f"{one.path}/*"]}}
-        listing: dict[str, object] = {"Condition": below} if one.path else {}
+        objects = [f"{bucket}/{one.folder}*"]
+        if one.prefix:
+            objects.insert(0, f"{bucket}/{one.prefix}")
+        below: dict[str, object] = {"StringLike": {"s3:prefix": [f"{one.prefix}/*"]}}
+        listing: dict[str, object] = {"Condition": below} if one.prefix else {}
         statements += [
             {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket], **listing},
             {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": objects},

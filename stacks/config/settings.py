@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from railhead.documents.uri import BucketUri
 from stacks.clouds import CLOUDS
-from stacks.config.data_buckets import DataPrefix
 from stacks.config.rules import Valid, contradictions
 from stacks.config.schema import KEYS, Key
 from stacks.config.validators import ConfigError, one_of
@@ -49,7 +49,7 @@ class ClusterConfig:
     network: str | None = None
     bucket: bool = False
     bucket_name: str | None = None
-    data_buckets: tuple[DataPrefix, ...] = ()
+    data_buckets: tuple[BucketUri, ...] = ()
     quotas: str = "check"
     contact_email: str | None = None
     price_per_hour: float | None = None

@@ -7,7 +7,7 @@ import hashlib
 import pulumi
 from pulumi_gcp import serviceaccount, storage
 
-from stacks.config.data_buckets import DataPrefix
+from railhead.documents.uri import BucketUri
 from stacks.config.settings import ClusterConfig
 from stacks.gcp.labels import description
 from stacks.gcp.zone import Location
@@ -81,12 +81,12 @@ def _own_bucket(
 
 
 def _data(
-    config: ClusterConfig, prefix: DataPrefix, member: pulumi.Output[str], parent: pulumi.Resource
+    config: ClusterConfig, prefix: BucketUri, member: pulumi.Output[str], parent: pulumi.Resource
 ) -> None:
     """One member of one role in a bucket that is not ours: a binding or a policy would remove
     the rights of others."""
     storage.BucketIAMMember(
-        f"{config.name}-data-{prefix.bucket}/{prefix.path}",
+        f"{config.name}-data-{prefix.bucket}/{prefix.prefix}",
         bucket=prefix.bucket,
         role=READS,
         member=member,
@@ -97,22 +97,22 @@ def _data(
     )
 
 
-def _title(prefix: DataPrefix) -> str:
+def _title(prefix: BucketUri) -> str:
     """Of its own for each prefix: the provider takes it for a part of the member's id."""
     return f"data {hashlib.sha256(str(prefix).encode()).hexdigest()[:8]}"
 
 
-def below(prefix: DataPrefix) -> str:
+def below(prefix: BucketUri) -> str:
     """The condition that a request reads or lists below the prefix, or reads the one object."""
     objects = f"projects/_/buckets/{prefix.bucket}/objects/"
-    if not prefix.path:
+    if not prefix.prefix:
         bucket = f"projects/_/buckets/{prefix.bucket}"
         return f'resource.name == "{bucket}" || resource.name.startsWith("{objects}")'
     return (
-        f'resource.name == "{objects}{prefix.path}" || '
-        f'resource.name.startsWith("{objects}{prefix.path}/") || '
+        f'resource.name == "{objects}{prefix.prefix}" || '
+        f'resource.name.startsWith("{objects}{prefix.prefix}/") || '
         f'api.getAttribute("storage.googleapis.com/objectListPrefix", "")'
-        f'.startsWith("{prefix.path}/")'
+        f'.startsWith("{prefix.prefix}/")'
     )
 
 

@@ -268,12 +268,14 @@ def test_the_manifest_is_json(tmp_path: Path) -> None:
 # Our own training, and a script
 
 
-def test_training_ships_by_its_own_name_and_alone(tmp_path: Path) -> None:
+def test_training_ships_by_its_own_name_with_the_documents_alone(tmp_path: Path) -> None:
     plant(tmp_path, "training/__main__.py", "training/data/shards.py", "bootstrap/x.py", "README")
+    plant(tmp_path, "railhead/__init__.py", "railhead/documents/uri.py")
     plant(tmp_path, ".gitignore", content="*.tmp\n")
     plant(tmp_path, "training/x.tmp", "training/__pycache__/y.pyc", ".git/HEAD")
     bundle = pack_training(tmp_path)
-    assert paths(bundle) == ["training/__main__.py", "training/data/shards.py"]
+    names = ["railhead/documents/uri.py", "training/__main__.py", "training/data/shards.py"]
+    assert paths(bundle) == names
     assert bundle.root == tmp_path
     assert unpacked(tar(bundle, [sha256("x")])) == {sha256("x"): b"x"}
 

@@ -20,12 +20,13 @@ from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
 from bootstrap.clouds.base import MISSING, Refused, most_urgent  # noqa: E402
-from bootstrap.clouds.gcp.client import GoogleClient, connect, retry_when_busy  # noqa: E402
+from bootstrap.clouds.gcp.client import GoogleClient, connect  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
+from bootstrap.remote.buckets.gcs import retry_when_busy  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
@@ -64,7 +65,7 @@ class Time:
 
 
 def gcp(compute: Compute, inventory: Inventory = GOLDEN) -> Gcp:
-    return Gcp(inventory, GoogleClient(requests.Session(), compute.base), Time().clock())
+    return Gcp(inventory, GoogleClient(requests.Session(), compute=compute.base), Time().clock())
 
 
 def machine(compute: Compute) -> dict[str, Any]:
@@ -265,7 +266,7 @@ def test_the_bucket_bills_by_the_month(compute: Compute) -> None:
     for size in (1 << 20, 2 << 20):
         store.put("railhead-b", "runs/r/model", bytes(size))
     inventory = replace(GOLDEN, bucket="gs://railhead-b", region="us-central1")
-    ask = GoogleClient(requests.Session(), compute.base, f"{store.base}/")
+    ask = GoogleClient(requests.Session(), f"{store.base}/", compute.base)
     (cost,) = Gcp(inventory, ask).costs()
     assert cost.what.startswith("bucket gs://railhead-b, 2 objects with their old versions")
     assert cost.amount == pytest.approx(3 / 1024 * 0.020) and cost.per == "month"
@@ -321,7 +322,7 @@ def test_a_change_is_sent_once_however_busy_google_is(busy: str, method: str) ->
     session = requests.Session()
     retry_when_busy(session)
     with pytest.raises(Refused):
-        GoogleClient(session, busy)(method, "projects/p/zones/z/instances", json={})
+        GoogleClient(session, compute=busy)(method, "projects/p/zones/z/instances", json={})
     assert Busy.seen == [method]
 
 
@@ -332,7 +333,7 @@ def test_a_read_is_tried_again_while_google_is_busy(
     session = requests.Session()
     retry_when_busy(session)
     with pytest.raises(Refused):
-        GoogleClient(session, busy)("GET", "projects/p/zones/z/instances")
+        GoogleClient(session, compute=busy)("GET", "projects/p/zones/z/instances")
     assert Busy.seen == ["GET"] * 5
 
 

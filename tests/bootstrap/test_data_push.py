@@ -15,9 +15,10 @@ pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 from standins.buckets import OnGcs, OnS3, World
 
 from bootstrap.clouds import bucket
-from bootstrap.clouds.aws import s3 as s3_module
 from bootstrap.clouds.storage import Store
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.remote.buckets import s3 as s3_module
+from bootstrap.remote.buckets.objects import ChangedFile
 from bootstrap.workflows import data as workflow
 
 
@@ -123,7 +124,7 @@ def test_a_file_that_changes_is_named_and_not_in_the_bucket(on_gcs: OnGcs, folde
     store = store_of(on_gcs)
     content = (folder / "a.bin").read_bytes()
     (folder / "a.bin").write_bytes(b"xyz")
-    with pytest.raises(RailheadError, match=r"a\.bin changed while it was uploaded"):
+    with pytest.raises(ChangedFile, match=r"a\.bin changed while it was uploaded"):
         store.upload("x/a.bin", folder / "a.bin", hashlib.sha256(content).hexdigest())
     assert on_gcs.names() == []
 
@@ -132,7 +133,7 @@ def test_a_large_file_that_changes_leaves_nothing_in_the_bucket(
     on_s3: OnS3, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_module, "PART", 100_000)
-    with pytest.raises(RailheadError, match=r"b c\.bin changed while it was uploaded"):
+    with pytest.raises(ChangedFile, match=r"b c\.bin changed while it was uploaded"):
         store_of(on_s3).upload("x", folder / "sub/b c.bin", "0" * 64)
     assert on_s3.names() == []
     assert not on_s3.client.list_multipart_uploads(Bucket="results-b").get("Uploads")

@@ -152,7 +152,8 @@ class Store:
         if not there:
             plain = {"Content-Type": "text/html; charset=UTF-8"}
             return Answer(404, f"No such object: {bucket}/{name}".encode(), plain)
-        headers = {"x-goog-hash": f"crc32c={there[0]['crc32c']}"}
+        sums = f"crc32c={there[0]['crc32c']},md5={there[0]['md5Hash']}"
+        headers = {"x-goog-hash": sums}
         return Answer(200, there[0]["data"], headers)
 
     def _delete(self, bucket: str, name: str, generation: str | None) -> Answer:

@@ -111,7 +111,7 @@ def test_data_on_the_command_line_wins() -> None:
         ("train=", r"data is given as NAME=URI\[,file\|stream\], not 'train='"),
         ("trian=x", "unknown data name 'trian'. Did you mean train?"),
         ("train=ftp://b/x", "unknown scheme. Choices: a folder, s3://"),
-        ("train=s3://,stream", "written s3://BUCKET"),
+        ("train=s3://,stream", "write s3://BUCKET"),
     ],
 )
 def test_wrong_data_is_refused(value: str, message: str) -> None:

@@ -19,8 +19,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from railhead.documents.uri import BucketUri
 from training.data import DataError
-from training.data.uri import Given, Location
+from training.data.uri import Given
 
 T = TypeVar("T")
 TRIES = 4  # of one range, besides what the client itself tries again
@@ -143,7 +144,7 @@ def checked(data: T, name: str, start: int, end: int) -> T:
 class Bucket:
     """The objects below a prefix of a bucket."""
 
-    def __init__(self, place: Location) -> None:
+    def __init__(self, place: BucketUri) -> None:
         import obstore
 
         self.uri, self.place = str(place), place
@@ -159,7 +160,7 @@ class Bucket:
         return sorted(found, key=lambda item: item.name)
 
     def _items(self) -> list[Item]:
-        begin = len(self.place.prefix) + 1 if self.place.prefix else 0
+        begin = len(self.place.folder)
         return [
             Item(found["path"][begin:], found["size"], found["e_tag"] or "")
             for page in self.obstore.list(self.client, self.place.prefix or None)
@@ -171,7 +172,7 @@ class Bucket:
         """The URI as the name of one object; the store then is what holds it."""
         found = self.obstore.head(self.client, self.place.prefix)
         prefix, _, name = self.place.prefix.rpartition("/")
-        self.place = Location(self.place.scheme, self.place.bucket, prefix)
+        self.place = BucketUri(self.place.scheme, self.place.bucket, prefix)
         return Item(name, found["size"], found["e_tag"] or "")
 
     def read(self, name: str) -> bytes:
@@ -212,7 +213,7 @@ class Bucket:
         uri = f"{self.uri}/{name}" if name else self.uri
         cause = cause_of(error)
         advice = {
-            "bucket": f"there is no bucket {self.place.scheme}://{self.place.bucket}",
+            "bucket": f"there is no bucket {self.place.url}",
             "missing": f"there is no {uri}",
             "region": f"the bucket of {uri} is in another region: set AWS_REGION"
             + (f"={region}" if (region := first(r"<Region>([\w-]+)", error)) else ""),
@@ -264,7 +265,7 @@ def first(pattern: str, error: Exception) -> str:
     return match[1] if match else ""
 
 
-def connected(place: Location) -> Any:
+def connected(place: BucketUri) -> Any:
     """A client of the bucket; nothing is requested yet, but S3's region where it is not set."""
     from obstore import store
 

@@ -1,37 +1,20 @@
-"""Where data is: a local folder or file, s3://bucket/prefix or gs://bucket/prefix, and how a
-training reads it. Standard library only.
+"""Where data is: a local folder or file, or in a bucket, and how a training reads it. Standard
+library only.
 
     --data train=s3://bucket/digits,stream        RAILHEAD_DATA_TRAIN, RAILHEAD_DATA_TRAIN_MODE
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.uri import PREFIXES, SCHEMES, BucketUri, bucket_uri, scheme_of
 from training.data import SPLITS, DataError
 
-CLOUDS = ("s3", "gs")
 MODES = ("file", "stream")
 VARIABLE = "RAILHEAD_DATA_"
-
-
-@dataclass(frozen=True)
-class Location:
-    """A place in a bucket: the objects below `prefix`, or the one of that name."""
-
-    scheme: str
-    bucket: str
-    prefix: str
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.bucket}/{self.prefix}".rstrip("/")
-
-    def key(self, name: str) -> str:
-        """The name of an object in the bucket."""
-        return f"{self.prefix}/{name}" if self.prefix else name
 
 
 @dataclass(frozen=True)
@@ -43,7 +26,7 @@ class Given:
     mode: str = "file"
 
     @property
-    def location(self) -> Location | None:
+    def location(self) -> BucketUri | None:
         """The place in a bucket; None for a local path."""
         return location(self.uri)
 
@@ -53,22 +36,18 @@ class Given:
         return Path(self.uri.removeprefix("file://"))
 
 
-def location(uri: str) -> Location | None:
-    """The place that an s3:// or gs:// URI names; None for a local path or file://.
+def location(uri: str) -> BucketUri | None:
+    """The place in a bucket that a URI names; None for a local path or file://.
 
     Raises:
         DataError: the URI has another scheme, or no bucket.
     """
-    match = re.fullmatch(r"(\w+)://(.*)", uri, re.DOTALL)
-    if not match or match[1] == "file":
+    scheme = scheme_of(uri)
+    if scheme in ("", "file"):
         return None
-    scheme, rest = match.groups()
-    if scheme not in CLOUDS:
-        raise DataError(f"{uri} has an unknown scheme. Choices: a folder, s3://, gs://, file://")
-    bucket, _, prefix = rest.partition("/")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", bucket):
-        raise DataError(f"{uri} has no valid name of a bucket: it is written {scheme}://BUCKET/...")
-    return Location(scheme, bucket, prefix.strip("/"))
+    if scheme not in SCHEMES:
+        raise DataError(f"{uri} has an unknown scheme. Choices: a folder, {PREFIXES}, file://")
+    return bucket_uri(uri, error=DataError)
 
 
 def parse_given(text: str) -> Given:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from bootstrap.clouds.base import Refused
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.remote.buckets.s3 import Call, boto_client
 from railhead.documents.codec import decode
 
 T = TypeVar("T")
-AwsClient = Callable[..., Any]  # (service, operation, **parameters) -> response
-CHUNK = 1 << 20  # bytes
+AwsClient = Call
 
 _EXPIRED = "aws sso login   # or new keys: aws sts get-caller-identity shows who you are"
 _HINTS = {
@@ -33,21 +34,15 @@ def connect(region: str | None) -> AwsClient:
         UsageError: boto3 is not installed, or (in a call) there are no credentials.
         Refused: (in a call) AWS refused it; its code is the error's `error_code`.
     """
-    try:
-        import boto3
-    except ImportError:
+    if not find_spec("boto3"):
         raise UsageError(
             "boto3, the SDK of AWS, is not installed",
             hint="scripts/setup --stacks",
-        ) from None
-    from botocore.config import Config
-
-    retries = {"mode": "standard", "max_attempts": 5}
-    bounds = Config(connect_timeout=5, read_timeout=30, retries=retries)
+        )
 
     @cache
     def client(service: str) -> Any:
-        return boto3.Session(region_name=region).client(service, config=bounds)
+        return boto_client(service, region)
 
     return lambda service, operation, **parameters: _call(client, service, operation, parameters)
 
@@ -81,7 +76,7 @@ def _call(client: Callable[[str], Any], service: str, operation: str, parameters
         raise RailheadError(f"AWS call failed: {error}") from None
 
 
-def read_chunks(body: Any) -> Iterator[bytes]:
+def checked(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The bytes of an object as they arrive.
 
     Raises:
@@ -90,7 +85,6 @@ def read_chunks(body: Any) -> Iterator[bytes]:
     from botocore.exceptions import BotoCoreError
 
     try:
-        while data := body.read(CHUNK):
-            yield data
+        yield from pieces
     except BotoCoreError as error:
         raise RailheadError(f"AWS call failed: {error}") from None

@@ -24,6 +24,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
+from railhead.documents.uri import bucket_uri
 
 EC2 = "EC2 DescribeInstances"
 STOCK_OUTS = ("InsufficientInstanceCapacity", "InsufficientHostCapacity")
@@ -144,7 +145,7 @@ class Aws:
         found = list(cloud_costs.disks(self._client, region, self._names))
         if not bucket:
             return found
-        store = S3(self._client, bucket.removeprefix("s3://"))
+        store = S3(self._client, bucket_uri(bucket, error=UsageError).bucket)
         return [*found, *cloud_costs.bucket(store, region, cloud_costs.S3)]
 
     def account(self) -> str:

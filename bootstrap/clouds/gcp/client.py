@@ -16,23 +16,19 @@ from bootstrap.clouds.base import Refused
 from bootstrap.console import log
 from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.remote.buckets.gcs import STORAGE, StorageClient, google_session, retry_when_busy
 from railhead.documents.codec import decode
 
 T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
-STORAGE = "https://storage.googleapis.com/"
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"  # gcloud's own variable for another endpoint
 STORAGE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"
-SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
-CHUNK = 1 << 20  # bytes
-OVERLOADED = (429, 500, 502, 503, 504)
-READ_TRIES = 4
 
 
 @dataclass(frozen=True)
-class GoogleClient:
+class GoogleClient(StorageClient):
     """Sends requests with a session of `requests`; `compute` and `storage` are base addresses.
 
     Raises:
@@ -40,9 +36,7 @@ class GoogleClient:
         Refused: Google refused; its reason, else the HTTP status, is the error's `error_code`.
     """
 
-    session: Any
     compute: str = COMPUTE
-    storage: str = STORAGE
 
     def __call__(self, method: str, path: str, **options: Any) -> Any:
         """The JSON of a response; `path` is below Compute's address, or a whole address."""
@@ -57,29 +51,29 @@ class GoogleClient:
         answer = self("GET", path, **options)
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
 
-    def read(self, path: str, **options: Any) -> Iterator[bytes]:
-        """The content of a response, in chunks."""
+    def read(self, address: str, **options: Any) -> Iterator[bytes]:
+        """The content of a response, in chunks; compared with Google's MD5 where it has one."""
         from requests import RequestException
 
-        response = self.request("GET", path, stream=True, **options)
         try:
-            yield from response.iter_content(CHUNK)
+            yield from super().read(address, **options)
         except RequestException as error:
             raise RailheadError(f"Google call failed: {error}") from None
 
-    def request(self, method: str, path: str, **options: Any) -> Any:
+    def request(self, method: str, address: str, **options: Any) -> Any:
         """The response itself; its status is below 400."""
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
 
-        whole = path.startswith(("https://", "http://"))
-        address = path if whole else self.compute.rstrip("/") + "/" + path
+        what = f"{method} {address}"
+        if not address.startswith(("https://", "http://")):
+            address = self.compute.rstrip("/") + "/" + address
         try:
             with log.timed(f"Google {method} {address.partition('?')[0]}") as notes:
                 response = self.session.request(method, address, timeout=30, **options)
                 notes.append(f"HTTP {response.status_code}")
             if response.status_code >= 400:
-                raise refused(f"{method} {path}", response.status_code, _json(response))
+                raise refused(what, response.status_code, _json(response))
         except GoogleAuthError as error:
             raise UsageError(f"Google call failed: {error}", hint=LOGIN) from None
         except RequestException as error:
@@ -94,9 +88,7 @@ def connect() -> GoogleClient:
         UsageError: google-auth is not installed, or there are no credentials.
     """
     try:
-        import google.auth
         from google.auth.exceptions import DefaultCredentialsError
-        from google.auth.transport.requests import AuthorizedSession
     except ImportError:
         raise UsageError(
             "google-auth, which signs requests to Google, is not installed",
@@ -105,30 +97,13 @@ def connect() -> GoogleClient:
     # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
-        credentials, _ = google.auth.default(scopes=SCOPES)
+        session = google_session()
     except DefaultCredentialsError:
         raise UsageError("Google call failed: you are not logged in", hint=LOGIN) from None
-    session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
-    retry_when_busy(session)
     storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE
     storage = storage.rstrip("/").removesuffix("/storage/v1") + "/"
-    return GoogleClient(session, os.environ.get(ENDPOINT) or COMPUTE, storage)
-
-
-def retry_when_busy(session: Any) -> None:
-    """Make a session repeat GET requests for some seconds while Google is overloaded."""
-    from requests.adapters import HTTPAdapter
-    from urllib3 import Retry
-
-    retry = Retry(
-        READ_TRIES,
-        backoff_factor=0.5,
-        status_forcelist=OVERLOADED,
-        allowed_methods={"GET"},
-        raise_on_status=False,
-    )
-    for start in ("https://", "http://"):
-        session.mount(start, HTTPAdapter(max_retries=retry))
+    retry_when_busy(session, storage)
+    return GoogleClient(session, storage, os.environ.get(ENDPOINT) or COMPUTE)
 
 
 def _json(response: Any) -> Any:

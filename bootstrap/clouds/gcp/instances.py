@@ -23,6 +23,7 @@ from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
+from railhead.documents.uri import bucket_uri
 
 T = TypeVar("T")
 COMPUTE = "Compute Engine instances.get"
@@ -179,10 +180,9 @@ class Gcp:
                 yield Cost(what, per_day, "fab teardown --destroy")
 
     def _bucket(self) -> Iterator[Cost]:
-        if name := (self.inventory.bucket or "").removeprefix("gs://"):
-            yield from cloud_costs.bucket(
-                Gcs(self._client, name), self.inventory.region, cloud_costs.GCS
-            )
+        if self.inventory.bucket:
+            store = Gcs(self._client, bucket_uri(self.inventory.bucket, error=UsageError).bucket)
+            yield from cloud_costs.bucket(store, self.inventory.region, cloud_costs.GCS)
 
 
 def _path(host: Host) -> str:

@@ -1,0 +1,196 @@
+"""Objects of Google Cloud Storage, over its JSON API, with google-auth. Python 3.10."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+from .objects import CHUNK, ChangedFile, encoded
+
+STORAGE = "https://storage.googleapis.com/"
+EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without credentials
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+OVERLOADED = (429, 500, 502, 503, 504)
+TRIES = 4
+
+
+@dataclass(frozen=True)
+class StorageClient:
+    """Sends requests with a session of `requests`; `storage` is the base address.
+
+    Raises:
+        requests.RequestException: the network failed, or Google refused.
+    """
+
+    session: Any
+    storage: str = STORAGE
+
+    def request(self, method: str, address: str, **options: Any) -> Any:
+        """The response; its status is below 400."""
+        from requests import HTTPError
+
+        response = self.session.request(method, address, timeout=30, **options)
+        if response.status_code >= 400:
+            raise HTTPError(f"Google refuses {method} {address}: {response.text[:400]}")
+        return response
+
+    def read(self, address: str, **options: Any) -> Iterator[bytes]:
+        """The content of a response, in chunks; compared with Google's MD5 where it has one."""
+        from requests import RequestException
+
+        response = self.request("GET", address, stream=True, **options)
+        received = hashlib.md5(usedforsecurity=False)
+        for data in response.iter_content(CHUNK):
+            received.update(data)
+            yield data
+        hashes = response.headers.get("x-goog-hash", "").replace(" ", "").split(",")
+        sent = [text[4:] for text in hashes if text.startswith("md5=")]
+        if sent and sent != [encoded(received.digest())]:
+            raise RequestException(f"{address} came with another content than its MD5 is of")
+
+
+def google_session() -> Any:
+    """A session with the default credentials; google.auth.exceptions where there are none."""
+    import google.auth
+    from google.auth.transport.requests import AuthorizedSession
+
+    credentials, _ = google.auth.default(scopes=SCOPES)
+    return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+
+
+def retry_when_busy(session: Any, storage: str = STORAGE) -> None:
+    """Make a session repeat GET requests and uploads for some seconds while Google is overloaded.
+    An upload that succeeded unnoticed is one more version of an object."""
+    from requests.adapters import HTTPAdapter
+    from urllib3 import Retry
+
+    uploads = f"{storage}upload/"
+    for start, methods in (("https://", {"GET"}), ("http://", {"GET"}), (uploads, {"POST"})):
+        retry = Retry(
+            TRIES,
+            backoff_factor=0.5,
+            status_forcelist=OVERLOADED,
+            allowed_methods=methods,
+            raise_on_status=False,
+        )
+        session.mount(start, HTTPAdapter(max_retries=retry))
+
+
+def open_objects(name: str) -> GcsObjects:
+    """A bucket, with the rights of this machine's service account."""
+    import requests
+
+    emulator = os.environ.get(EMULATOR, "")
+    session = requests.Session() if emulator else google_session()
+    address = emulator if "://" in emulator or not emulator else f"http://{emulator}"
+    storage = f"{address.rstrip('/')}/" if address else STORAGE
+    retry_when_busy(session, storage)
+    return GcsObjects(StorageClient(session, storage), name)
+
+
+@dataclass(frozen=True)
+class GcsObjects:
+    """The objects of the bucket gs://name."""
+
+    client: StorageClient
+    name: str
+
+    def read(self, key: str) -> Iterator[bytes]:
+        """An object's bytes as they were uploaded."""
+        address, headers = self.address(key), {"Accept-Encoding": "identity"}
+        return self.client.read(address, params={"alt": "media"}, headers=headers)
+
+    def write(self, key: str, data: bytes) -> None:
+        """Create an object. Google refuses bytes that do not match the MD5 sent with them."""
+        md5 = hashlib.md5(data, usedforsecurity=False)
+        self._insert({"name": key}, io.BytesIO(data), len(data), md5)
+
+    def upload(self, key: str, path: Path, sha256: str) -> None:
+        """Create an object from a file. Google refuses bytes that do not match the MD5 sent with
+        them, which is of the bytes that have this sha256."""
+        md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+        with path.open("rb") as file:
+            while data := file.read(CHUNK):
+                md5.update(data)
+                whole.update(data)
+            if whole.hexdigest() != sha256:
+                raise ChangedFile(path)
+            file.seek(0)
+            size = os.fstat(file.fileno()).st_size
+            self._insert({"name": key, "metadata": {"sha256": sha256}}, file, size, md5)
+
+    def _insert(self, resource: dict[str, Any], content: BinaryIO, size: int, md5: Any) -> None:
+        """Create an object with these properties from `size` bytes."""
+        resource["md5Hash"] = encoded(md5.digest())
+        content_type, head, tail = _multipart(resource)
+        # As a stream, so that the timeout applies to each chunk, not to the upload.
+        body = _Body((io.BytesIO(head), content, io.BytesIO(tail)), len(head) + size + len(tail))
+        self.send(body, content_type)
+
+    def send(self, body: Any, content_type: str) -> None:
+        """Send the body of an upload."""
+        self.client.request(
+            "POST",
+            f"{self.client.storage}upload/{self.path()}",
+            params={"uploadType": "multipart", "fields": "name"},
+            data=body,
+            headers={"Content-Type": content_type},
+        )
+
+    def path(self, key: str = "") -> str:
+        """The path of an object, or of all, in the API."""
+        objects = f"storage/v1/b/{quote(self.name, safe='')}/o"
+        return f"{objects}/{quote(key, safe='')}" if key else objects
+
+    def address(self, key: str = "") -> str:
+        """The address of an object, or of all, in the API."""
+        return f"{self.client.storage}{self.path(key)}"
+
+
+class _Body:
+    """Files one after the other, with their size in bytes, as `requests` sends a stream, and again
+    from the start where it is repeated."""
+
+    def __init__(self, files: Sequence[BinaryIO], size: int) -> None:
+        self._files, self._size, self._next = files, size, 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.read, b"")
+
+    def tell(self) -> int:
+        """The position to which `seek` goes back: the start."""
+        return 0
+
+    def seek(self, _: int) -> None:
+        """Go back to the start."""
+        self._next = 0
+        for file in self._files:
+            file.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; empty at the end."""
+        while self._next < len(self._files):
+            if data := self._files[self._next].read(size if size >= 0 else CHUNK):
+                return data
+            self._next += 1
+        return b""
+
+
+def _multipart(resource: dict[str, Any]) -> tuple[str, bytes, bytes]:
+    """The content type of an upload, and what is before and after the object's bytes."""
+    boundary = secrets.token_hex(16)  # 128 random bits do not occur in the data
+    first = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+    second = f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    head = f"{first}{json.dumps(resource)}{second}".encode()
+    return f"multipart/related; boundary={boundary}", head, f"\r\n--{boundary}--".encode()
