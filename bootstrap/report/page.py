@@ -7,8 +7,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import svg
+from bootstrap.console.markup import Markup, element, joined, text
+from bootstrap.console.svg import Curve, Panel
 from bootstrap.console.text import clean, count, duration, number, percent
-from bootstrap.report import svg
 from bootstrap.report.facts import (
     METRICS,
     RunFacts,
@@ -19,19 +21,8 @@ from bootstrap.report.facts import (
     ranks,
     text_of,
 )
-from bootstrap.report.html import (
-    Markup,
-    element,
-    joined,
-    page,
-    pairs,
-    picture,
-    section,
-    table,
-    text,
-    tiles,
-)
-from bootstrap.runs.metrics.plots import Curve, Panel, panels, points
+from bootstrap.report.html import page, pairs, picture, section, table, tiles
+from bootstrap.runs.metrics.plots import panels, points
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes

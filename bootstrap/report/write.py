@@ -1,14 +1,14 @@
-"""`fab report`: writes the page of one run, or of several, with its charts as PNG files."""
+"""`fab report`: writes the page of one run, or of several, with its charts as SVG files."""
 
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
+from bootstrap.console.svg import Panel, sheet
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write, folder_of
@@ -16,7 +16,7 @@ from bootstrap.report.command import command
 from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, read_run, text_of
 from bootstrap.report.page import run_page, throughput_panels
-from bootstrap.runs.metrics.plots import Panel, draw, panels
+from bootstrap.runs.metrics.plots import panels
 from bootstrap.runs.results import require_writable
 
 PAGE = "report.html"
@@ -25,7 +25,7 @@ MOST = 50  # runs on one page
 
 @dataclass(frozen=True)
 class Report:
-    """A page that is not written yet: its HTML, and the charts that lie beside it as PNG files."""
+    """A page that is not written yet: its HTML, and the charts that lie beside it as SVG files."""
 
     html: str
     charts: Sequence[Panel]
@@ -85,14 +85,12 @@ def refuse_empty(runs: Sequence[RunFacts]) -> None:
 
 
 def write(folder: Path, found: Report) -> Path:
-    """Write a page, and each chart as a PNG file beside it."""
+    """Write a page, and each chart as an SVG file beside it."""
     path = folder / PAGE
     atomic_write(path, found.html, mode=0o644)
-    with tempfile.TemporaryDirectory() as part:
-        for panel in found.charts[:12]:
-            name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".png"
-            draw([panel], Path(part) / name, "")
-            atomic_write(folder / name, (Path(part) / name).read_bytes(), mode=0o644)
+    for panel in found.charts[:12]:
+        name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".svg"
+        atomic_write(folder / name, sheet([panel]), mode=0o644)
     print_lines(f"report: {path}")
     return path
 

@@ -162,9 +162,8 @@ def _torn_line(torn: AbstractSet[str]) -> list[str]:
 
 def draw(stage: Path, run: Run) -> None:
     """Draw the curves of metrics.jsonl, and write its TensorBoard events; replaces older ones."""
-    metrics, picture = run.results / "metrics.jsonl", stage / "curves.png"
-    if metrics.is_file() and curves(metrics, picture, run.run_id):
-        unpack.place(picture, run.results, picture.name)
+    if picture := curves(run.results / "metrics.jsonl", run.run_id):
+        unpack.place_text(picture, stage, run.results, "curves.svg")
     if (events := event_file(run.results)) is not None:
         (stage / "events").write_bytes(events)
         unpack.place(stage / "events", run.results, EVENT_FILE)

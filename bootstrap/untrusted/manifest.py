@@ -18,7 +18,7 @@ from bootstrap.untrusted.decode import decoded
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # In the folder of the results these are files; a folder would be in the way of each later fetch.
-RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.png", *TAKEN}
+RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.svg", *TAKEN}
 SHOWN = 5  # the most names in one line
 
 

@@ -227,7 +227,7 @@ def _in_the_way(path: Path, what: str) -> RailheadError:
 def place_text(text: str, stage: Path, root: Path, name: str) -> None:
     """Write a text to `root`/`name`, completely or not at all."""
     descriptor, part = tempfile.mkstemp(dir=stage)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     place(Path(part), root, name)
 
