@@ -17,6 +17,7 @@ ROOMS = ("stacks", "bootstrap", "training")
 
 # A folder of bootstrap imports only folders on earlier lines, and itself.
 ORDER = (
+    ("hint",),
     ("errors",),
     ("console",),
     ("inventory",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from bootstrap.console.output import print_lines
 from bootstrap.console.svg import Panel, sheet
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write, folder_of
 from bootstrap.report.command import command
@@ -50,14 +50,14 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     except OSError as error:
         raise UsageError(
             f"the report cannot be written to {folder}: {error.strerror}",
-            hint=f"fab report {shlex.quote(','.join(names))} --to FOLDER",
+            hint=Command("report", ",".join(names), to="FOLDER"),
         ) from None
 
 
 def read_runs(names: Sequence[str]) -> list[RunFacts]:
     """The facts of these runs, each once; UsageError as for `report`."""
     if not names:
-        raise UsageError("name a run, or several with commas between", hint="fab runs")
+        raise UsageError("name a run, or several with commas between", hint=Command("runs"))
     runs = [read_run(name) for name in dict.fromkeys(names)]
     refuse_empty(runs)
     if len(runs) > MOST:
@@ -80,7 +80,7 @@ def refuse_empty(runs: Sequence[RunFacts]) -> None:
         if not run.result and not run.records:
             raise UsageError(
                 f"run {run.run_id} has no results here: {run.folder}",
-                hint=f"fab fetch --run {run.run_id}",
+                hint=Command("fetch", run=run.run_id),
             )
 
 

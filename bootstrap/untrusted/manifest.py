@@ -11,6 +11,7 @@ from typing import Any
 
 from bootstrap.console.text import clean, count
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command, Hint
 from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.decode import decoded
@@ -118,7 +119,7 @@ def refuse_changed(wrong: list[str]) -> None:
         raise RailheadError(
             f"{count(len(wrong), 'file')} came with another content than the chief has: "
             + ", ".join(wrong[:SHOWN]),
-            hint="fab fetch   # once more; the machines keep them",
+            hint=Hint(Command("fetch"), "   # once more; the machines keep them"),
         )
 
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command, Hint
 from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
 
 BLOCK = tarfile.BLOCKSIZE
@@ -43,7 +44,9 @@ class Hostile(RailheadError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"the host sent {what}: nothing of it was kept",
-            hint="fab ssh   # look at the host: its files or its Python may be changed",
+            hint=Hint(
+                Command("ssh"), "   # look at the host: its files or its Python may be changed"
+            ),
         )
 
 
@@ -221,7 +224,7 @@ def refuse_folder(path: Path) -> None:
 
 
 def _in_the_way(path: Path, what: str) -> RailheadError:
-    return RailheadError(f"{path} {what}", hint="move it away, then: fab fetch")
+    return RailheadError(f"{path} {what}", hint=Hint("move it away, then: ", Command("fetch")))
 
 
 def place_text(text: str, stage: Path, root: Path, name: str) -> None:

@@ -21,6 +21,7 @@ from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operatio
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import Host, Inventory
 
 COMPUTE = "Compute Engine instances.get"
@@ -126,10 +127,14 @@ class Gcp:
         to_change = [(h, s) for h, s in instances if _seconds(s) != seconds or not _stops(s)]
         running = [h.name for h, instance in to_change if _state(instance) != "stopped"]
         if running:
-            option = self.inventory.option
+            target = self.inventory.target
             raise UsageError(
                 f"{', '.join(running)}: maxRunDuration can only change while a machine is stopped",
-                hint=f"fab stop{option}, then fab start{option} --hours {hours:g}",
+                hint=Hint(
+                    Command("stop", **target),
+                    ", then ",
+                    Command("start", **target, hours=f"{hours:g}"),
+                ),
             )
         for host, instance in to_change:
             wanted = instance.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
@@ -189,7 +194,7 @@ class Gcp:
                 price = DISKS.get(kind)
                 per_day = None if price is None else gigabytes * price / cloud_costs.DAYS
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
-                yield Cost(what, per_day, "fab teardown --destroy")
+                yield Cost(what, per_day, Command("teardown", destroy=True))
 
     def _bucket(self) -> Iterator[Cost]:
         if name := (self.inventory.bucket or "").removeprefix("gs://"):
