@@ -2,6 +2,7 @@
 
 The folders tell the story of a run, in this order:
 
+* hint         what to type after an error: commands of `fab` as values
 * errors       what can go wrong, and the exit code
 * console      output for people: lines, live lines, text formatting
 * inventory    which hosts: the host list, the cluster document, the Pulumi stack, saved state

@@ -15,19 +15,26 @@ import errno
 import shlex
 from collections.abc import Mapping
 
+from bootstrap.hint import Command, Hint
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class RailheadError(Exception):
-    """An error for the user: what failed, and `hint`, the next command to type."""
+    """An error for the user: what failed, and `next`, what to type."""
 
     code = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: Hint | Command | str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.next = Hint(hint)
+
+    @property
+    def hint(self) -> str:
+        """`next` as text."""
+        return str(self.next)
 
     def __str__(self) -> str:
         return self.message + (f"\n  next: {self.hint}" if self.hint else "")
@@ -66,7 +73,9 @@ def _per_host(what: str, outcomes: Mapping[str, str]) -> str:
 class HostsFailed(RailheadError):
     """Something failed on one or more hosts. `outcomes` has every host, also successful ones."""
 
-    def __init__(self, what: str, outcomes: Mapping[str, str], *, hint: str = "") -> None:
+    def __init__(
+        self, what: str, outcomes: Mapping[str, str], *, hint: Hint | Command | str = ""
+    ) -> None:
         super().__init__(_per_host(what, outcomes), hint=hint)
         self.outcomes = dict(outcomes)
 
@@ -86,8 +95,10 @@ def refusal(error: OSError) -> RailheadError | None:
     may not. None for any other error."""
     place = error.filename if isinstance(error.filename, str) else None
     if error.errno in _FULL:
-        hint = "free some disk space, then: fab status   # shows the hosts and the run"
-        return RailheadError(f"{place or 'this machine'}: {error.strerror}", hint=hint)
+        after = Hint(
+            "free some disk space, then: ", Command("status"), "   # shows the hosts and the run"
+        )
+        return RailheadError(f"{place or 'this machine'}: {error.strerror}", hint=after)
     if error.errno in _FORBIDDEN and place:
         hint = f"ls -ld {shlex.quote(place)}   # whose it is; its folder too"
         return RailheadError(f"{place}: {error.strerror}", hint=hint)

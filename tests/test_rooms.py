@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ ROOMS = ("stacks", "bootstrap", "training")
 
 # A folder of bootstrap imports only folders on earlier lines, and itself.
 ORDER = (
+    ("hint",),
     ("errors",),
     ("console",),
     ("inventory",),
@@ -42,12 +44,12 @@ ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 FOREIGN = {
     "bootstrap": {"PIL", "boto3", "botocore", "google", "horovod", "keras", "numpy", "pulumi"}
     | {"pulumi_aws", "pulumi_gcp", "tensorflow", "tf_keras", "training", "stacks"},
-    "training": {"boto3", "fabric", "google", "invoke", "matplotlib", "paramiko", "pulumi"}
+    "training": {"boto3", "fabric", "google", "invoke", "paramiko", "pulumi"}
     | {"pulumi_aws", "pulumi_gcp", "bootstrap", "stacks"},
     "stacks": {"bootstrap", "fabric", "horovod", "invoke", "keras", "paramiko"}
     | {"tensorflow", "training"},
 }
-# The clouds' own SDKs, each in one module; what reads samples, by packages that matplotlib brings;
+# The clouds' own SDKs, each in one module; what reads samples;
 # and what runs on a host in an environment of its own.
 SDKS = {
     "bootstrap/clouds/aws/client.py": {"botocore"},
@@ -156,6 +158,14 @@ def test_a_room_imports_of_railhead_the_documents_alone(path: Path) -> None:
 def test_the_documents_import_the_standard_library_alone(path: Path) -> None:
     names = {name for name in imported(path) if not name.startswith("railhead.documents")}
     assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_what_is_imported_here_is_declared() -> None:
+    """A package that came with another one would vanish with it."""
+    declared = re.findall(r"^dependencies = \[(.*)\]", (ROOT / "pyproject.toml").read_text(), re.M)
+    used = {name for path in HERE if name_of(path) not in SDKS for name in tops(path)}
+    used -= {*sys.stdlib_module_names, *ROOMS, "railhead", "absl", "local_requests", "tensorboard"}
+    assert used <= set(re.findall(r'"([a-z]+)', declared[0]))
 
 
 def test_an_sdk_is_named_for_a_file_that_uses_it() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from invoke import Argument, Exit
 
+from bootstrap.hint import Command, Hint
+
 # By name: what stands for its value, and the line of `fab --help`.
 WORKING = {
     "hosts": ("HOSTS", "user@host:port*slots, comma-separated: --hosts of the task"),
@@ -29,10 +31,12 @@ WORKING = {
 }
 _SSH_CONFIG = "~/.ssh/config, which every task reads"
 # By name: what to type or do instead.
-INSTEAD = {
-    "command-timeout": "fab train --max-hours 2   # ends the run",
+INSTEAD: dict[str, Hint | str] = {
+    "command-timeout": Hint(Command("train", max_hours=2), "   # ends the run"),
     "config": "fab --help TASK   # settings are options of tasks; a stack's: pulumi config",
-    "connect-timeout": "fab status   # a host that does not answer is named after some seconds",
+    "connect-timeout": Hint(
+        Command("status"), "   # a host that does not answer is named after some seconds"
+    ),
     "echo": "fab --debug TASK   # prints what runs where",
     "hide": "fab TASK >/dev/null   # errors are still printed",
     "identity": f"ssh-add KEYFILE   # or: IdentityFile in {_SSH_CONFIG}",
@@ -40,8 +44,10 @@ INSTEAD = {
     "no-dedupe": "fab TASK TASK   # each task that is named runs, also twice",
     "prompt-for-login-password": "ssh-copy-id USER@HOST   # hosts are reached with keys",
     "prompt-for-passphrase": "ssh-add   # the ssh-agent then holds the key",
-    "prompt-for-sudo-password": "fab ssh HOST   # --system needs root, or sudo without a password",
-    "pty": "fab ssh HOST   # a shell with a terminal",
+    "prompt-for-sudo-password": Hint(
+        Command("ssh", "HOST"), "   # --system needs root, or sudo without a password"
+    ),
+    "pty": Hint(Command("ssh", "HOST"), "   # a shell with a terminal"),
     "ssh-config": f"ssh -G HOST   # shows what applies; put the settings into {_SSH_CONFIG}",
     "warn-only": "fab TASK || true   # a task reports every host before it fails",
 }

@@ -11,16 +11,19 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
-from bootstrap.cli.hints import with_target
 from bootstrap.console import interrupts, log
 from bootstrap.console.output import printable
 from bootstrap.errors import RailheadError, Terminated, refusal
+from bootstrap.hint import Command, Hint
+
+TARGETS = ("hosts", "stack")
+BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not
 
 
 class ClusterExecutor(Executor):  # type: ignore[misc]
@@ -89,7 +92,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
             try:
                 body(*args, **kwargs)
             except RailheadError as error:
-                error.hint = _with_target(error.hint, kwargs)
+                error.next = _with_target(error.next, kwargs)
                 raise Exit(printable(f"fab {name}: {error}"), code=error.code) from None
             except BrokenPipeError:
                 raise output_closed() from None
@@ -97,14 +100,15 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 what = "terminated" if isinstance(end, Terminated) else "interrupted"
                 if end.args:
                     what += f" while it waited for {', '.join(map(str, end.args))}"
-                hint = _with_target("fab status   # shows the hosts and the run", kwargs)
-                raise Exit(f"fab {name}: {what}\n  next: {hint}", code=1) from None
+                hint = Hint(Command("status"), "   # shows the hosts and the run")
+                then = _with_target(hint, kwargs)
+                raise Exit(f"fab {name}: {what}\n  next: {then}", code=1) from None
             except Exit:
                 raise
             except Exception as error:
                 if isinstance(error, OSError) and (refused := refusal(error)):
                     log.mistake()
-                    refused.hint = _with_target(refused.hint, kwargs)
+                    refused.next = _with_target(refused.next, kwargs)
                     raise Exit(printable(f"fab {name}: {refused}"), code=refused.code) from None
                 traceback.print_exc()
                 raise Exit(_internal_error(file), code=1) from None
@@ -113,12 +117,26 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     return task
 
 
-def _with_target(hint: str, given: Mapping[str, Any]) -> str:
-    tasks = RUNNING.collection
-    if tasks is None:  # a task that is called from Python
+def _with_target(hint: Hint, given: Mapping[str, Any]) -> Hint:
+    """The hint, with `--hosts` or `--stack` as typed in each command that names no hosts itself.
+
+    Args:
+        given: the values of the task's options by name, as they were typed; for a command that
+            names only a run, the hosts or the stack of the run are used.
+    """
+    if RUNNING.collection is None:  # a task that is called from Python
         return hint
-    given = _with_hosts_of_run(given)
-    return with_target(hint, given, {dashed(name): tasks[name] for name in tasks.task_names})
+    return hint.completed(
+        partial(_aimed, given=_with_hosts_of_run(given), tasks=RUNNING.collection)
+    )
+
+
+def _aimed(command: Command, given: Mapping[str, Any], tasks: Collection) -> Command:
+    name = command.task.replace(" ", "-")
+    if name not in tasks or name in BY_RECORD:  # the fabfile may have some of our tasks only
+        return command
+    takes = {argument.name for argument in tasks[name].get_arguments()}
+    return command.at({one: given[one] for one in TARGETS if given.get(one) and one in takes})
 
 
 def _with_hosts_of_run(given: Mapping[str, Any]) -> Mapping[str, Any]:

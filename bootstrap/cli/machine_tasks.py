@@ -12,6 +12,7 @@ from bootstrap.cli.task import task
 from bootstrap.cli.tasks import Hosts
 from bootstrap.console import log
 from bootstrap.console.output import confirm, print_lines
+from bootstrap.hint import Command, Hint
 from railhead.documents.options.hosts import (
     CommandOptions,
     DeadlineOptions,
@@ -82,9 +83,8 @@ def start(
     if machines:
         machines.refuse_undocumented()
     started = power.start(status.inventory, print_lines, hours=deadline.hours)
-    print_lines(
-        f"next: fab train{started.option}", *(f"[{host.name}] {host}" for host in started.hosts)
-    )
+    train = Command("train", **started.target)
+    print_lines(f"next: {train}", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
@@ -113,7 +113,9 @@ def extend(
     from bootstrap.lifecycle import power
 
     if deadline.hours is None:
-        raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
+        raise UsageError(
+            "--hours is missing", hint=Hint(Command("extend", hours=4), "   # from now")
+        )
     power.extend(Target(target).status(), deadline.hours, print_lines)
 
 
@@ -155,7 +157,7 @@ def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
     from bootstrap.errors import UsageError
 
     if not command.cmd:
-        raise UsageError("no command", hint="fab exec --cmd 'nvidia-smi'")
+        raise UsageError("no command", hint=Command("exec", cmd="nvidia-smi"))
     shell.execute(Target(target).running(), command.cmd)
 
 

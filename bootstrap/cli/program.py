@@ -23,6 +23,7 @@ from bootstrap.cli import help
 from bootstrap.cli.core_options import refuse_without_effect
 from bootstrap.cli.executor import RUNNING, ClusterExecutor, dashed, output_closed
 from bootstrap.console.output import printable
+from bootstrap.hint import Command
 from bootstrap.inventory.files import RUN_ID
 
 CLONE = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ class Program(Fab):  # type: ignore[misc]
         if form not in FORMATS:
             raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", "fab --list")
         if core.remainder and not core.unparsed and not core[0].args.complete.value:
-            raise _usage("no task is named", "fab exec --hosts a,b --cmd 'COMMAND'")
+            raise _usage("no task is named", str(Command("exec", hosts="a,b", cmd="COMMAND")))
 
     def load_collection(self) -> None:
         """Load the fabfile, and the executor of its tasks."""

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import power, stack_machines
@@ -103,7 +104,8 @@ def selected_stack(stack: str | None) -> str:
     found = stack if stack is not None else pulumi_stack.current()
     if found is None:
         raise UsageError(
-            "no stack is selected", hint="fab up --stack NAME   # a new one: pulumi stack init NAME"
+            "no stack is selected",
+            hint=Hint(Command("up", stack="NAME"), "   # a new one: pulumi stack init NAME"),
         )
     return found
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
@@ -28,7 +29,7 @@ SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
 class Refused(RailheadError):
     """The cloud refused a call; `error_code` is its code: `InsufficientInstanceCapacity`."""
 
-    def __init__(self, message: str, error_code: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, error_code: str, *, hint: Hint | Command | str = "") -> None:
         super().__init__(message, hint=hint)
         self.error_code = error_code
 
@@ -83,7 +84,7 @@ class Cost:
 
     what: str
     amount: float | None
-    command: str
+    command: Command
     per: str = "day"
     source: str = ""
 
@@ -196,12 +197,13 @@ def describe_states(instance_states: dict[str, InstanceState]) -> str:
     )
 
 
-def start_later(inventory: Inventory) -> str:
+def start_later(inventory: Inventory) -> Hint:
     """What to type where a cloud has no such machine free now."""
     option = inventory.option
-    return (
-        f"fab start{option}   # later; or in another zone, with new machines: "
-        f"pulumi config set{option} zones ZONE && pulumi up{option}"
+    return Hint(
+        Command("start", **inventory.target),
+        "   # later; or in another zone, with new machines: "
+        f"pulumi config set{option} zones ZONE && pulumi up{option}",
     )
 
 

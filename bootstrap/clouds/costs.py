@@ -12,6 +12,7 @@ from bootstrap.clouds.aws.client import AwsClient, ask
 from bootstrap.clouds.aws.ec2 import Volumes
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.storage import NoBucket, Store, count_objects
+from bootstrap.hint import Command
 
 GP3 = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # per month, as of July 2026
 DAYS = 30.4  # in a month
@@ -46,7 +47,7 @@ def disks(client: AwsClient, region: str | None, names: Mapping[str, str]) -> It
         price = GP3.get(region or "") if disk.VolumeType == "gp3" else None
         per_day = None if price is None else disk.Size * price / DAYS
         what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
-        yield Cost(what, per_day, "fab teardown --destroy")
+        yield Cost(what, per_day, Command("teardown", destroy=True))
 
 
 def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
@@ -62,7 +63,7 @@ def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
     yield Cost(
         f"bucket {store.url}, {size}",
         found.size / GB * price if known and price else None,
-        "fab teardown --destroy --with-bucket",
+        Command("teardown", destroy=True, with_bucket=True),
         per="month",
         source=f"{price:g} USD per GB in {region}: {prices.source}" if known else "",
     )

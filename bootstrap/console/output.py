@@ -10,6 +10,7 @@ from typing import TextIO
 
 from bootstrap.console.text import clean
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 
 Reporter = Callable[[str], None]  # gets a line on the progress of a command
 ByteReporter = Callable[[int], None]  # gets the number of bytes done so far
@@ -43,7 +44,7 @@ def printable(text: str) -> str:
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
-def confirm(question: str, *, hint: str, answer: str = "y") -> bool:
+def confirm(question: str, *, hint: Hint | Command | str, answer: str = "y") -> bool:
     """Ask on the terminal; whether `answer` was typed ("y" also in upper case).
 
     Args:

@@ -15,6 +15,7 @@ from bootstrap.console.live import Board
 from bootstrap.console.text import duration, size
 from bootstrap.data.folders import LocalData, summary
 from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.hint import Command, Hint
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
@@ -63,7 +64,9 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
         raise HostsNotReady(
             f"disk full: too little room for the data on {len(short)} of {len(lacks)} hosts",
             {name: short.get(name, "ok") for name in lacks},
-            hint="fab exec --cmd 'du -sh ~/.railhead/data/*'   # data of earlier runs",
+            hint=Hint(
+                Command("exec", cmd="du -sh ~/.railhead/data/*"), "   # data of earlier runs"
+            ),
         )
     return lacks
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.files import existing_path
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 
@@ -52,7 +53,7 @@ def parse_all(data: Mapping[str, str], *, script: bool) -> tuple[DataSpec, ...]:
     if specs and not script and "train" not in names:
         raise UsageError(
             f"--data {names[0]} without --data train: our own training needs its training data too",
-            hint="fab train --data train=FOLDER ...",
+            hint=Hint(Command("train", data="train=FOLDER"), " ..."),
         )
     return specs
 
@@ -66,7 +67,9 @@ def parse(name: str, value: str, *, script: bool) -> DataSpec:
     """One `--data NAME=VALUE`; UsageError if it is not valid."""
     text = f"{name}={value}"
     if not value:
-        raise UsageError(f"--data {text!r}: write {FORM}", hint="fab train --data train=FOLDER")
+        raise UsageError(
+            f"--data {text!r}: write {FORM}", hint=Command("train", data="train=FOLDER")
+        )
     _check_name(name, script=script)
     uri, distribution, mode = _split_options(text, value)
     if not script and distribution is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import progress_line
 from bootstrap.errors import BelowThreshold, UsageError
+from bootstrap.hint import Command
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds
@@ -55,7 +56,7 @@ def require_passed(judgement: Judgement) -> None:
 def _reported(earlier: EarlierRun) -> dict[str, Any]:
     run_id, file = earlier.run.run_id, earlier.run.results / "metrics.jsonl"
     if not file.is_file():
-        raise UsageError(f"run {run_id} has no results here", hint=f"fab fetch --run {run_id}")
+        raise UsageError(f"run {run_id} has no results here", hint=Command("fetch", run=run_id))
     metrics: dict[str, Any] = {}
     evaluation: dict[str, Any] = {}
     for record in raw_records(file):
@@ -67,6 +68,6 @@ def _reported(earlier: EarlierRun) -> dict[str, Any]:
         raise UsageError(
             f"run {run_id} reported no evaluation: its script prints a record `evaluation`, "
             "or --script names what evaluates its model",
-            hint=f"fab evaluate {run_id} --script eval.py",
+            hint=Command("evaluate", run_id, script="eval.py"),
         )
     return {**metrics, **evaluation}

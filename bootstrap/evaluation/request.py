@@ -6,13 +6,13 @@ On hosts an evaluation is a run like a training, with another program; its resul
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import DataSpec, parse_each
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
 from bootstrap.runs.launch import Program
 from bootstrap.runs.metrics.options import require_metrics
@@ -45,7 +45,7 @@ def read_evaluation(
     if evaluated := earlier.document.get("evaluates"):
         raise UsageError(
             f"run {earlier.run.run_id} is an evaluation",
-            hint=f"fab evaluate {shlex.quote(str(evaluated))}",
+            hint=Command("evaluate", evaluated),
         )
     args = replace(args, launcher=args.launcher or _launcher(earlier, args))
     if args.script and model is not None:
@@ -97,7 +97,7 @@ def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -
 def _keras_file(earlier: EarlierRun, name: str | None) -> Path:
     """The model of our own training: the built-in evaluation loads no other format."""
     results, run_id = earlier.run.results, earlier.run.run_id
-    search = ModelSearch(f"run {run_id}", f"fab evaluate {run_id}", name, formats=(KERAS,))
+    search = ModelSearch(f"run {run_id}", Command("evaluate", run_id), name, formats=(KERAS,))
     found = search.choose(name for name in names_below(results) if name.endswith(KERAS))
     if found is None:
         raise _no_model(earlier, f"run {run_id} has no model here: no .keras file in {results}")
@@ -126,9 +126,9 @@ def _model(path: Path, *, script: bool) -> tuple[DataInput, ...]:
     return read_inputs((DataSpec(NAME, str(path), "local", distribution, mode),))
 
 
-def _with_script(earlier: EarlierRun) -> str:
-    return f"fab evaluate {earlier.run.run_id} --script eval.py"
+def _with_script(earlier: EarlierRun) -> Command:
+    return Command("evaluate", earlier.run.run_id, script="eval.py")
 
 
 def _no_model(earlier: EarlierRun, message: str) -> UsageError:
-    return UsageError(message, hint=f"fab fetch --run {earlier.run.run_id}")
+    return UsageError(message, hint=Command("fetch", run=earlier.run.run_id))

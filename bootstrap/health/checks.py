@@ -14,6 +14,7 @@ from statistics import median_low
 from bootstrap.console.text import count, size
 from bootstrap.facts.host import HostFacts
 from bootstrap.facts.xid import RESET, Errors
+from bootstrap.hint import Command, Hint
 from bootstrap.plan.runtimes import gpus_of
 
 CLOCK_LIMIT = 1.0  # seconds: with a larger offset, records of two hosts are in the wrong order
@@ -21,7 +22,6 @@ DISK_LIMIT = 2_000_000_000  # bytes: one rank's log takes up to 100 MB, a model'
 MEMORY_LIMIT = 1_000_000_000  # bytes for each rank: TensorFlow and Horovod alone took 0.45 GB
 SLOW = 2.0  # factor: slower than the median by more than this is a finding
 ALL_PAIRS_HOSTS = 8  # up to so many hosts all pairs are measured; beyond, each host and the next
-TARGET = "{target}"  # in an action: the option that names the hosts, for a command of `fab`
 THIS_MACHINE = "here"  # the host of a finding about the machine that runs the command
 
 
@@ -32,7 +32,7 @@ class Finding:
 
     host: str
     what: str
-    action: str
+    action: Hint | Command | str
     counts: bool = True
     stops_links: bool = False
 
@@ -126,9 +126,11 @@ def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
         return
     output = f": {facts.gpu.smi.splitlines()[0]}" if facts.gpu.smi else ""
     what = f"{count(cards, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
-    action = "restart the machine; if a GPU stays away, take another machine"
+    action = Hint("restart the machine; if a GPU stays away, take another machine")
     if facts.gpu.driver is None:
-        action = f"fab bootstrap{TARGET}   # installs the driver; with --system on ad-hoc hosts"
+        action = Hint(
+            Command("bootstrap"), "   # installs the driver; with --system on ad-hoc hosts"
+        )
     yield Finding(name, what, action)
 
 
@@ -174,11 +176,11 @@ def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator
     """Too little free disk or memory (bytes) for a run with so many ranks on the host."""
     if disk < DISK_LIMIT:
         what = f"{size(disk)} free on the disk of its home, {size(DISK_LIMIT)} is the least"
-        yield Finding(name, what, f"fab exec{TARGET} --cmd 'du -xh ~ | sort -h | tail'")
+        yield Finding(name, what, Command("exec", cmd="du -xh ~ | sort -h | tail"))
     if memory < MEMORY_LIMIT * ranks:
         need = f"{size(MEMORY_LIMIT * ranks)} is the least for {count(ranks, 'rank')}"
         what = f"{size(memory)} of memory free, {need}"
-        yield Finding(name, what, f"fab exec{TARGET} --cmd 'ps aux --sort -rss | head'")
+        yield Finding(name, what, Command("exec", cmd="ps aux --sort -rss | head"))
 
 
 # --- Checks with TensorFlow and Horovod ----------------------------------------------------
@@ -188,12 +190,12 @@ def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) ->
     """TensorFlow does not load, or sees fewer GPUs than the driver: it would use the CPU."""
     if bench.gpus is None:
         what = f"the runtime's TensorFlow does not run: {bench.output}"
-        yield Finding(name, what, f"fab bootstrap{TARGET}", stops_links=True)
+        yield Finding(name, what, Command("bootstrap"), stops_links=True)
     elif bench.gpus < len(facts.gpus):
         sees = "no GPU: it would train on the CPU" if not bench.gpus else f"{bench.gpus} alone"
         what = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, TensorFlow sees {sees}"
         output = f" ({bench.output})" if bench.output else ""
-        action = f"fab plan{TARGET}   # which runtime and driver it has, and why"
+        action = Hint(Command("plan"), "   # which runtime and driver it has, and why")
         yield Finding(name, what + output, action, stops_links=True)
 
 
@@ -214,9 +216,8 @@ def speed_findings(
     for name, device in slowest.items():
         if device.seconds > SLOW * usual:
             what = f"{device.name}: {times(device.seconds, usual)} the time of the median host"
-            yield Finding(
-                name, what, f"look who else uses it: fab exec{TARGET} --cmd 'uptime; nvidia-smi'"
-            )
+            look = Hint("look who else uses it: ", Command("exec", cmd="uptime; nvidia-smi"))
+            yield Finding(name, what, look)
 
 
 def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from bootstrap.health.checks import (
     Reduction,
     TensorFlowReadings,
 )
+from bootstrap.hint import Command
 from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in
@@ -174,7 +175,7 @@ def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
         raise HostsNotReady(
             "not every GPU would be used: nothing was started",
             {name: text or "ok" for name, text in outcomes.items()},
-            hint="fab health",
+            hint=Command("health"),
         )
 
 

@@ -9,7 +9,6 @@ from statistics import median_low
 from bootstrap.console.text import clean, columns_of, count, size
 from bootstrap.facts.host import HostFacts
 from bootstrap.health.checks import (
-    TARGET,
     Finding,
     HostReadings,
     Reduction,
@@ -18,6 +17,7 @@ from bootstrap.health.checks import (
     shown_skew,
     times,
 )
+from bootstrap.hint import Hint
 from bootstrap.plan.hostfile import Link, Peer
 
 HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interface")
@@ -113,14 +113,15 @@ def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list
     return [*table(rows), f"{slowest}, the median pair reaches {size(usual)}/s"]
 
 
-def finding_lines(findings: Sequence[Finding], target: str) -> list[str]:
+def finding_lines(findings: Sequence[Finding], target: Mapping[str, str]) -> list[str]:
     """Each finding with its action; those that do not count are marked as notes.
 
-    `target` is the option that names the hosts in commands (Inventory.option)."""
+    `target` names the hosts in commands (Inventory.target)."""
     lines = []
     for found in findings:
         first, *rest = [clean(line) for line in found.what.splitlines()]
         lines.append(f"[{found.host}] {'' if found.counts else 'note: '}{first}")
         lines += [f"  | {line}" for line in rest]
-        lines.append(f"  do: {found.action.replace(TARGET, target)}")
+        action = Hint(found.action).completed(lambda command: command.at(target))
+        lines.append(f"  do: {action}")
     return lines

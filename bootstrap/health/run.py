@@ -5,6 +5,7 @@ It prints all readings and findings; the last line is the outcome. Leaves nothin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bootstrap.console.output import Reporter, print_lines
@@ -13,6 +14,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.health import checks, measure
 from bootstrap.health.checks import Finding
 from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.plan import hostfile
@@ -27,10 +29,12 @@ from bootstrap.ssh.connect import Sessions, all_facts
 def health(inventory: Inventory, options: Options) -> None:
     """Print measurements and findings; RailheadError if there are findings."""
     with reach.sessions(inventory) as sessions:
-        check_hosts(sessions, options, inventory.option, print_lines)
+        check_hosts(sessions, options, inventory.target, print_lines)
 
 
-def check_hosts(sessions: Sessions, options: Options, target: str, report: Reporter) -> None:
+def check_hosts(
+    sessions: Sessions, options: Options, target: Mapping[str, str], report: Reporter
+) -> None:
     """Check all hosts; print readings and findings. `target` names the hosts in commands.
 
     Raises:
@@ -71,7 +75,7 @@ def _survey(
         named = ", ".join(without) + (" is" if len(without) == 1 else " are")
         return cluster, UsageError(
             f"TensorFlow and the links were not checked: {named} not ready yet",
-            hint="fab bootstrap",
+            hint=Command("bootstrap"),
         )
     return cluster, None
 
@@ -127,9 +131,8 @@ def _measure_links(cluster: ConnectedCluster, report: Reporter) -> list[Finding]
     try:
         found = measure.reduction(cluster)
     except RailheadError as wrong:
-        action = wrong.hint or (
-            f"fab bootstrap{checks.TARGET}; then docs/troubleshooting.md, by the message of mpirun"
-        )
+        then = "; then docs/troubleshooting.md, by the message of mpirun"
+        action = wrong.next if wrong.hint else Hint(Command("bootstrap"), then)
         return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", action)]
     except KeyboardInterrupt:
         _end_interrupted(cluster, report)

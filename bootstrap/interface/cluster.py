@@ -9,6 +9,7 @@ from typing import Any
 
 from bootstrap.cli.targets import Target
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.interface.methods import ClusterMethods
 from bootstrap.interface.run import Run
 from bootstrap.inventory.files import folder_of
@@ -105,4 +106,6 @@ class Cluster(ClusterMethods):
         """UsageError for options of the cluster that `fab sweep` and `fab scale` do not have."""
         if self._ready.system or self._ready.peer_address:
             rule = "system and peer_address are for train; sweep and scale do without"
-            raise UsageError(rule, hint="fab bootstrap --hosts a,b --system   # before")
+            raise UsageError(
+                rule, hint=Hint(Command("bootstrap", hosts="a,b", system=True), "   # before")
+            )

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, options
 from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
@@ -82,7 +82,7 @@ class Inventory:
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")
         if not self.hosts:
-            raise UsageError("no hosts", hint="fab train --hosts user@first,user@second")
+            raise UsageError("no hosts", hint=Command("train", hosts="user@first,user@second"))
         if self.cloud not in CLOUDS:
             raise UsageError(f"cloud {self.cloud!r}: one of {', '.join(CLOUDS)}")
         _refuse_twice(self.hosts, lambda host: (host.address, host.port or 22))
@@ -108,12 +108,17 @@ class Inventory:
         return CLOUDS[self.cloud]
 
     @property
-    def option(self) -> str:
-        """The option that names these hosts, for a command that is printed: ` --stack gpu`. Empty
+    def target(self) -> dict[str, str]:
+        """The option that names these hosts, for a command that is printed: {"stack": "gpu"}. Empty
         for recorded local hosts, which are those of the last command."""
         if self.stack:
-            return f" --stack {shlex.quote(self.stack)}"
-        return f" --hosts {shlex.quote(self.host_list)}" if self.is_ad_hoc else ""
+            return {"stack": self.stack}
+        return {"hosts": self.host_list} if self.is_ad_hoc else {}
+
+    @property
+    def option(self) -> str:
+        """`target` as text for a command of another program: ` --stack gpu`."""
+        return options(self.target)
 
     @property
     def host_list(self) -> str:

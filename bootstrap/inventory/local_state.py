@@ -17,6 +17,7 @@ from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
 from bootstrap.inventory.hosts import Inventory, check_name
@@ -100,10 +101,10 @@ def load_cluster(name: str) -> Inventory:
     except FileNotFoundError:
         raise UsageError(
             f"no cluster {name!r} is recorded here; recorded: {', '.join(clusters()) or 'none'}",
-            hint="fab train --hosts user@first,user@second",
+            hint=Command("train", hosts="user@first,user@second"),
         ) from None
     except (OSError, ValueError, RecursionError, UsageError) as error:
-        again = f"rm -r {shlex.quote(str(path))} && fab demo   # makes it anew"
+        again = Hint(f"rm -r {shlex.quote(str(path))} && ", Command("demo"), "   # makes it anew")
         raise UsageError(
             f"the record of cluster {name} is damaged: {path}: {error}",
             hint=again if name == DEMO else NAME_HOSTS,
@@ -133,7 +134,9 @@ def last_cluster() -> Inventory:
     if not name:
         raise UsageError(
             "no hosts: none were named, and there is no earlier cluster",
-            hint="fab train --hosts user@first,user@second   # or: fab demo",
+            hint=Hint(
+                Command("train", hosts="user@first,user@second"), "   # or: ", Command("demo")
+            ),
         )
     return load_cluster(name)
 
@@ -236,7 +239,7 @@ def recorded_run(run_id: str) -> dict[str, Any]:
     if not found:
         known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
         last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
-        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab runs")
+        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint=Command("runs"))
     return _read_record(found[0])
 
 
@@ -248,7 +251,7 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
         known = [p for p in known if p.stem == run_id]
     if not known:
         which = f"run {run_id!r} is not" if run_id else "no run is"
-        raise UsageError(f"{which} recorded for {inventory.name}", hint="fab runs")
+        raise UsageError(f"{which} recorded for {inventory.name}", hint=Command("runs"))
     return known[-1].stem, Path(_read_record(known[-1])["results"])
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import MACHINES, StackState, read_state, resources_of
@@ -219,7 +220,11 @@ def _inventory(stack: str, document: Any) -> Inventory:
     try:
         return replace(from_document(document), stack=stack)
     except UsageError as error:
-        hint = error.hint or f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
+        hint = (
+            error.next
+            if error.hint
+            else f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
+        )
         raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
 
 
@@ -257,8 +262,11 @@ def _error(stack: str, stderr: str) -> UsageError:
         return UsageError(
             f"Pulumi's state of stack {stack} cannot be read: Pulumi was killed while it wrote it; "
             "machines may run",
-            hint=f"remove {stack}.json.attrs, in .pulumi/stacks of Pulumi's folder: it is "
-            f"damaged, and Pulumi does not need it; then: fab status --stack {shlex.quote(stack)}",
+            hint=Hint(
+                f"remove {stack}.json.attrs, in .pulumi/stacks of Pulumi's folder: it is "
+                "damaged, and Pulumi does not need it; then: ",
+                Command("status", stack=stack),
+            ),
         )
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
@@ -268,13 +276,16 @@ def _error(stack: str, stderr: str) -> UsageError:
 
 def _unfinished(stack: str) -> UsageError:
     """The error for a stack without a document: an interrupted `up` may have made machines."""
-    quoted = shlex.quote(stack)
     made = [r for r in resources_of(stack, _exported(stack)) if r.type in MACHINES]
     if machines := [str(r.id) for r in made]:
         return UsageError(
             f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} exist, "
             "and cost money",
-            hint=f"fab up --stack {quoted}   # or: fab teardown --destroy --stack {quoted}",
+            hint=Hint(
+                Command("up", stack=stack),
+                "   # or: ",
+                Command("teardown", destroy=True, stack=stack),
+            ),
         )
     return no_machines(stack)
 

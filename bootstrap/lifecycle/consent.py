@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,25 +10,26 @@ from bootstrap.clouds.base import Cloud
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.results import BY_HAND, LEFT
 
-DESTROY = "fab teardown --destroy"
-TEARDOWN, STOP = "fab teardown", "fab stop"
+DESTROY = Command("teardown", destroy=True)
+TEARDOWN, STOP = Command("teardown"), Command("stop")
 
 
 def refuse_unfetched(
-    inventory: Inventory, discard: bool, with_bucket: bool, command: str = DESTROY
+    inventory: Inventory, discard: bool, with_bucket: bool, command: Command = DESTROY
 ) -> None:
     """UsageError when results of a run exist only on the machines and would be lost."""
     left = [] if discard else only_on_machines(inventory, with_bucket)
     if left:
-        again = f"{command}{inventory.option} --discard-results"
+        again = command.plus(**inventory.target, discard_results=True)
         raise UsageError(
             f"results of {', '.join(left)} were not all fetched: their disks would be deleted, "
             "and the results lost",
-            hint=f"{to_bring(inventory, left[-1])}   # or: {again}",
+            hint=Hint(to_bring(inventory, left[-1]), "   # or: ", again),
         )
 
 
@@ -63,12 +63,12 @@ def _results(inventory: Inventory, run_id: str) -> Path:
     return local_state.find_run(inventory, run_id)[1]
 
 
-def to_bring(inventory: Inventory, run_id: str) -> str:
+def to_bring(inventory: Inventory, run_id: str) -> Hint:
     """The command that brings what is missing of a run's results from its chief."""
-    return f"fab fetch --run {run_id}" if run_id in unfetched(inventory) else BY_HAND
+    return Hint(Command("fetch", run=run_id)) if run_id in unfetched(inventory) else BY_HAND
 
 
-def confirm_by_name(name: str, yes: bool, command: str = DESTROY) -> Callable[[str], None]:
+def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callable[[str], None]:
     """A function that prints what is ended and, unless `yes`, requires the stack's name.
 
     Args:
@@ -79,7 +79,7 @@ def confirm_by_name(name: str, yes: bool, command: str = DESTROY) -> Callable[[s
 
     def agree(summary: str) -> None:
         print_lines(summary)
-        hint = f"{command} --stack {shlex.quote(name)} --yes"
+        hint = command.plus(stack=name, yes=True)
         question = f"Type the stack's name, {name}, to go on"
         if not yes and not confirm(question, hint=hint, answer=name):
             raise UsageError("that is not its name: nothing was changed", hint=hint)
@@ -88,7 +88,7 @@ def confirm_by_name(name: str, yes: bool, command: str = DESTROY) -> Callable[[s
 
 
 def stop_or_end(
-    inventory: Inventory, cloud: Cloud, *, yes: bool, discard: bool, command: str
+    inventory: Inventory, cloud: Cloud, *, yes: bool, discard: bool, command: Command
 ) -> Callable[[], None]:
     """The call that stops the machines; for machines that can only be ended, after consent.
 
@@ -102,6 +102,6 @@ def stop_or_end(
     confirm_by_name(inventory.stack or inventory.name, yes, command)(
         f"{', '.join(only_end)}: one-time spot machines, which EC2 can end and not stop: their "
         "disks are deleted with them. New ones, with empty disks: "
-        f"fab up --refresh{inventory.option}"
+        f"{Command('up', refresh=True, **inventory.target)}"
     )
     return cloud.end

@@ -14,6 +14,7 @@ from bootstrap.clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgen
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import duration
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import timer
 from bootstrap.runs.launch import StopPolicy
@@ -24,7 +25,7 @@ from bootstrap.ssh.session import Session
 DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
 BEFORE_RUN = 1.0  # hours before --max-hours begin, in which hosts are made ready and get the data
 AFTER_RUN = 0.5  # hours after --max-hours, in which results are fetched
-EXTEND_HINT = "fab extend --hours HOURS"
+EXTEND_HINT = Command("extend", hours="HOURS")
 
 
 def describe(deadline: Deadline, now: datetime | None = None) -> str:
@@ -140,7 +141,7 @@ def passes_fixed(what: str, deadline: Deadline, hours: float) -> UsageError:
     return UsageError(
         f"{what} is after {deadline.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines; "
         f"{deadline.kind} can only change while a machine is stopped",
-        hint=f"fab stop, then fab start --hours {hours:g}",
+        hint=Hint(Command("stop"), ", then ", Command("start", hours=f"{hours:g}")),
     )
 
 

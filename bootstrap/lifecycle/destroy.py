@@ -5,8 +5,7 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bootstrap.clouds import base, bucket
@@ -16,6 +15,7 @@ from bootstrap.console.output import Reporter, print_lines
 from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.clouds import STATE_TYPES
 from bootstrap.inventory.hosts import Host, Inventory
@@ -94,7 +94,7 @@ def stop(
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
     lines += wait_for_stop(cloud, report, clock)
-    lines += cost_lines(cloud, inventory.option)
+    lines += cost_lines(cloud, inventory.target)
     lines += result_lines(inventory)
     return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
@@ -109,25 +109,25 @@ def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[L
 def result_lines(inventory: Inventory) -> list[Line]:
     """Where the results of runs are that were not fetched, or only partly."""
     left = not_all_here(inventory)
-    chief, start = inventory.chief.name, f"fab start{inventory.option}, then "
+    chief, start = inventory.chief.name, Command("start", **inventory.target)
     try:
         unsaved = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
     places = {
-        run_id: f"only on {chief}, on its disk: {start}{to_bring(inventory, run_id)}"
+        run_id: f"only on {chief}, on its disk: {start}, then {to_bring(inventory, run_id)}"
         if run_id in unsaved
-        else f"in {inventory.bucket}/runs/{run_id}: fab fetch --run {run_id}"
+        else f"in {inventory.bucket}/runs/{run_id}: {Command('fetch', run=run_id)}"
         for run_id in left
     }
     return [Line("results", f"{run_id}: {place}") for run_id, place in places.items()]
 
 
-def cost_lines(cloud: Cloud, option: str) -> list[Line]:
+def cost_lines(cloud: Cloud, target: Mapping[str, str]) -> list[Line]:
     """What still costs money, or one line if that cannot be read."""
     try:
-        return billing_lines(cloud.costs(), option)
+        return billing_lines(cloud.costs(), target)
     except RailheadError as error:
         return [Line("bills", f"the cloud does not say: {error.message}", verified=False)]
 
@@ -166,7 +166,7 @@ def destroy(
     lines += _pulumi_destroy(machines)
     lines += wait_for_stop(cloud, report, clock)
     lines += remaining_machines(machines)
-    lines += cost_lines(cloud, inventory.option)
+    lines += cost_lines(cloud, inventory.target)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 
@@ -263,7 +263,7 @@ def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None)
         if left:
             return [replace(machine_line(n, s), verified=False) for n, s in left.items()]
         inventory = stack_machines.of_id(machines)
-    status = f"fab status --stack {shlex.quote(machines.stack)}"
+    status = Command("status", stack=machines.stack)
     return [Line("end", f"new machines appeared {ROUNDS} times: {status}", verified=False)]
 
 

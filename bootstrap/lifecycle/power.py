@@ -16,6 +16,7 @@ from bootstrap.clouds.base import MISSING, STOPPED, Cloud, InstanceState
 from bootstrap.console.output import Reporter, confirm
 from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, reach, stop_policy
@@ -124,18 +125,18 @@ def _confirm_start(status: ClusterStatus, start_them: bool) -> None:
         return
     states = base.describe_states(dict(status.instance_states))
     question = f"not all machines run: {states}\nStart them{stop_policy.price(status.inventory)}?"
-    option = status.inventory.option
-    if not confirm(question, hint=f"fab start{option}   # or: fab train --start{option}"):
-        raise UsageError("the machines were not started", hint=f"fab start{option}")
+    target = status.inventory.target
+    start = Command("start", **target)
+    if not confirm(question, hint=Hint(start, "   # or: ", Command("train", start=True, **target))):
+        raise UsageError("the machines were not started", hint=start)
 
 
 def _refuse_missing(status: ClusterStatus) -> None:
     """UsageError for machines that are gone, or whose state the cloud does not report."""
     states = status.instance_states
-    option = status.inventory.option
     for state, hint in (
         ("gone", _made_anew(status.inventory)),
-        ("unknown", f"fab status{option}"),
+        ("unknown", Hint(Command("status", **status.inventory.target))),
     ):
         missing = {n: s for n, s in states.items() if s.state == state}
         if missing:
@@ -147,11 +148,12 @@ def _refuse_missing(status: ClusterStatus) -> None:
             raise HostsNotReady(f"{', '.join(missing)}: {state}", outcomes, hint=hint)
 
 
-def _made_anew(inventory: Inventory) -> str:
+def _made_anew(inventory: Inventory) -> Hint:
     """The command that makes machines that are gone."""
     if inventory.kind.this_machine and not inventory.stack:
-        return "fab demo   # makes new ones"
-    return f"fab up --refresh{inventory.option}   # makes new ones, with empty disks"
+        return Hint(Command("demo"), "   # makes new ones")
+    up = Command("up", refresh=True, **inventory.target)
+    return Hint(up, "   # makes new ones, with empty disks")
 
 
 def start(
@@ -211,7 +213,7 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
         raise HostsFailed(
             "not all machines came up; a machine that falls back to stopped found no room",
             outcomes,
-            hint=f"fab start{status.inventory.option}   # later",
+            hint=Hint(Command("start", **status.inventory.target), "   # later"),
         )
 
 
@@ -223,8 +225,8 @@ def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None
         try:
             cloud.stop()
         except RailheadError as error:
-            option = status.inventory.option
-            report(f"some may run: {error.message}\n  next: fab stop{option}")
+            stop = Command("stop", **status.inventory.target)
+            report(f"some may run: {error.message}\n  next: {stop}")
 
 
 def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> ClusterStatus:
@@ -301,7 +303,9 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
         return None
     states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
     what = f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it"
-    option = status.inventory.option
+    target = status.inventory.target
     if all(deadline.exists for deadline in bad.values()):
-        return RailheadError(what, hint=f"fab extend{option} --hours 8   # arms it anew")
-    return RailheadError(what, hint=f"fab up --refresh{option}   # makes it")
+        extend = Command("extend", **target, hours=8)
+        return RailheadError(what, hint=Hint(extend, "   # arms it anew"))
+    up = Command("up", refresh=True, **target)
+    return RailheadError(what, hint=Hint(up, "   # makes it"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from bootstrap.clouds import base
 from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.hint import Command, Hint, options
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import STARTING, Sessions, start_agent
@@ -28,7 +29,7 @@ class Diagnosis:
     message already has them."""
 
     reason: str = ""
-    hint: str = ""
+    hint: Hint | Command | str = ""
 
 
 def sessions(inventory: Inventory) -> Sessions:
@@ -64,7 +65,7 @@ def diagnose(sessions: Sessions) -> Diagnosis:
     """Find out why hosts cannot be reached, and the next command."""
     inventory = sessions.inventory
     if inventory.kind.this_machine:
-        return Diagnosis(hint=f"fab start{inventory.option}")
+        return Diagnosis(hint=Command("start", **inventory.target))
     silent = any(map(_timed_out, sessions.failed.values()))
     return _check_firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
 
@@ -81,12 +82,11 @@ def _check_firewall(inventory: Inventory) -> Diagnosis:
         return Diagnosis(
             f"it is not known whether the firewall allows your address: {refused.message}"
         )
-    return compare_cidrs(allowed, own_address(inventory.chief.address), inventory.option)
+    return compare_cidrs(allowed, own_address(inventory.chief.address), inventory.stack)
 
 
-def compare_cidrs(allowed: Sequence[str], own: str | None, option: str = "") -> Diagnosis:
-    """The diagnosis for the allowed networks and this machine's address, None if unknown; `option`
-    names the stack."""
+def compare_cidrs(allowed: Sequence[str], own: str | None, stack: str | None = None) -> Diagnosis:
+    """The diagnosis for the allowed networks and this machine's address, None if unknown."""
     listed = ", ".join(allowed) or "no address"
     if own is None:
         return Diagnosis(
@@ -95,8 +95,11 @@ def compare_cidrs(allowed: Sequence[str], own: str | None, option: str = "") -> 
         )
     if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in allowed):
         reason = f"its firewall allows your address ({own} is in {listed}): it does not answer"
-        return Diagnosis(reason, f"fab status{option}   # what the cloud says of it")
+        return Diagnosis(
+            reason, Hint(Command("status", stack=stack), "   # what the cloud says of it")
+        )
     networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
+    option = options({"stack": stack})
     return Diagnosis(
         f"its firewall allows {listed}, but your address is {own}",
         f"pulumi config set{option} ssh_cidrs {shlex.quote(networks)} && pulumi up{option}",

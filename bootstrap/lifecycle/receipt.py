@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bootstrap.clouds.base import STOPPED, Cost, InstanceState
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Receipt:
         return [f"Receipt for {self.cluster}, {self.at}", *rows]
 
 
-def check(receipt: Receipt, command: str = "fab teardown") -> None:
+def check(receipt: Receipt, command: Command) -> None:
     """RailheadError when a line of the receipt was not verified; `command` tries again."""
     if not receipt.verified:
         raise RailheadError("not everything could be verified; see the lines above", hint=command)
@@ -55,10 +56,12 @@ def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
     return Line(name, f"{state.state} ({source}){why}{before}", verified=False)
 
 
-def billing_lines(costs: Iterable[Cost], option: str) -> list[Line]:
-    """What still costs money after the machines are stopped, and the command that ends it; `option`
+def billing_lines(costs: Iterable[Cost], target: Mapping[str, str]) -> list[Line]:
+    """What still costs money after the machines are stopped, and the command that ends it; `target`
     names the stack."""
-    return [Line("bills", f"{c.what}: {price(c)}; ends with: {c.command}{option}") for c in costs]
+    return [
+        Line("bills", f"{c.what}: {price(c)}; ends with: {c.command.plus(**target)}") for c in costs
+    ]
 
 
 def price(cost: Cost) -> str:

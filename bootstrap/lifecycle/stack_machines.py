@@ -6,7 +6,6 @@ also machines that are in no state. Every command that shows, stops or ends mach
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from bootstrap.clouds import machines as machines_of_cloud
 from bootstrap.clouds.machines import Listed, Machine, Place, list_machines
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
@@ -71,8 +71,12 @@ class StackMachines:
             raise UsageError(
                 f"the last pulumi up of stack {self.stack} broke off: its output cluster does "
                 f"not have {', '.join(names)}",
-                hint=f"fab up --stack {shlex.quote(self.stack)}   # goes on",
+                hint=Hint(Command("up", stack=self.stack), "   # continues"),
             )
+
+    @property
+    def _end(self) -> Command:
+        return Command("teardown", destroy=True, stack=self.stack)
 
     def describe(self) -> list[str]:
         """Lines about what is not as a finished `pulumi up` leaves it, and about other stacks."""
@@ -83,20 +87,18 @@ class StackMachines:
             yield f"machines in no state of Pulumi are not known: {self.unlisted}"
         if not self.undocumented:
             return
-        stack = shlex.quote(self.stack)
+        up, end = Command("up", stack=self.stack), self._end
         listed = ", ".join(self.undocumented)
         yield (
             f"the last pulumi up of stack {self.stack} broke off: its output cluster does not "
-            f"have {listed}\n  next: fab up --stack {stack}   # goes on; or, to end all of it: "
-            f"fab teardown --destroy --stack {stack}"
+            f"have {listed}\n  next: {up}   # continues; or, to end all of it: {end}"
         )
 
     def _strays(self) -> Iterator[str]:
         for each in self.strays:
             yield f"in no state of Pulumi, with this stack's id: {each}\n  next: {each.end}"
         if self.strays:
-            stack = shlex.quote(self.stack)
-            yield f"  or, to end the whole stack: fab teardown --destroy --stack {stack}"
+            yield f"  or, to end the whole stack: {self._end}"
 
     def _others(self) -> Iterator[str]:
         if self.others:

@@ -26,7 +26,7 @@ def after_all_runs(inventory: Inventory, report: Reporter) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, *RUN_LEFT):
         if inventory.is_managed:
-            stops = f"fab stop{inventory.option} ends them"
+            stops = f"{STOP.plus(**inventory.target)} ends them"
             report(f"a run may still be in progress: the machines keep running; {stops}")
         raise
     except BaseException:
@@ -63,4 +63,5 @@ def stop(
     stop_or_end(inventory, cloud, yes=yes, discard=discard, command=STOP)()
     stop_policy.wait_for_stop(cloud, report, clock=clock)
     for cost in cloud.costs():
-        report(f"still bills: {cost.what}: {price(cost)}; {cost.command}{inventory.option} ends it")
+        ends = cost.command.plus(**inventory.target)
+        report(f"still bills: {cost.what}: {price(cost)}; {ends} ends it")

@@ -12,6 +12,7 @@ from bootstrap.clouds.base import STOPPED, Deadline, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines
@@ -91,7 +92,7 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
 
 def keep_running(inventory: Inventory) -> str:
     """One line: the machines of a stack run on, at which price, and the command that stops them."""
-    return f"the machines keep running{price(inventory)}: fab stop{inventory.option}"
+    return f"the machines keep running{price(inventory)}: {Command('stop', **inventory.target)}"
 
 
 def wait_after_run(
@@ -115,16 +116,17 @@ def wait_after_run(
     stop = _fetched(run, "run.json", read_stop)
     result = _fetched(run, "result.json", read_result)
     if not stop:
-        stops = f"fab teardown{inventory.option} stops them"
+        stops = f"{Command('teardown', **inventory.target)} stops them"
         report(f"the machines keep running (--no-stop){price(inventory)}; {stops}")
     elif not result:
         left = f"no supervisor is left to stop the machines{price(inventory)}"
-        report(f"{left}: fab stop{inventory.option}")
+        report(f"{left}: {Command('stop', **inventory.target)}")
     elif result["state"] == "succeeded":
         cloud = _Stopping(base.cloud_of(inventory), run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
         for name, why in cloud.left.items():
-            report(f"[{name}] keeps running: {why}; fab status{inventory.option} says until when")
+            status = Command("status", **inventory.target)
+            report(f"[{name}] keeps running: {why}; {status} says until when")
         with suppress(OSError):  # only the report of the run then lacks the times
             local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
@@ -175,13 +177,13 @@ def describe_kept(stop: Mapping[str, Any], result: Mapping[str, Any], inventory:
     """One line: until when the machines are kept after a run that did not succeed."""
     minutes = stop["keep_minutes"]
     if not minutes:
-        return f"the machines stop now; fab status{inventory.option} says when they have"
+        return f"the machines stop now; {Command('status', **inventory.target)} says when they have"
     ended = result.get("ended")
     start = datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else None
     until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC " if start else ""
     return (
         f"the machines are kept {until}({minutes} min{price(inventory)}), then they stop; "
-        f"fab teardown{inventory.option} stops them now"
+        f"{Command('teardown', **inventory.target)} stops them now"
     )
 
 
@@ -217,7 +219,7 @@ def wait_for_stop(
     )
     outcomes = {n: f"{s.state}, says {s.source} at {s.at}" for n, s in states.items()}
     if any(s.state not in STOPPED for s in states.values()):
-        raise HostsFailed("machines do not stop", outcomes, hint="fab teardown")
+        raise HostsFailed("machines do not stop", outcomes, hint=Command("teardown"))
     for name, text in outcomes.items():
         report(f"[{name}] {text}")
     return states

@@ -9,13 +9,13 @@ a killed `pulumi up` left something whose name is needed.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
 from bootstrap.clouds.base import STOPPED
 from bootstrap.console.output import Reporter, confirm
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import pulumi_stack
 from bootstrap.lifecycle import destroy, power, stack_machines, stop_policy
 from bootstrap.lifecycle.stack_machines import StackMachines
@@ -72,7 +72,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
 
 def _preview(stack: str, refresh: bool) -> None:
     """Show the changes and ask."""
-    hint = f"fab up --yes --stack {shlex.quote(stack)}"
+    hint = Command("up", yes=True, stack=stack)
     done = pulumi_stack.up(stack, refresh=refresh, preview=True)
     if done.code:
         raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
@@ -112,7 +112,7 @@ def _remove(stack: str, report: Reporter) -> None:
     if left := [line.text for line in lines if not line.verified]:
         raise RailheadError(
             f"what was made could not be removed: {'; '.join(left)}",
-            hint=f"fab teardown --destroy --stack {shlex.quote(stack)}",
+            hint=Command("teardown", destroy=True, stack=stack),
         )
 
 
@@ -120,7 +120,6 @@ def _broken(
     stack: str, done: pulumi_stack.Streamed, tried: Sequence[str], report: Reporter
 ) -> RailheadError:
     """The error after a break: what runs now, what it costs, and the commands."""
-    name = shlex.quote(stack)
     found = stack_machines.find(stack)
     for line in found.describe():
         report(line)
@@ -130,12 +129,12 @@ def _broken(
     what += _what_runs(found, report)
     if pulumi_stack.is_locked(done.text):
         return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
-    end = f"fab teardown --destroy --stack {name}"
+    up, end = Command("up", stack=stack), Command("teardown", destroy=True, stack=stack)
     if is_conflict(done.text) and (found.strays or found.inventory is None):
         what += "; what a killed `pulumi up` left is in the way"
-        ends = " && ".join([one.end for one in found.strays] or [end])
-        return RailheadError(what, hint=f"{ends} && fab up --stack {name}")
-    return RailheadError(what, hint=f"fab up --stack {name}   # goes on; to end all of it: {end}")
+        ends = Hint(" && ".join(one.end for one in found.strays)) if found.strays else end
+        return RailheadError(what, hint=Hint(ends, " && ", up))
+    return RailheadError(what, hint=Hint(up, "   # continues; to end all of it: ", end))
 
 
 def _what_runs(found: StackMachines, report: Reporter) -> str:

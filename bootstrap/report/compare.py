@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bootstrap.console import svg
+from bootstrap.console.markup import Markup, element, joined, text
+from bootstrap.console.svg import Curve, Panel
 from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
-from bootstrap.report import svg
 from bootstrap.report.comparable import comparison
 from bootstrap.report.facts import METRICS, RunFacts, better
-from bootstrap.report.html import Markup, element, joined, page, section, table, text
+from bootstrap.report.html import page, section, table
 from bootstrap.report.page import figure, state_of
-from bootstrap.runs.metrics.plots import Curve, Panel, by_epoch
+from bootstrap.runs.metrics.plots import by_epoch
 
 PREFERRED = ("accuracy", "loss", "mae")
 

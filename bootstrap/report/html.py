@@ -1,4 +1,4 @@
-"""Pieces of a page in HTML. Every text is escaped here; what is markup is of the type Markup. Pure.
+"""Pieces of a page in HTML. Pure.
 
 The page needs nothing from elsewhere, and its policy forbids every request.
 """
@@ -10,35 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from bootstrap.console.markup import Markup, element, joined, text
 from bootstrap.console.text import clean
 
 STYLE = Path(__file__).with_name("style.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-
-class Markup(str):
-    """HTML that this folder made; any other text is escaped when it is put into a page."""
-
-    __slots__ = ()
-
-
-def text(value: object) -> Markup:
-    """A value as escaped text; Markup stays as it is."""
-    return value if isinstance(value, Markup) else Markup(escape(clean(str(value))))
-
-
-def element(tag: str, *content: object, **attributes: object) -> Markup:
-    """An element; `class_` is the attribute class."""
-    given = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(clean(str(value)))}"'
-        for name, value in attributes.items()
-    )
-    return Markup(f"<{tag}{given}>{''.join(map(text, content))}</{tag}>")
-
-
-def joined(parts: Iterable[Markup]) -> Markup:
-    """Pieces, one after the other."""
-    return Markup("".join(parts))
 
 
 def page(title: str, body: Iterable[Markup]) -> str:

@@ -14,6 +14,7 @@ from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import columns_of, duration
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.report.facts import METRICS, RunFacts, better, read_run, text_of
 from bootstrap.report.page import figure
@@ -80,7 +81,7 @@ def _place(run: RunFacts) -> str:
     if run.result:
         return str(run.folder)
     cluster = run.cluster or "its hosts"
-    return f"not fetched from {cluster}: fab fetch --run {run.run_id}"
+    return f"not fetched from {cluster}: {Command('fetch', run=run.run_id)}"
 
 
 def _in_buckets() -> Iterator[Row]:

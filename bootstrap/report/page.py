@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
+from bootstrap.console import svg
+from bootstrap.console.markup import Markup, element, joined, text
+from bootstrap.console.svg import Curve, Panel
 from bootstrap.console.text import clean, count, duration, percent
-from bootstrap.report import svg
 from bootstrap.report.facts import (
     METRICS,
     RunFacts,
@@ -16,19 +18,8 @@ from bootstrap.report.facts import (
     ranks,
     text_of,
 )
-from bootstrap.report.html import (
-    Markup,
-    element,
-    joined,
-    page,
-    pairs,
-    picture,
-    section,
-    table,
-    text,
-    tiles,
-)
-from bootstrap.runs.metrics.plots import Curve, Panel, by_epoch, panels
+from bootstrap.report.html import page, pairs, picture, section, table, tiles
+from bootstrap.runs.metrics.plots import by_epoch, panels
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.lenient import finite
 

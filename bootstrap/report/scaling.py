@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from bootstrap.console import svg
+from bootstrap.console.markup import element
+from bootstrap.console.svg import Curve, Panel
 from bootstrap.console.text import count, duration, percent
 from bootstrap.errors import UsageError
-from bootstrap.report import svg
 from bootstrap.report.facts import RunFacts
-from bootstrap.report.html import element, page, section, table
-from bootstrap.runs.metrics.plots import LARGEST, Curve, Panel
+from bootstrap.report.html import page, section, table
+from bootstrap.runs.metrics.plots import LARGEST
 from railhead.documents.lenient import finite
 
 PAYS = 0.5  # of the throughput that one rank of the smallest run has

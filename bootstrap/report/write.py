@@ -1,22 +1,22 @@
-"""`fab report`: writes the page of one run, or of several, with its charts as PNG files."""
+"""`fab report`: writes the page of one run, or of several, with its charts as SVG files."""
 
 from __future__ import annotations
 
-import shlex
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
+from bootstrap.console.svg import Panel, sheet
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write, folder_of
 from bootstrap.report.command import command
 from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, read_run, text_of
 from bootstrap.report.page import run_page, throughput_panels
-from bootstrap.runs.metrics.plots import Panel, draw, panels
+from bootstrap.runs.metrics.plots import panels
 from bootstrap.runs.results import require_writable
 
 PAGE = "report.html"
@@ -25,7 +25,7 @@ MOST = 50  # runs on one page
 
 @dataclass(frozen=True)
 class Report:
-    """A page that is not written yet: its HTML, and the charts that lie beside it as PNG files."""
+    """A page that is not written yet: its HTML, and the charts that lie beside it as SVG files."""
 
     html: str
     charts: Sequence[Panel]
@@ -50,14 +50,14 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     except OSError as error:
         raise UsageError(
             f"the report cannot be written to {folder}: {error.strerror}",
-            hint=f"fab report {shlex.quote(','.join(names))} --to FOLDER",
+            hint=Command("report", ",".join(names), to="FOLDER"),
         ) from None
 
 
 def read_runs(names: Sequence[str]) -> list[RunFacts]:
     """The facts of these runs, each once; UsageError as for `report`."""
     if not names:
-        raise UsageError("name a run, or several with commas between", hint="fab runs")
+        raise UsageError("name a run, or several with commas between", hint=Command("runs"))
     runs = [read_run(name) for name in dict.fromkeys(names)]
     refuse_empty(runs)
     if len(runs) > MOST:
@@ -80,19 +80,17 @@ def refuse_empty(runs: Sequence[RunFacts]) -> None:
         if not run.result and not run.records:
             raise UsageError(
                 f"run {run.run_id} has no results here: {run.folder}",
-                hint=f"fab fetch --run {run.run_id}",
+                hint=Command("fetch", run=run.run_id),
             )
 
 
 def write(folder: Path, found: Report) -> Path:
-    """Write a page, and each chart as a PNG file beside it."""
+    """Write a page, and each chart as an SVG file beside it."""
     path = folder / PAGE
     atomic_write(path, found.html, mode=0o644)
-    with tempfile.TemporaryDirectory() as part:
-        for panel in found.charts[:12]:
-            name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".png"
-            draw([panel], Path(part) / name, "")
-            atomic_write(folder / name, (Path(part) / name).read_bytes(), mode=0o644)
+    for panel in found.charts[:12]:
+        name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".svg"
+        atomic_write(folder / name, sheet([panel]), mode=0o644)
     print_lines(f"report: {path}")
     return path
 

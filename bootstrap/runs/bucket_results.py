@@ -10,6 +10,7 @@ from bootstrap.clouds.bucket import Bucket
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import count, size
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import refuse_too_much
 from bootstrap.inventory.hosts import Inventory
@@ -34,11 +35,11 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
     return f"run {run.run_id}: {result['state']}; results {fetched}{left}"
 
 
-def _place(inventory: Inventory, run_id: str, from_chief: str = "") -> str:
+def _place(inventory: Inventory, run_id: str, from_chief: Hint | None = None) -> str:
     """Where results that were not fetched are, as text. `from_chief`: the command that brings them
     from there, instead of `fab fetch`."""
-    fetch = f"fab fetch --run {run_id}"
-    start = f"fab start{inventory.option}, then {from_chief or fetch}"
+    fetch = Command("fetch", run=run_id)
+    start = f"{Command('start', **inventory.target)}, then {from_chief or fetch}"
     only = f"only on {inventory.chief.name}, which does not run: {start}"
     if not inventory.bucket:
         return only
@@ -66,7 +67,7 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
         raise UsageError(
             f"results of {run.run_id} are not in {inventory.bucket}: they are only on "
             f"{inventory.chief.name}, which does not run",
-            hint="fab start   # then: fab fetch",
+            hint=Hint(Command("start"), "   # then: ", Command("fetch")),
         )
     _fetch_files(source, run, manifest, report)
     return result_of(run.results)
@@ -98,5 +99,5 @@ def _fetch_file(source: Bucket, run: Run, entry: Entry, path: Path, report: Repo
     except KeyError as missing:
         raise RailheadError(
             f"{missing.args[0]} is not in {source.store.url} any more: it was removed",
-            hint="fab start   # then: fab fetch",
+            hint=Hint(Command("start"), "   # then: ", Command("fetch")),
         ) from None

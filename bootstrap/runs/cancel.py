@@ -9,6 +9,7 @@ from typing import Any
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.hint import Command
 from bootstrap.remote.run.end_processes import OF_RUNS
 from bootstrap.runs.run import FINAL, Run, read_state
 from bootstrap.ssh.connect import everywhere
@@ -45,7 +46,7 @@ def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, s
     swept = everywhere(sessions, lambda s: sweep(s, run.run_id), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
     if any(host["left"] for host in swept.values()):
-        raise HostsFailed("processes are left", outcomes, hint=f"fab cancel --run {run.run_id}")
+        raise HostsFailed("processes are left", outcomes, hint=Command("cancel", run=run.run_id))
     return outcomes
 
 

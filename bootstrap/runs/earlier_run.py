@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.runs.request import RunRequest, program_of, read_request
 from bootstrap.runs.run import Run
@@ -94,7 +94,7 @@ def resumed_request(
     if evaluated := earlier.document.get("evaluates"):
         raise UsageError(
             f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
-            hint=f"fab evaluate {shlex.quote(str(evaluated))}",
+            hint=Command("evaluate", evaluated),
         )
     _refuse_contradictions(earlier, given)
     args = _args(earlier)
@@ -156,7 +156,10 @@ def _refuse_contradictions(earlier: EarlierRun, given: ProgramOptions) -> None:
             f"--{one.flag} {_shown(value)} contradicts run {earlier.run.run_id}, which has "
             f"{_shown(before) if before else 'none'}: --resume continues with the same program and "
             "settings",
-            hint=f"fab train --resume {earlier.run.run_id}   # or a new run, without --resume",
+            hint=Hint(
+                Command("train", resume=earlier.run.run_id),
+                "   # or a new run, without --resume",
+            ),
         )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bootstrap.console.text import clean
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 
 KERAS, H5, SAVED_MODEL = FORMATS = (".keras", ".h5", "SavedModel")
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -71,7 +71,7 @@ class ModelSearch:
     """
 
     owner: str
-    command: str
+    command: Command
     wanted: str | None = None
     prefix: str = ""
     formats: Sequence[str] = (SAVED_MODEL, KERAS, H5)
@@ -112,10 +112,10 @@ class ModelSearch:
         paths = sorted((model.path for model in newest.values()), key=_natural)
         more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
         shown = [clean(path) for path in paths[-SHOWN:]]
-        option = f"--model {shlex.quote(self.prefix + shown[-1])}"
+        command = self.command.plus(model=self.prefix + shown[-1])
         return UsageError(
             f"{begin} {', '.join(shown)}{more}",
-            hint=f"{self.command} {option}   # or another one of them",
+            hint=Hint(command, "   # or another one of them"),
         )
 
 

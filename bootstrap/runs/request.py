@@ -16,6 +16,7 @@ from bootstrap.console import log
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import parse_all
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
 from bootstrap.runs.metrics.options import (
@@ -130,7 +131,10 @@ def _refuse_script_options(args: ProgramOptions) -> None:
     given = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
     for name, value in given.items():
         if value not in (None, {}):
-            raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
+            raise UsageError(
+                f"--{name} goes with --script",
+                hint=Hint(Command("train", script="train.py"), " ..."),
+            )
     if args.sagemaker:
         raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")
 
@@ -275,7 +279,8 @@ def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> N
     `required`, `optional` or `none`; shards are recognised whatever the data set is."""
     if folder == "required" and not data:
         raise UsageError(
-            f"data={name} needs the data itself", hint="fab train --data train=FOLDER ..."
+            f"data={name} needs the data itself",
+            hint=Hint(Command("train", data="train=FOLDER"), " ..."),
         )
     for item in data if folder == "none" else ():
         if item.files and "manifest.json" not in {file.path for file in item.files.files}:

@@ -12,6 +12,7 @@ from typing import Any
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.runs.hints import hint_of
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.metrics.options import MOST_METRICS
@@ -32,7 +33,8 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
-BY_HAND = "fab ssh-config   # to copy them with scp"  # what is too large for every fetch
+# What is too large for every fetch.
+BY_HAND = Hint(Command("ssh-config"), "   # to copy them with scp")
 RESULT = "results/result.json"
 ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
 
@@ -57,7 +59,9 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
         raise RailheadError(
             f"the results of run {run.run_id} cannot be written to {run.results}: "
             f"{error.strerror or error}; they are still on the chief",
-            hint=f"fab fetch --run {run.run_id} --to FOLDER   # or here again, without --to",
+            hint=Hint(
+                Command("fetch", run=run.run_id, to="FOLDER"), "   # or here again, without --to"
+            ),
         ) from error
 
 
@@ -157,14 +161,14 @@ def where(run: Run, chief: str) -> str:
 def _torn_line(torn: AbstractSet[str]) -> list[str]:
     if not torn:
         return []
-    return [f"{count(len(torn), 'file')} changed during the transfer, not fetched: fab fetch again"]
+    files = count(len(torn), "file")
+    return [f"{files} changed during the transfer, not fetched: {Command('fetch')} again"]
 
 
 def draw(stage: Path, run: Run) -> None:
     """Draw the curves of metrics.jsonl, and write its TensorBoard events; replaces older ones."""
-    metrics, picture = run.results / "metrics.jsonl", stage / "curves.png"
-    if metrics.is_file() and curves(metrics, picture, run.run_id):
-        unpack.place(picture, run.results, picture.name)
+    if picture := curves(run.results / "metrics.jsonl", run.run_id):
+        unpack.place_text(picture, stage, run.results, "curves.svg")
     if (events := event_file(run.results)) is not None:
         (stage / "events").write_bytes(events)
         unpack.place(stage / "events", run.results, EVENT_FILE)
@@ -197,7 +201,7 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
     if not result:
         raise RunFailed(
             f"run {run.run_id} ended without a result: its supervisor died",
-            hint=f"fab logs --run {run.run_id}",
+            hint=Command("logs", run=run.run_id),
         )
     if result["state"] == "cancelled":
         raise RunFailed(
@@ -210,7 +214,7 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
         raise RunFailed(_failure(run, result), hint=hint)
     if left := left_on_hosts(result):
         raise RailheadError(
-            f"run {run.run_id} succeeded, and {left}", hint=f"fab cancel --run {run.run_id}"
+            f"run {run.run_id} succeeded, and {left}", hint=Command("cancel", run=run.run_id)
         )
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
@@ -259,7 +263,7 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     )
 
 
-def _log_hint(run: Run, result: Mapping[str, Any]) -> str:
+def _log_hint(run: Run, result: Mapping[str, Any]) -> Command:
     """The command that shows the log of the rank that failed, else that of mpirun."""
     rank = (result["culprit"] or {}).get("rank")
-    return f"fab logs --run {run.run_id} --rank {'mpirun' if rank is None else rank}"
+    return Command("logs", run=run.run_id, rank="mpirun" if rank is None else rank)

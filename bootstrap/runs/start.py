@@ -15,6 +15,7 @@ from typing import Any
 
 from bootstrap.console import log
 from bootstrap.errors import HostsBusy, HostsNotReady
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
@@ -40,9 +41,13 @@ def refuse_second(cluster: Cluster) -> None:
     """HostsBusy when a run or a health check is in progress on any of the hosts."""
     for name, facts in cluster.facts.items():
         for process in facts.run_processes:
-            run_id = shlex.quote(process.run_id)
-            of_run = f"fab attach --run {run_id}   # or: fab cancel --run {run_id}"
-            of_check = "wait until it has ended; fab teardown ends what a broken one has left"
+            run_id = process.run_id
+            of_run = Hint(Command("attach", run=run_id), "   # or: ", Command("cancel", run=run_id))
+            of_check = Hint(
+                "wait until it has ended; ",
+                Command("teardown"),
+                " ends what a broken one has left",
+            )
             raise HostsBusy(
                 f"{name} is busy with run {process.run_id}: one run at a time",
                 hint=of_check if process.run_id == HEALTH else of_run,
@@ -219,14 +224,20 @@ def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
         )
 
 
-def login_hint(reasons: Iterable[str]) -> str:
+def login_hint(reasons: Iterable[str]) -> Hint:
     """What to do, by what ssh printed: a refused key is not a matter of the network."""
     text = " ".join(reasons)
     if "Permission denied" in text:
-        return "fab bootstrap installs the key; if it is refused, check AllowUsers in sshd_config"
+        return Hint(
+            Command("bootstrap"),
+            " installs the key; if it is refused, check AllowUsers in sshd_config",
+        )
     if "Host key verification failed" in text or "IDENTIFICATION HAS CHANGED" in text:
-        return "fab trust   # a host shows another host key to the chief than to this computer"
-    return "let it reach their sshd, or give addresses: --peer-address a,b"
+        return Hint(
+            Command("trust"),
+            "   # a host shows another host key to the chief than to this computer",
+        )
+    return Hint("let it reach their sshd, or give addresses: --peer-address a,b")
 
 
 def remove_run(sessions: Mapping[str, Session], run: Run) -> None:

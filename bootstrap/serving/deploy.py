@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records, tensorflow_serving
@@ -60,7 +61,7 @@ def check_deadline(place: Place, seconds: float) -> None:
         raise UsageError(
             f"the machine powers itself off in {duration(max(0.0, left))}, before the time-to-live "
             f"of {duration(seconds)} is over",
-            hint=f"fab extend --hours {hours:.1f}   # or a shorter --hours",
+            hint=Hint(Command("extend", hours=f"{hours:.1f}"), "   # or a shorter --hours"),
         )
 
 
@@ -70,7 +71,9 @@ def refuse_elsewhere(endpoint: Deployed) -> None:
     if other and (other.cluster, other.host) != (endpoint.cluster, endpoint.host):
         raise UsageError(
             f"endpoint {other.name} is on {other.place} already",
-            hint=f"fab undeploy {other.name}   # or another name: --name {other.name}-2",
+            hint=Hint(
+                Command("undeploy", other.name), f"   # or another name: --name {other.name}-2"
+            ),
         )
 
 
@@ -85,8 +88,11 @@ def refuse_second(place: Place, request: DeployRequest) -> bool:
     if alive and not request.update:
         raise UsageError(
             f"endpoint {request.name} is deployed already",
-            hint=f"fab deploy --name {request.name} --update   # a new version; or: "
-            f"fab undeploy {request.name}{place.option_for(request.name)}",
+            hint=Hint(
+                Command("deploy", name=request.name, update=True),
+                "   # a new version; or: ",
+                place.undeploy(request.name),
+            ),
         )
     if request.update and not alive:
         raise no_new_version(request.name)
@@ -97,7 +103,7 @@ def no_new_version(name: str) -> UsageError:
     """The error for `--update` of an endpoint that does not serve."""
     return UsageError(
         f"endpoint {name} does not serve, so it gets no new version",
-        hint=f"fab deploy --name {name}",
+        hint=Command("deploy", name=name),
     )
 
 
@@ -242,12 +248,16 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
     if number > 1:  # the version before serves on; a restart does not try this one again
         session.call("remove", paths=[f"{endpoint.folder}/versions/{number}"])
     shown = printable(why) or "\n".join(_log_tail(session, endpoint))
+    deploy = Command("deploy", name=endpoint.name)
     raise RailheadError(
         f"version {number} of endpoint {endpoint.name} does not serve: {shown}",
-        hint=f"fab deploy --name {endpoint.name} --update   # with another model"
+        hint=Hint(deploy.plus(update=True), "   # with another model")
         if number > 1
-        else f"fab deploy --name {endpoint.name}   # with another --port or --model; "
-        f"or: fab undeploy {endpoint.name}",
+        else Hint(
+            deploy,
+            "   # with another --port or --model; or: ",
+            Command("undeploy", endpoint.name),
+        ),
     )
 
 

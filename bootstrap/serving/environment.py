@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
 from bootstrap.provision import uv, wheels
@@ -119,5 +120,5 @@ def python_on_host(place: Place, run_digest: str | None) -> str:
         if digest in place.facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
     raise UsageError(
-        f"{place.host} has no runtime to serve with", hint=f"fab bootstrap{place.option}"
+        f"{place.host} has no runtime to serve with", hint=Command("bootstrap", **place.target)
     )

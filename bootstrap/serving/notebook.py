@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from bootstrap.console.output import Reporter, printable
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
@@ -141,5 +142,5 @@ def _wait(session: Session, endpoint: Deployed) -> None:
     if state is None or state.state != "ready":
         why = state.reason if state else f"no answer within {STARTING:.0f} s"
         raise RailheadError(
-            f"the notebook does not start: {printable(why)}", hint=f"fab undeploy {NAME}"
+            f"the notebook does not start: {printable(why)}", hint=Command("undeploy", NAME)
         )

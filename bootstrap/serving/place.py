@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from bootstrap.clouds.base import Deadline
 from bootstrap.facts.host import HostFacts
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, timer
 from bootstrap.provision.host_step import KERAS
@@ -25,7 +26,7 @@ class Place:
     """An open session with its agent, and what was read of the host before the agent started.
 
     `python` runs the supervisor of an endpoint; `stop` stops the machine, and `deadline` is when it
-    powers itself off. `option` of `fab` names the hosts.
+    powers itself off. `target` names the hosts in commands.
     """
 
     session: Session
@@ -33,7 +34,7 @@ class Place:
     facts: HostFacts
     stop: Sequence[str] | None = None
     deadline: Deadline | None = None
-    option: str = ""
+    target: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -47,9 +48,10 @@ class Place:
             raise Hostile("a home folder that is no path")
         return self.facts.home
 
-    def option_for(self, endpoint: str) -> str:
-        """`option`, for a command about an endpoint; empty for one that is found by its record."""
-        return "" if records.find(endpoint) else self.option
+    def undeploy(self, endpoint: str) -> Command:
+        """The command that ends an endpoint; it names no hosts for one that is found by its
+        record."""
+        return Command("undeploy", endpoint, **({} if records.find(endpoint) else self.target))
 
     def keras_home(self) -> dict[str, str]:
         """KERAS_HOME in our folder: TensorFlow makes it when it is imported. Empty where the user
@@ -77,7 +79,7 @@ def chief_place(inventory: Inventory) -> Iterator[Place]:
 def places(inventory: Inventory) -> Iterator[dict[str, Place]]:
     """All these hosts by name, to find the endpoints that are there."""
     with reach.sessions(inventory) as sessions:
-        yield connect.everywhere(sessions, partial(_place, option=inventory.option), what=STARTING)
+        yield connect.everywhere(sessions, partial(_place, target=inventory.target), what=STARTING)
 
 
 @contextlib.contextmanager
@@ -87,9 +89,9 @@ def place_here() -> Iterator[Place]:
         yield _place(session)
 
 
-def _place(session: Session, option: str = "") -> Place:
+def _place(session: Session, target: Mapping[str, str] | None = None) -> Place:
     facts = session.facts()
-    return Place(session, start_agent(session, facts), facts, option=option)
+    return Place(session, start_agent(session, facts), facts, target=target or {})
 
 
 def _machine(session: Session, inventory: Inventory) -> Place:
@@ -102,5 +104,5 @@ def _machine(session: Session, inventory: Inventory) -> Place:
         facts,
         session.host.stop if inventory.is_managed else None,
         deadline,
-        inventory.option,
+        inventory.target,
     )

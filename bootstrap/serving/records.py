@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
@@ -28,7 +29,7 @@ def check_endpoint_name(name: str) -> str:
     if not is_endpoint_name(name):
         raise UsageError(
             f"{name!r} is not an endpoint's name: letters, digits, '_' and '-', at most 63",
-            hint="fab deploy --run RUN --name digits",
+            hint=Command("deploy", run="RUN", name="digits"),
         )
     return name
 
@@ -101,7 +102,7 @@ def not_deployed(name: str, where: str = "") -> UsageError:
     known = ", ".join(names())
     return UsageError(
         f"no endpoint {name!r} is deployed{where}" + (f"; deployed: {known}" if known else ""),
-        hint=f"fab deploy --name {shlex.quote(name)}   # serves the model of the last run",
+        hint=Hint(Command("deploy", name=name), "   # serves the model of the last run"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command
 from bootstrap.serving.records import NOTEBOOK, check_endpoint_name
 from railhead.documents.options.serving import RAILHEAD, TENSORFLOW_SERVING, DeployOptions
 
@@ -48,7 +49,8 @@ def read_request(options: DeployOptions) -> DeployRequest:
     """The options of `fab deploy`; UsageError for an invalid value."""
     if options.name == NOTEBOOK:
         raise UsageError(
-            f"--name {options.name}: fab notebook has this name", hint="fab deploy --name digits"
+            f"--name {options.name}: {Command('notebook')} has this name",
+            hint=Command("deploy", name="digits"),
         )
     # TensorFlow Serving does not check whether a model mixes the samples of a batch.
     usual_batch = 1 if options.server == TENSORFLOW_SERVING else MAX_BATCH

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
@@ -53,8 +53,8 @@ class Source:
         """How the model is searched."""
         if self.run:
             run_id = self.run.run_id
-            return ModelSearch(f"run {run_id}", f"fab deploy {run_id}", self.name)
-        return ModelSearch(f"--model {self.path}", "fab deploy", prefix=f"{self.path}/")
+            return ModelSearch(f"run {run_id}", Command("deploy", run_id), self.name)
+        return ModelSearch(f"--model {self.path}", Command("deploy"), prefix=f"{self.path}/")
 
     def found_here(self, *, safe_first: bool = False) -> Path | None:
         """The model, if it is on this machine: a file, or the folder of a SavedModel.
@@ -91,10 +91,12 @@ class Source:
         """
         if self.trusted or not needs_trust(path):
             return
-        run = f" {self.run.run_id}" if self.run else ""
+        run = [self.run.run_id] if self.run else []
         wanted = self.name or (str(self.path) if self.path else None)
-        model = f" --model {shlex.quote(wanted)}" if wanted else ""
-        hint = f"fab deploy{run}{model} --here --trust-model   # or without --here: on the host"
+        hint = Hint(
+            Command("deploy", *run, model=wanted, here=True, trust_model=True),
+            "   # or without --here: on the host",
+        )
         question = (
             f"{shown(path)} would be loaded on this computer without a safe mode: it could read "
             "and change your files. Trust it?"
@@ -137,7 +139,7 @@ def source_of(
         if path is None:
             raise UsageError(
                 f"--model {model}: there is no such file or folder",
-                hint=f"fab deploy RUN --model {shlex.quote(model)}   # for a model of a run",
+                hint=Hint(Command("deploy", "RUN", model=model), "   # for a model of a run"),
             )
         return Source(None, path, trusted=trusted)
     chosen = inventory or local_state.last_cluster()
@@ -175,10 +177,10 @@ def run_data(run_id: str | None) -> dict[str, str]:
         ) from None
 
 
-def input_option(run_id: str | None) -> str:
-    """The option of `fab predict` that works for the model of a run: held-out samples are known for
-    the built-in training only."""
+def predict_hint(endpoint: str, run_id: str | None) -> Hint:
+    """The command that works for an endpoint with the model of a run: held-out samples are known
+    for the built-in training only."""
     program = local_state.document_of_run(run_id).get("program") if run_id else None
     if isinstance(program, dict) and program.get("kind") == "training":
-        return "--samples 10   # or --file x.png"
-    return "--file x.npy   # or .csv, .json, .png, .jpg"
+        return Hint(Command("predict", endpoint, samples=10), "   # or --file x.png")
+    return Hint(Command("predict", endpoint, file="x.npy"), "   # or .csv, .json, .png, .jpg")

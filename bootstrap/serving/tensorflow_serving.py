@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.remote.programs import NAME
 from bootstrap.runs.model_files import SAVED_MODEL_FILE
 from bootstrap.serving.environment import Server
@@ -17,8 +18,11 @@ def require_program(place: Place) -> None:
     if place.session.run(["sh", "-c", f"command -v {PROGRAM}"]).rc:
         raise UsageError(
             f"{place.host} has no {PROGRAM} on its PATH",
-            hint="fab deploy without --server uses our own server; or install the package "
-            "tensorflow-model-server there",
+            hint=Hint(
+                Command("deploy"),
+                " without --server uses our own server; or install the package "
+                "tensorflow-model-server there",
+            ),
         )
 
 
@@ -27,8 +31,11 @@ def require_saved_model(place: Place, folder: str) -> None:
     if place.session.run(["test", "-f", f"{folder}/{SAVED_MODEL_FILE}"]).rc:
         raise UsageError(
             f"{PROGRAM} serves a SavedModel; this model is a Keras file",
-            hint="fab deploy without --server serves it; or in the script: "
-            "model.export(os.environ['RAILHEAD_RESULTS'] + '/saved_model')",
+            hint=Hint(
+                Command("deploy"),
+                " without --server serves it; or in the script: "
+                "model.export(os.environ['RAILHEAD_RESULTS'] + '/saved_model')",
+            ),
         )
 
 

@@ -41,7 +41,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
         left = f"pids {swept['left']}" if swept["left"] else f"port {endpoint.port} is open"
         raise RailheadError(
             f"endpoint {endpoint.name} is not gone: {left}",
-            hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)}",
+            hint=place.undeploy(endpoint.name),
         )
     session.call("remove", paths=[endpoint.folder])
     remove_unused_models(session)

@@ -26,6 +26,7 @@ from paramiko.ssh_exception import (
 from bootstrap.console import interrupts
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, fingerprint
 from bootstrap.ssh.jump_hosts import (
@@ -65,7 +66,7 @@ def _unknown(host: Host, error: Any) -> str:
     shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
     if host.host_key_source:
         return f"REFUSED, its cloud does not confirm this key: {shown}"
-    return f"unknown host key: {shown}\nnext: fab trust --hosts {shlex.quote(str(host))}"
+    return f"unknown host key: {shown}\nnext: {Command('trust', hosts=host)}"
 
 
 def _changed(host: Host, error: Any) -> str:
@@ -306,6 +307,6 @@ def start_agent(session: Session, facts: HostFacts | None = None) -> str:
     """
     facts = facts or session.facts()
     if not facts.python:
-        raise UsageError("no Python 3.10 to 3.13 there", hint="fab bootstrap")
+        raise UsageError("no Python 3.10 to 3.13 there", hint=Command("bootstrap"))
     session.start_agent(facts.python)
     return facts.python

@@ -27,6 +27,7 @@ from bootstrap.console import log
 from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Host
 from bootstrap.remote.run.manifest import size_and_sha256
 from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel, Unresponsive
@@ -411,7 +412,7 @@ def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
     if error["errno"] in ("ENOSPC", "EDQUOT"):
         return RailheadError(
             f"the disk is full ({error['text']})",
-            hint=f"fab exec --hosts {shlex.quote(str(host))} --cmd 'df -h ~'",
+            hint=Command("exec", hosts=host, cmd="df -h ~"),
         )
     return RailheadError(f"{op}: {error['text']}")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from bootstrap.console.text import clean, count
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command, Hint
 from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.decode import decoded
@@ -18,7 +19,7 @@ from bootstrap.untrusted.decode import decoded
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # In the folder of the results these are files; a folder would be in the way of each later fetch.
-RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.png", *TAKEN}
+RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.svg", *TAKEN}
 SHOWN = 5  # the most names in one line
 
 
@@ -118,7 +119,7 @@ def refuse_changed(wrong: list[str]) -> None:
         raise RailheadError(
             f"{count(len(wrong), 'file')} came with another content than the chief has: "
             + ", ".join(wrong[:SHOWN]),
-            hint="fab fetch   # once more; the machines keep them",
+            hint=Hint(Command("fetch"), "   # once more; the machines keep them"),
         )
 
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
+from bootstrap.hint import Command, Hint
 from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
 
 BLOCK = tarfile.BLOCKSIZE
@@ -43,7 +44,9 @@ class Hostile(RailheadError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"the host sent {what}: nothing of it was kept",
-            hint="fab ssh   # look at the host: its files or its Python may be changed",
+            hint=Hint(
+                Command("ssh"), "   # look at the host: its files or its Python may be changed"
+            ),
         )
 
 
@@ -221,13 +224,13 @@ def refuse_folder(path: Path) -> None:
 
 
 def _in_the_way(path: Path, what: str) -> RailheadError:
-    return RailheadError(f"{path} {what}", hint="move it away, then: fab fetch")
+    return RailheadError(f"{path} {what}", hint=Hint("move it away, then: ", Command("fetch")))
 
 
 def place_text(text: str, stage: Path, root: Path, name: str) -> None:
     """Write a text to `root`/`name`, completely or not at all."""
     descriptor, part = tempfile.mkstemp(dir=stage)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     place(Path(part), root, name)
 

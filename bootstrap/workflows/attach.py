@@ -12,6 +12,7 @@ from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import board_of
 from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import HostsFailed, RailheadError, RunFailed, Terminated, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory
@@ -22,7 +23,6 @@ from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.run import Run, find_run, state_of
 from bootstrap.ssh import connect
-from bootstrap.ssh.session import ConnectionLost
 
 SHOWN_FILES = 20
 NAMED_RUNS = 3
@@ -40,8 +40,8 @@ def attach(inventory: Inventory, run_id: str | None) -> None:
         raise RunFailed("detached; the run continues", hint=_again(run)) from None
 
 
-def _again(run: Run) -> str:
-    return f"fab attach --run {run.run_id}"
+def _again(run: Run) -> Command:
+    return Command("attach", run=run.run_id)
 
 
 def fetch(
@@ -83,7 +83,7 @@ def last_run(inventory: Inventory) -> str:
     run = find_run(inventory, None)
     if not _is_elsewhere(run.results):
         return run.run_id
-    hint = f"fab cancel --run {run.run_id}"
+    hint = Command("cancel", run=run.run_id)
     question = f"the results of the last run, {run.run_id}, go to {run.results}. Cancel it?"
     if not confirm(question, hint=hint):
         raise UsageError("nothing was cancelled", hint=hint)
@@ -128,7 +128,7 @@ def _cancel(inventory: Inventory, run: Run) -> None:
     print_lines(*(f"[{name}] {text}" for name, text in outcomes.items()), *phase)
     if sessions.failed:
         what = f"{len(sessions.failed)} of {len(inventory.hosts)} hosts cannot be reached"
-        again = f"fab cancel --run {run.run_id}"
+        again = Command("cancel", run=run.run_id)
         raise HostsFailed(
             f"{what}; the run was cancelled on the others", sessions.outcomes, hint=again
         )
@@ -168,8 +168,9 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
         _cancel(inventory, run)
     except KeyboardInterrupt:  # perhaps before anything was cancelled
         what = "stopped waiting: the run may still have processes"
-        raise RunFailed(what, hint=f"fab cancel --run {run.run_id}   # checks each host") from None
-    hint = f"fab fetch --run {run.run_id}   # for its results so far"
+        again = Hint(Command("cancel", run=run.run_id), "   # checks each host")
+        raise RunFailed(what, hint=again) from None
+    hint = Hint(Command("fetch", run=run.run_id), "   # for its results so far")
     raise RunFailed(f"run {run.run_id} was cancelled", hint=hint)
 
 
@@ -186,7 +187,8 @@ def finish(connection: RunConnection) -> None:
     _print_results(run.results)
     if result.get("state") != "succeeded":
         lines = checkpoints.status_lines(connection.chief, run)
-        print_lines(*lines, *(f"next: fab train --resume {run.run_id}" for _ in lines))
+        resume = Command("train", resume=run.run_id)
+        print_lines(*lines, *(f"next: {resume}" for _ in lines))
     judge(connection, result)
 
 

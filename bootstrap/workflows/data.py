@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from bootstrap.data.place import hashed_input
 from bootstrap.data.spec import DataSpec
 from bootstrap.data.upload import DATA, upload, upload_to_stack
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO
@@ -37,7 +37,7 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     if existing_path(folder) is None:
         raise UsageError(f"there is no file or folder {folder} here")
     location = None if stack else _location(uri)
-    files = listed(folder, "fab data push")
+    files = listed(folder, str(Command("data push")))
     spec = DataSpec(folder.name, str(folder), "local")
     data = hashed_input(DataInput(spec, files))
     if stack:
@@ -46,9 +46,10 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
         assert location
         with _bucket_of_user(location) as store:
             done = upload(data, store, location.folder)
+    target = stack.target if stack else {}
     print_lines(
         f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
-        f"next: fab train{stack.option if stack else ''} --data {shlex.quote(f'train={uri}')} ...",
+        f"next: {Command('train', **target, data=f'train={uri}')} ...",
     )
 
 
@@ -78,7 +79,7 @@ def list_stack(stack: Inventory) -> None:
     if not entries:
         print_lines(
             f"no data in {kept.store.url}/{DATA}",
-            f"next: fab data push FOLDER bucket{stack.option}",
+            f"next: {Command('data push', 'FOLDER', 'bucket', **stack.target)}",
         )
 
 
@@ -113,7 +114,8 @@ def shard(given: ShardOptions, program: ProgramOptions) -> None:
         failure = UsageError if done.returncode == 2 else RailheadError
         raise failure(f"no shards were written: {reason}")
     print_lines(*map(clean, done.stdout.splitlines()))
-    print_lines(f"next: fab train --data {shlex.quote(f'{given.split}={given.destination}')} ...")
+    train = Command("train", data=f"{given.split}={given.destination}")
+    print_lines(f"next: {train} ...")
 
 
 def _shard_argv(given: ShardOptions, program: ProgramOptions) -> list[str]:

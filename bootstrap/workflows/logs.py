@@ -8,6 +8,7 @@ from typing import Any
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import last_state
 from bootstrap.errors import RunFailed, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.session import Session
@@ -44,7 +45,7 @@ def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
         with connected(inventory, run) as connection:
             connection.chief.call("follow", on_event=show_line, folder=run.folder, log=name)
     except KeyboardInterrupt:
-        raise RunFailed("the run continues", hint=f"fab attach --run {run.run_id}") from None
+        raise RunFailed("the run continues", hint=Command("attach", run=run.run_id)) from None
 
 
 def _log_name(rank: str) -> str:
@@ -57,7 +58,7 @@ def _missing(chief: Session, run: Run, rank: str) -> UsageError:
     text = chief.call("read", paths=[path])[path]
     if not text:
         return UsageError(
-            f"run {run.run_id} is not on {chief.host.name} any more", hint="fab status"
+            f"run {run.run_id} is not on {chief.host.name} any more", hint=Command("status")
         )
     size = json_object(text, "a run.json that is not valid").get("size")
     ranks = f"0 to {size - 1}" if isinstance(size, int) else "a number"

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from bootstrap.console.output import print_lines
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach
@@ -52,10 +53,8 @@ def open_notebook(
             endpoint = on_host.read_endpoint(session, notebook.NAME, inventory.name)
         print_lines(status_line(session, endpoint))
         _forward(session, endpoint.port, local_port, f"lab?token={token}")
-    print_lines(
-        f"the notebook goes on   # fab notebook{inventory.option} opens it again, "
-        f"fab undeploy {notebook.NAME}"
-    )
+    again, end = Command("notebook", **inventory.target), Command("undeploy", notebook.NAME)
+    print_lines(f"the notebook continues   # {again} opens it again, {end}")
 
 
 def _run_or_none(run_id: str | None, inventory: Inventory) -> Source:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power
@@ -32,7 +32,7 @@ from bootstrap.serving.environment import place_environment, python_on_host
 from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
 from bootstrap.serving.request import PORT, DeployRequest, read_request
-from bootstrap.serving.source import Source, input_option, run_data, shown, source_of
+from bootstrap.serving.source import Source, predict_hint, run_data, shown, source_of
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.ssh.local_session import HERE
 from railhead.documents.endpoint import ALIVE, Deployed
@@ -139,13 +139,13 @@ def _start(
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
         f"port {endpoint.port} of 127.0.0.1; it ends in {left}",
-        f"next: fab predict {endpoint.name} {input_option(endpoint.run_id)}",
+        f"next: {predict_hint(endpoint.name, endpoint.run_id)}",
     )
     url = f"http://127.0.0.1:{endpoint.port}/v1/models/{endpoint.name}:predict"
     print_lines(
         url
         if endpoint.host == HERE
-        else f"fab tunnel {endpoint.port}{place.option}   # then: {url}"
+        else f"{Command('tunnel', endpoint.port, **place.target)}   # then: {url}"
     )
 
 
@@ -180,8 +180,11 @@ def serving_place(
         if state is None or state.state not in ALIVE:
             raise UsageError(
                 status_line(place.session, endpoint),
-                hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)} && "
-                f"fab deploy{place.option} --name {endpoint.name}",
+                hint=Hint(
+                    place.undeploy(endpoint.name),
+                    " && ",
+                    Command("deploy", **place.target, name=endpoint.name),
+                ),
             )
         yield endpoint, place
 
@@ -203,8 +206,11 @@ def _host_of(endpoint: Deployed) -> Inventory:
     if endpoint.host in status.not_running:
         raise UsageError(
             f"endpoint {endpoint.name} does not serve: {endpoint.host} does not run",
-            hint=f"fab undeploy {endpoint.name}   # removes its record; or: "
-            f"fab start{status.inventory.option}",
+            hint=Hint(
+                Command("undeploy", endpoint.name),
+                "   # removes its record; or: ",
+                Command("start", **status.inventory.target),
+            ),
         )
     return status.inventory.only([endpoint.host])
 
@@ -221,8 +227,8 @@ def predict(
         UsageError: there is no such endpoint, it does not serve, or the model refuses the input.
     """
     if (file is None) == (samples is None):
-        option = inventory.option if inventory and not records.find(name) else ""
-        hint = f"fab predict {shlex.quote(name)}{option} --samples 10"
+        target = inventory.target if inventory and not records.find(name) else {}
+        hint = Command("predict", name, **target, samples=10)
         raise UsageError("give --file or --samples", hint=hint)
     if file is not None:
         prediction.check_file(Path(file))
@@ -248,10 +254,10 @@ def show_log(name: str, inventory: Inventory | None = None) -> None:
     with _found(name, inventory) as (endpoint, place):
         log = f"{endpoint.folder}/logs/server.log"
         parts = [place.session.call("read", paths=[path])[path] for path in (f"{log}.1", log)]
-        option = place.option
+        target = place.target
     text = "".join(part for part in parts if part)
     if not text:
-        raise UsageError(f"endpoint {name} has no log yet", hint=f"fab status{option}")
+        raise UsageError(f"endpoint {name} has no log yet", hint=Command("status", **target))
     print_lines(*text.splitlines())
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.receipt import check
@@ -24,7 +23,7 @@ def teardown(inventory: Inventory, options: TeardownOptions) -> None:
         discard=options.discard_results,
         destroy=options.destroy,
     )
-    check(receipt)
+    check(receipt, Command("teardown"))
     _forget_endpoints(inventory.name)
 
 
@@ -39,8 +38,7 @@ def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
         yes=options.yes,
         with_bucket=options.with_bucket,
     )
-    command = "fab teardown --destroy" if options.destroy else "fab teardown"
-    check(receipt, f"{command} --stack {shlex.quote(machines.stack)}")
+    check(receipt, Command("teardown", destroy=options.destroy, stack=machines.stack))
     if machines.inventory:
         _forget_endpoints(machines.inventory.name)
 

@@ -18,6 +18,7 @@ from bootstrap.console import log
 from bootstrap.console.output import print_lines
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.lifecycle import power
 from bootstrap.provision.local_environment import python_of
 from bootstrap.runs import event_files
@@ -48,8 +49,10 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
         if not _has_events(run):
             raise UsageError(
                 f"run {run.run_id} has no TensorBoard events and no metrics yet",
-                hint=f"fab logs --run {run.run_id}   "
-                "# our own training writes them from its first steps",
+                hint=Hint(
+                    Command("logs", run=run.run_id),
+                    "   # the built-in training writes them from its first steps",
+                ),
             )
         with _tensorboard(run.results) as address, contextlib.suppress(KeyboardInterrupt):
             print_lines(f"TensorBoard of run {run.run_id}: {address}", "Ctrl-C ends it")

@@ -10,6 +10,7 @@ from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
 from bootstrap.data.place import place_data
 from bootstrap.health import measure
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, stop_policy
@@ -76,7 +77,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
             run = _start(cluster, options, restore)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
-            print_lines(f"next: fab attach --run {run.run_id}")
+            print_lines(f"next: {Command('attach', run=run.run_id)}")
         else:
             connection = RunConnection(run, inventory, cluster.sessions.chief)
             attach.follow_started(connection)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.report import svg
+from bootstrap.console import svg
+from bootstrap.console.svg import Curve, Panel
 from bootstrap.report.comparable import comparison
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.page import throughput_panels
 from bootstrap.report.scaling import panels_of, points_of
-from bootstrap.runs.metrics.plots import Curve, Panel
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.records import Record
 

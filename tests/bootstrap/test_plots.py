@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-import matplotlib.image
 import pytest
 
+from bootstrap.console.svg import COLUMNS, HEAD, HEIGHT, WIDTH
 from bootstrap.runs.metrics.plots import curves
 
 Record = dict[str, Any]
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def epoch(number: int, **values: Any) -> Record:
@@ -33,22 +35,19 @@ def written(folder: Path, records: list[Any], tail: str = "") -> Path:
     return folder / "metrics.jsonl"
 
 
-def pixels(picture: Path) -> Any:
-    """The picture as an array, height x width x RGBA."""
-    return matplotlib.image.imread(picture)
+def svg_of(folder: Path, records: list[Any], title: str = "demo", tail: str = "") -> str:
+    return curves(written(folder, records, tail), title)
 
 
-def drawn(picture: Path) -> int:
-    """How many curves can be seen: matplotlib's first colours, each with enough pixels."""
-    seen = (pixels(picture)[:, :, :3] * 255).round()
-    first = [(31, 119, 180), (255, 127, 14), (44, 160, 44)]
-    return sum(int((seen == colour).all(axis=2).sum() > 100) for colour in first)
+def count(picture: str, tag: str) -> int:
+    """How many elements of a kind an SVG file has."""
+    return len([*ElementTree.fromstring(picture).iter(f"{SVG}{tag}")])
 
 
 RUNS: dict[str, tuple[list[Record], int, int]] = {
-    "a whole run": (FULL, 2, 2),
-    "one epoch": (FULL[:1], 2, 2),
-    "progress does not count beside epochs": ([*PROGRESS, *FULL], 2, 2),
+    "a whole run": (FULL, 2, 4),
+    "one epoch": (FULL[:1], 2, 4),
+    "progress does not count beside epochs": ([*PROGRESS, *FULL], 2, 4),
     "loss alone": ([epoch(n, loss=1 / n) for n in range(1, 4)], 1, 1),
     "accuracy alone": ([epoch(n, accuracy=n / 4) for n in range(1, 4)], 1, 1),
     "held-out accuracy alone": ([epoch(n, val_accuracy=n / 4) for n in range(1, 4)], 1, 1),
@@ -77,17 +76,21 @@ RUNS: dict[str, tuple[list[Record], int, int]] = {
 @pytest.mark.parametrize("run", RUNS)
 def test_the_curves_of_a_run_are_drawn(tmp_path: Path, run: str) -> None:
     records, panels, lines = RUNS[run]
-    picture = tmp_path / "new" / "curves.png"
-    assert curves(written(tmp_path, records), picture, "demo")
-    assert pixels(picture).shape == (432, 576 * panels, 4)
-    assert drawn(picture) == lines
+    picture = svg_of(tmp_path, records)
+    assert (count(picture, "g"), count(picture, "polyline")) == (panels, lines)
+    assert f'viewBox="0 0 {WIDTH * panels} {HEIGHT + HEAD}"' in picture
+
+
+def test_panels_that_do_not_fit_beside_each_other_are_in_rows(tmp_path: Path) -> None:
+    records = [{"kind": "metric", "name": f"m{n}", "number": 1, "value": n} for n in range(7)]
+    picture = svg_of(tmp_path, records)
+    assert count(picture, "g") == 7
+    assert f'viewBox="0 0 {WIDTH * COLUMNS} {3 * HEIGHT + HEAD}"' in picture
 
 
 def test_an_epoch_that_was_trained_again_counts_as_it_went_last(tmp_path: Path) -> None:
     again = [epoch(1, loss=1.0), epoch(2, loss=9.0), epoch(2, loss=0.5)]
-    assert curves(written(tmp_path, again), tmp_path / "again.png", "demo")
-    assert curves(written(tmp_path, [again[0], again[2]]), tmp_path / "once.png", "demo")
-    assert (pixels(tmp_path / "again.png") == pixels(tmp_path / "once.png")).all()
+    assert svg_of(tmp_path, again) == svg_of(tmp_path, [again[0], again[2]])
 
 
 @pytest.mark.parametrize(
@@ -103,36 +106,25 @@ def test_an_epoch_that_was_trained_again_counts_as_it_went_last(tmp_path: Path) 
     ],
     ids=["no record", "a message", "no number", "a text", "no epoch", "no numbers", "no objects"],
 )
-def test_where_there_is_nothing_to_draw_there_is_no_file(
+def test_where_there_is_nothing_to_draw_there_is_no_text(
     tmp_path: Path, records: list[Any]
 ) -> None:
-    picture = tmp_path / "curves.png"
-    assert not curves(written(tmp_path, records), picture, "demo")
-    assert not picture.exists()
+    assert svg_of(tmp_path, records) == ""
 
 
 def test_no_metrics_at_all_are_nothing_to_draw(tmp_path: Path) -> None:
-    assert not curves(tmp_path / "metrics.jsonl", tmp_path / "curves.png", "demo")
+    assert curves(tmp_path / "metrics.jsonl", "demo") == ""
 
 
 @pytest.mark.parametrize(
     "tail", ['{"kind": "epoch", "epo', "\ufffd\0", "[" * 100_000, "1e999"], ids=range(4)
 )
 def test_a_torn_line_costs_only_itself(tmp_path: Path, tail: str) -> None:
-    torn = written(tmp_path, FULL, tail)
-    assert curves(torn, tmp_path / "torn.png", "demo")
-    assert curves(written(tmp_path, FULL), tmp_path / "whole.png", "demo")
-    assert (pixels(tmp_path / "torn.png") == pixels(tmp_path / "whole.png")).all()
+    assert svg_of(tmp_path, FULL, tail=tail) == svg_of(tmp_path, FULL)
 
 
-@pytest.mark.parametrize("title", ["$x_{$", "a_b^c $ \\frac", "", "x" * 300])
-def test_a_title_is_text_and_no_formula(tmp_path: Path, title: str) -> None:
-    assert curves(written(tmp_path, FULL), tmp_path / "curves.png", title)
-
-
-def test_a_backend_of_the_user_does_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MPLBACKEND", "TkAgg")
-    monkeypatch.delenv("DISPLAY", raising=False)
-    assert curves(written(tmp_path, FULL), tmp_path / "curves.png", "demo")
+@pytest.mark.parametrize("name", ["<script>&\"'", "\0\x1b[31m\ud800\ufffe\uffff", "", "x" * 300])
+def test_a_name_from_a_host_is_text(tmp_path: Path, name: str) -> None:
+    record = {"kind": "metric", "name": name, "number": 1, "value": 1.0}
+    picture = svg_of(tmp_path, [record], title=name)
+    assert (count(picture, "polyline"), count(picture, "script")) == (1, 0)

@@ -1,4 +1,5 @@
-"""Each value in a command that is printed to be typed is quoted, or cannot need a quote."""
+"""Each value in a printed command of another program is quoted, or cannot need a quote. Commands
+of `fab` are values that quote themselves (test_next_commands.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[2] / "bootstrap"
 VALUE = "\0"  # in place of a value of an f-string
 # A command begins, with its name or with a value and an option; it ends with its line, a comment,
 # or a colon before prose. `pulumi up of` and `pulumi could` are prose.
-PROGRAMS = "fab|pulumi(?! up of| could)|ssh-copy-id|gcloud|aws|curl|ls|rm|scp"
+PROGRAMS = "pulumi(?! up of| could)|ssh-copy-id|gcloud|aws|curl|ls|rm|scp"
 COMMAND = re.compile(rf"(?:(?:^|[\s(])(?:{PROGRAMS}) |^{VALUE} --)(?!.*(?:#|: |\n))")
 QUOTED = {"shlex.quote", "shlex.join"}
 SAFE = {"option", "option_for", "_dashed"}  # quoted options of hosts; the name of a task

@@ -14,10 +14,13 @@ from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 from standins.options import program
 
+from bootstrap.console.markup import element, text
+from bootstrap.console.svg import ticks
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
@@ -26,10 +29,9 @@ from bootstrap.report import listing
 from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
 from bootstrap.report.facts import RunFacts, better, read_run
-from bootstrap.report.html import element, table, text
+from bootstrap.report.html import table
 from bootstrap.report.page import evaluation as evaluation_markup
 from bootstrap.report.page import timeline
-from bootstrap.report.svg import ticks
 from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
 from railhead.documents.cluster import Price
@@ -96,7 +98,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def page_of(*runs: str) -> str:
-    """The page, without its charts as files: they take half a second each."""
+    """The page, without its charts as files."""
     return composed(read_runs(runs)).html
 
 
@@ -114,10 +116,10 @@ def test_the_page_of_a_run_has_everything(project: Path) -> None:
         "fab train --preset digits", "1 min", "waiting for input",
     ):  # fmt: skip
         assert shown in html, shown
-    assert {path.name for path in folder.glob("report-*.png")} >= {
-        "report-loss.png", "report-accuracy.png",
+    assert {path.name for path in folder.glob("report-*.svg")} >= {
+        "report-loss.svg", "report-accuracy.svg",
     }  # fmt: skip
-    assert (folder / "report-loss.png").read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.parse(folder / "report-loss.svg").getroot().tag.endswith("svg")
 
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null/a", "\0", "x" * 5000, "file"])

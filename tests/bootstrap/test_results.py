@@ -87,7 +87,7 @@ HOSTILE: dict[str, list[Member]] = {
     "too deep": [member(DEEP, b"x")],
     "a part too long": [member("x" * 241, b"x")],
     "a name too long": [member("/".join(["x" * 200] * 6), b"x")],
-    "a folder that is the result": [member("results/curves.png/x", b"x")],
+    "a folder that is the result": [member("results/curves.svg/x", b"x")],
     "a folder that is our list": [member("results/left-on-host.txt/x", b"x")],
     "more bytes than are allowed": [member("results/a", bytes(600)), member("b", bytes(600))],
 }
@@ -199,7 +199,7 @@ def test_trees_come_to_their_places(run: Run) -> None:
 
 def test_a_link_that_stands_here_already_is_not_written_through(run: Run, precious: Path) -> None:
     run.results.mkdir(parents=True)
-    for name in ("result.json", "left-on-host.txt", "curves.png"):
+    for name in ("result.json", "left-on-host.txt", "curves.svg"):
         (run.results / name).symlink_to(precious)
     record = b'{"kind": "epoch", "epoch": 1, "loss": 1.0, "rank": 0, "host": "a", "time": 1}\n'
     more = [member("results/metrics.jsonl", record * 3)]

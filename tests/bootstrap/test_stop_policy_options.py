@@ -22,7 +22,6 @@ from bootstrap.lifecycle import stop_policy
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
-from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach
 from railhead.documents.options.runs import EndingOptions
 

@@ -65,7 +65,7 @@ def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Star
     done.ended(0, "key: the chief cannot", "epoch 2/2", "succeeded")
     run = json.loads((laptop.last / "run.json").read_text())
     assert [h["peer_address"] for h in run["hosts"]] == [h1.address, h2.address]
-    assert {"model.keras", "curves.png", "metrics.jsonl"} <= {p.name for p in laptop.last.iterdir()}
+    assert {"model.keras", "curves.svg", "metrics.jsonl"} <= {p.name for p in laptop.last.iterdir()}
     assert h1.busy(seconds=5) == [] and h2.busy(seconds=5) == []
 
 

@@ -66,7 +66,7 @@ def test_our_training_comes_back_with_all_its_results(operator: Operator) -> Non
     here = {
         p.relative_to(operator.last).as_posix() for p in operator.last.rglob("*") if p.is_file()
     }
-    wanted = "run.json metrics.jsonl result.json evaluation.json model.keras curves.png"
+    wanted = "run.json metrics.jsonl result.json evaluation.json model.keras curves.svg"
     assert {*wanted.split(), "logs/rank-0.log", "logs/rank-1.log"} <= here
     records = [json.loads(x) for x in (operator.last / "metrics.jsonl").read_text().splitlines()]
     assert {r["host"] for r in records} == {"h1", "h2"}

@@ -27,7 +27,7 @@ def records(operator: Operator) -> list[dict[str, Any]]:
 def test_numbers_of_rank_0_become_records_and_curves(operator: Operator) -> None:
     operator.write("train.py", SCRIPT)
     words = ("--env", "STEPS=5", "--env", "PAUSE=0")
-    operator.fab(*TRAIN, *METRIC, *words).ended(0, "tensorboard/metrics/events", "curves.png")
+    operator.fab(*TRAIN, *METRIC, *words).ended(0, "tensorboard/metrics/events", "curves.svg")
     found = [(r["name"], r["value"], r["number"], r["rank"]) for r in records(operator)]
     assert found == [("loss", round(1 / n, 4), n, 0) for n in range(1, 6)]
 

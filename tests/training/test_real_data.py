@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.provision.local_environment import RUNTIME, folder_of
-from bootstrap.workflows.data import Sharding, shard
+from bootstrap.workflows.data import shard
 from training.data import manifest
 from training.data.store import Folder
 

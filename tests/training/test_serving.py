@@ -228,10 +228,10 @@ def test_signatures_limits_and_metrics(
         assert server.sleep(6.0) == (504, {"error": "no result within 3 s"})
         assert [client.recv(99).split()[1] for client in slow] == [b"408"] * 3
         text = server.call("/metrics")[1].decode()
-        assert 'railhead_requests_total{method="predict",code="413"} 2' in text
-        assert "railhead_model_version 1" in text
-        counts = dict(line.rsplit(" ", 1) for line in text.splitlines())
-        answered_ones = counts['railhead_requests_total{method="predict",code="200"}']
+        assert 'railhead_requests_total{code="413",method="predict"} 2.0' in text
+        assert "railhead_model_version 1.0" in text
+        counts = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        answered_ones = counts['railhead_requests_total{code="200",method="predict"}']
         assert counts["railhead_predict_seconds_count"] == answered_ones, "refusals do not count"
         assert half.recv(9) == b"", "a head has a time limit"
         assert answers(second) == [200, 408], "also the body of a second request has one"

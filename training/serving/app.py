@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -60,14 +61,13 @@ class Endpoint:
         return Response(rest.error_body("the model is loading"), 503, media_type=JSON)
 
     def _health(self) -> dict[str, Any]:
-        requests = sum(self.metrics.requests.values())
         failed = {str(n): error for n, (_, error) in self.versions.states.items() if error}
-        found = {"status": "ok", "version": self.metrics.version, "requests": requests}
+        found = {"status": "ok", "version": self.metrics.version, "requests": self.metrics.requests}
         return {**found, "failed": failed}
 
     async def show_metrics(self, _: Request) -> Response:
         """Prometheus text."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(self.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @staticmethod
     def _method(request: Request, found: re.Match[str] | None) -> str:

@@ -21,6 +21,7 @@ from bootstrap.clouds.base import (
     utc_now,
 )
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
@@ -82,7 +83,9 @@ class Aws:
         if spot:
             raise UsageError(
                 f"{', '.join(spot)}: {SPOT}",
-                hint=f"fab stop{self.inventory.option}   # ends them, with their disks",
+                hint=Hint(
+                    Command("stop", **self.inventory.target), "   # ends them, with their disks"
+                ),
             )
 
     def end(self) -> None:

@@ -15,6 +15,7 @@ from bootstrap.clouds.aws.ec2 import Instance
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.clouds.machines import Place
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from railhead.documents.codec import decode
 
 KIND = "scheduled-stop"
@@ -107,7 +108,7 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
     if missing:
         raise RailheadError(
             f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
-            hint="fab up --refresh   # makes it anew",
+            hint=Hint(Command("up", refresh=True), "   # makes it anew"),
         )
 
 

@@ -22,6 +22,7 @@ from bootstrap.clouds.gcp.compute import Disk, Firewall, Firewalls, GuestAttribu
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.documents.uri import bucket_uri
 
@@ -115,10 +116,14 @@ class Gcp:
         to_change = [(h, one) for h, one in instances if one.seconds != seconds or not one.stops]
         running = [h.name for h, instance in to_change if instance.state != "stopped"]
         if running:
-            option = self.inventory.option
+            target = self.inventory.target
             raise UsageError(
                 f"{', '.join(running)}: maxRunDuration can only change while a machine is stopped",
-                hint=f"fab stop{option}, then fab start{option} --hours {hours:g}",
+                hint=Hint(
+                    Command("stop", **target),
+                    ", then ",
+                    Command("start", **target, hours=f"{hours:g}"),
+                ),
             )
         for host, _ in to_change:
             wanted = self._client("GET", _path(host)).get("scheduling", {})  # with its other keys
@@ -177,7 +182,7 @@ class Gcp:
                 price = DISKS.get(kind)
                 per_day = None if price is None else gigabytes * price / cloud_costs.DAYS
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
-                yield Cost(what, per_day, "fab teardown --destroy")
+                yield Cost(what, per_day, Command("teardown", destroy=True))
 
     def _bucket(self) -> Iterator[Cost]:
         if self.inventory.bucket:

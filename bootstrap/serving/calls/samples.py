@@ -1,5 +1,5 @@
 """Files and arrays that become samples of a model, and its outputs as arrays. The only module of
-this side that uses NumPy and Pillow, which matplotlib brings; import it where it is needed."""
+this side that uses NumPy and Pillow; import it where it is needed."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from itertools import product
 
 from bootstrap.console.text import count
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory
 from railhead.documents.options.runs import ProgramOptions
 
@@ -45,7 +46,7 @@ def read_trials(
     """
     if not values:
         rule = "--set NAME=VALUE,VALUE,...: at least one"
-        raise UsageError(rule, hint="fab sweep --set learning_rate=0.01,0.001")
+        raise UsageError(rule, hint=Command("sweep", set="learning_rate=0.01,0.001"))
     trials = [Trial(dict(zip(values, each, strict=True))) for each in product(*values.values())]
     if drawn is not None and drawn < len(trials):
         trials = random.Random(0).sample(trials, drawn)
@@ -69,7 +70,7 @@ def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventor
             f"--at-once {at_once}: {count(hosts, 'host')} cannot be divided into so many equal "
             f"slices, each with one of {count(trials, 'trial')}; choices: "
             f"{', '.join(map(str, choices))}",
-            hint=f"fab sweep --at-once {max(n for n in choices if n < at_once)}",
+            hint=Command("sweep", at_once=max(n for n in choices if n < at_once)),
         )
     size = hosts // at_once
     starts = range(0, hosts, size)

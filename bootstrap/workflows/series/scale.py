@@ -9,6 +9,7 @@ from pathlib import Path
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, RunFailed, UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
@@ -38,7 +39,7 @@ def run_scale(
     """Train on each number of these hosts; returns the page."""
     if len(counts) < 2:
         raise UsageError(
-            "--counts: numbers of hosts, at least two", hint="fab scale --counts 1,2,4"
+            "--counts: numbers of hosts, at least two", hint=Command("scale", counts="1,2,4")
         )
     request = read_request(program)
     launcher = request.options.launcher
@@ -81,7 +82,7 @@ def _wait(inventory: Inventory, run_id: str) -> None:
         attach.attach(inventory, run_id)
     except RunFailed as error:
         if read_run(run_id).result:
-            raise RailheadError(error.message, hint=error.hint) from None
+            raise RailheadError(error.message, hint=error.next) from None
         raise
 
 

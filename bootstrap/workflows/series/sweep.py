@@ -12,6 +12,7 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
 from bootstrap.errors import UsageError
+from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
@@ -64,7 +65,7 @@ def report(chosen: Sweep) -> Path:
     known = recorded(chosen.folder)
     runs = _runs_with_results(chosen)
     if not runs:
-        raise UsageError("no trial of the sweep has results", hint="fab runs")
+        raise UsageError("no trial of the sweep has results", hint=Command("runs"))
     metric = metric_for(runs)
     page = comparison_page(runs, metric, "Sweep")
     names = {run_id: name for name, run_id in known.items()}

@@ -28,6 +28,7 @@ from bootstrap.errors import (
     Terminated,
     UsageError,
 )
+from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, stop
@@ -158,7 +159,7 @@ class Trials:
             bootstrap.bootstrap_idle(self.inventory, self.chosen.options)
         except RailheadError as error:
             if self._any_in_progress():
-                raise RunFailed(error.message, hint=error.hint) from None
+                raise RunFailed(error.message, hint=error.next) from None
             raise
 
     def run(self) -> None:
@@ -178,7 +179,8 @@ class Trials:
                 wait()
             except KeyboardInterrupt:  # perhaps before anything was cancelled
                 what = "stopped waiting: the runs may still have processes"
-                raise RunFailed(what, hint="fab status   # shows which runs are left") from None
+                hint = Hint(Command("status"), "   # shows which runs are left")
+                raise RunFailed(what, hint=hint) from None
 
     def _interrupt(self) -> list[tuple[Inventory, str]]:
         """Begin no trial any more, and forget those in progress; returns them."""
@@ -195,7 +197,7 @@ class Trials:
             attach.cancel(part, run_id)
         except RailheadError as error:
             print_lines(*str(error).splitlines())
-            hint = f"fab cancel --run {run_id}   # then the same command again"
+            hint = Hint(Command("cancel", run=run_id), "   # then the same command again")
             self.errors[run_id] = RunFailed(f"run {run_id} was not cancelled", hint=hint)
 
     def _drop(self, part: Inventory, run_id: str) -> None:
@@ -352,7 +354,7 @@ class Trials:
         left = [error for error in self.errors.values() if isinstance(error, stop.RUN_LEFT)]
         first = next(iter([*left, *self.errors.values()]), None)
         if self.interrupted and first:
-            return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
+            return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.next)
         if self.interrupted and self._any_in_progress():
             what = "the sweep was interrupted; trials of an earlier command may be in progress"
             return RunFailed(what, hint=AGAIN)

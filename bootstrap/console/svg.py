@@ -1,12 +1,12 @@
-"""Charts as inline SVG, without any library. Pure."""
+"""Charts as SVG, inside a page or as a file, without any library. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from bootstrap.report.html import Markup, element, joined
-from bootstrap.runs.metrics.plots import Curve, Panel
+from bootstrap.console.markup import Markup, element, joined
 
 WIDTH, HEIGHT = 400, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 58
@@ -21,10 +21,52 @@ CELL, CELL_NAME, LETTER = 26, 14, 6.4  # side of a cell; letters of a name, widt
 LEAST = 0.7
 RIGHT_CELL, WRONG_CELL = "#1a7f37", "#b42318"
 SMALLEST = 1e-100  # below it a span counts as none: its ticks cannot be computed
+COLUMNS, HEAD = 3, 28  # of a sheet: charts beside each other, and the height of its title
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve; `points` are (x, y), all finite."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: labels of y (`what`) and x (`along`), and the curves. `from_zero`: the axis
+    of y begins at 0, so that heights can be compared."""
+
+    what: str
+    along: str
+    curves: tuple[Curve, ...]
+    from_zero: bool = False
 
 
 def chart(panel: Panel) -> Markup:
     """The curves of a panel with axes and a legend that names each of several."""
+    height, content = _chart(panel)
+    return _svg(height, f"{panel.what} by {panel.along}", content)
+
+
+def sheet(panels: Sequence[Panel], title: str = "") -> Markup:
+    """A file with a chart of each panel, beside and below each other, on white."""
+    bottom = HEAD if title else 0.0
+    charts = [element("text", title, x=LEFT, y=18, font_size=14, fill="#1b1f24")] if title else []
+    for first in range(0, len(panels), COLUMNS):
+        row = [_chart(panel) for panel in panels[first : first + COLUMNS]]
+        charts += [
+            element("g", content, transform=f"translate({WIDTH * column} {bottom:g})")
+            for column, (_, content) in enumerate(row)
+        ]
+        bottom += max(height for height, _ in row)
+    white = element("rect", width="100%", height="100%", fill="#fff")
+    what = title or ", ".join(panel.what for panel in panels)
+    return _svg(bottom, what, white, *charts, width=WIDTH * min(len(panels), COLUMNS))
+
+
+def _chart(panel: Panel) -> tuple[float, Markup]:
+    """The height of a chart, and what is in it."""
     points = [point for curve in panel.curves for point in curve.points]
     left, right = _range([x for x, _ in points])
     low, high = _range([y for _, y in points], from_zero=panel.from_zero)
@@ -40,14 +82,13 @@ def chart(panel: Panel) -> Markup:
     ]
     drawn = [_curve(number, curve, place) for number, curve in enumerate(panel.curves)]
     along = _text(panel.along, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 28, "middle")
-    title = element("text", panel.what, x=LEFT, y=14, font_size=13, font_weight=600, fill="#1b1f24")
+    what = _shortened(panel.what, 52)
+    title = element("text", what, x=LEFT, y=14, font_size=13, font_weight=600, fill="#1b1f24")
     several = panel.curves if len(panel.curves) > 1 else ()
     columns = _columns([curve.name for curve in several])
     legend = [_legend(n, curve.name, columns=columns) for n, curve in enumerate(several)]
     rows = max(0, (len(legend) - 1) // columns)
-    return _svg(
-        HEIGHT + 16 * rows, f"{panel.what} by {panel.along}", title, *lines, along, *drawn, *legend
-    )
+    return HEIGHT + 16 * rows, joined([title, *lines, along, *drawn, *legend])
 
 
 def stacked(
@@ -231,7 +272,8 @@ def _rect(x: float, y: float, width: float, height: float, colour: str, title: s
 
 
 def _svg(height: float, what: str, *content: Markup, width: float = WIDTH) -> Markup:
-    opened = f'<svg viewBox="0 0 {round(width)} {round(height)}" role="img" '
+    width, height = round(width), round(height)
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     font = 'font-family="system-ui,Liberation Sans,sans-serif"'
     body = joined([element("title", what), *content])
-    return Markup(f'{opened}{font} xmlns="http://www.w3.org/2000/svg">{body}</svg>')
+    return Markup(f'<svg {size} role="img" {font} xmlns="http://www.w3.org/2000/svg">{body}</svg>')
