@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import railhead
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.inventory import local_state
-from bootstrap.serving.records import save
+from bootstrap.serving.records import Deployed, save
 
 LIMIT = 0.030  # seconds
 SIZE = 28

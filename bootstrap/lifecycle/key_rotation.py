@@ -21,7 +21,7 @@ from bootstrap.lifecycle.cloud_host_keys import INJECTED
 from bootstrap.ssh import connect
 from bootstrap.ssh.as_root import run_as_root
 from bootstrap.ssh.connect import Sessions
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 NEXT = "next"  # mark of a pin: generated on the host, not yet seen in use
 NEW_KEY_SECONDS = 20.0  # sshd takes some tenths of a second

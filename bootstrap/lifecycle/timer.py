@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline
 from bootstrap.errors import RailheadError
 from bootstrap.ssh.as_root import run_as_root
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 TOOL = "/usr/local/sbin/railhead-deadline"
 KIND, SOURCE = "timer", "the machine's railhead-deadline"

@@ -15,7 +15,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import connect
 from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 BACK_SECONDS = 600.0  # GPU machines with much memory boot for minutes
 OUR_BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -13,7 +13,7 @@ from bootstrap.console.text import clean, last_state, progress_line
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.run import Run
 from bootstrap.ssh.connect import open_sessions
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.records import record
 from bootstrap.untrusted.unpack import Hostile

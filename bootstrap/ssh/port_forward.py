@@ -11,7 +11,7 @@ import paramiko
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 Serve = Callable[[paramiko.Channel], None]
 LOOPBACK = ("127.0.0.1", "::1")

@@ -23,6 +23,7 @@ from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.run import Run, find_run, state_of
 from bootstrap.ssh import connect
+from bootstrap.ssh.session import ConnectionLost
 
 SHOWN_FILES = 20
 NAMED_RUNS = 3

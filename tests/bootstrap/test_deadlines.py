@@ -24,6 +24,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import ConnectionLost
 from stacks import deadline as of_stacks
 
 CASES = Path(__file__).parents[1] / "cases"

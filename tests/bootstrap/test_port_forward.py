@@ -10,7 +10,7 @@ from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError
 from bootstrap.ssh.port_forward import forward_port
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 
 def test_a_port_of_the_host_leads_here_for_as_long_as_it_is_lent(session: Session) -> None:

@@ -28,7 +28,7 @@ from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 
 PYTHON = "python3"
 DOCUMENT = {

@@ -22,6 +22,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
+from bootstrap.ssh.session import ConnectionLost
 
 POWER = ("poweroff", "shutdown", "systemctl", "halt", "reboot", "init", "telinit", "sudo", "kill")
 

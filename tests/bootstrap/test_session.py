@@ -25,7 +25,7 @@ from bootstrap.remote.run.manifest import snapshot
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import ConnectionLost, Reply, Session
 from bootstrap.untrusted.unpack import Hostile
 
 

@@ -22,6 +22,7 @@ from bootstrap.lifecycle import stop_policy
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
+from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach
 from railhead.documents.options.runs import EndingOptions
 

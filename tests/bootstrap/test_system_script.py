@@ -35,6 +35,7 @@ from bootstrap.provision.reboot import (
     reboot,
 )
 from bootstrap.ssh import connect
+from bootstrap.ssh.session import ConnectionLost
 
 # The output of apt and dpkg on hosts that were made to fail, and in reports of others; whether that
 # mostly passes by itself, and whether it was a lock.

@@ -18,7 +18,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
 from bootstrap.lifecycle import reach
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.ssh.tunnel import ForwardingOff, open_channel, require_open, tunnel
 
 # Answers each connection with what it sent, after the client has finished sending.

@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from standins.options import program
 
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.workflows.data import shard
+from railhead.documents.options.runs import ShardOptions
 from training.data import manifest
 from training.data.store import Folder
 
@@ -37,7 +39,7 @@ def test_every_image_of_fashion_mnist_is_read(
     python.chmod(0o755)
     for split, count in (("train", 60_000), ("test", 10_000)):
         place = tmp_path / split
-        shard(Sharding(str(FASHION), str(place), "fashion-mnist", (), split, 16))
+        shard(ShardOptions(str(FASHION), str(place), split), program(preset="fashion-mnist"))
         assert f"{count} records in 16 shards" in capsys.readouterr().out
         assert manifest.verify(Folder(place)).records == count
 
