@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import railhead
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.inventory import local_state
-from bootstrap.serving.records import Deployed, save
+from bootstrap.serving.records import save
+from railhead.documents.endpoint import Deployed
 
 LIMIT = 0.030  # seconds
 SIZE = 28
