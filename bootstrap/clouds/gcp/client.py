@@ -23,6 +23,7 @@ T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"  # gcloud's own variable for another endpoint
 STORAGE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
 
@@ -97,7 +98,7 @@ def connect() -> GoogleClient:
     # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
-        session = google_session()
+        session = google_session(SCOPE)
     except DefaultCredentialsError:
         raise UsageError("Google call failed: you are not logged in", hint=LOGIN) from None
     storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE

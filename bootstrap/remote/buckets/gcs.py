@@ -17,7 +17,7 @@ from .objects import CHUNK, ChangedFile, encoded
 
 STORAGE = "https://storage.googleapis.com/"
 EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without credentials
-SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 OVERLOADED = (429, 500, 502, 503, 504)
 TRIES = 4
 
@@ -57,12 +57,12 @@ class StorageClient:
             raise RequestException(f"{address} came with another content than its MD5 is of")
 
 
-def google_session() -> Any:
+def google_session(scope: str = SCOPE) -> Any:
     """A session with the default credentials; google.auth.exceptions where there are none."""
     import google.auth
     from google.auth.transport.requests import AuthorizedSession
 
-    credentials, _ = google.auth.default(scopes=SCOPES)
+    credentials, _ = google.auth.default(scopes=[scope])
     return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
 
 

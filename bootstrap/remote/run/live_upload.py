@@ -38,7 +38,7 @@ EVENTS = "tensorboard"
 class CheckpointUpload:
     """Keeps the bucket's copy of the checkpoint folder; `files` is the manifest in the bucket."""
 
-    def __init__(self, run: str, bucket: upload.S3 | upload.Gcs) -> None:
+    def __init__(self, run: str, bucket: upload.Destination) -> None:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files: list[dict[str, Any]] = load_status(run)["files"]
@@ -75,7 +75,7 @@ class CheckpointUpload:
                 continue
             number, file = next(free), os.path.join(self.folder, path)
             size, sha256 = manifest.size_and_sha256(file)
-            self.bucket.put(file, checkpoint_files.object_of(number), size, sha256)
+            self.bucket.put(file, checkpoint_files.object_of(number), sha256)
             fields = {"path": path, "bytes": size, "sha256": sha256}
             yield {**fields, "mtime_ns": stamp[1], "object": number}
 
@@ -84,14 +84,14 @@ class CheckpointUpload:
         path = os.path.join(self.run, f"{STATUS}.manifest")
         json_file.save(path, {"schema": 1, "files": entries})
         name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
-        self.bucket.put(path, name, *manifest.size_and_sha256(path))
+        self.bucket.put(path, name)
         self.files = entries
 
 
 class GrowingFiles:
     """Uploads what was added to metrics.jsonl and to TensorBoard's files since the last piece."""
 
-    def __init__(self, run: str, bucket: upload.S3 | upload.Gcs) -> None:
+    def __init__(self, run: str, bucket: upload.Destination) -> None:
         self.run, self.bucket = run, bucket
         self.sent: dict[str, int] = {}  # bytes, by name
 
@@ -116,7 +116,7 @@ class GrowingFiles:
         part = os.path.join(self.run, f"{STATUS}.piece")
         with open(part, "wb") as file:
             file.write(data)
-        self.bucket.put(part, f"live/{name}.{begin:012d}", *manifest.size_and_sha256(part))
+        self.bucket.put(part, f"live/{name}.{begin:012d}")
         self.sent[name] = begin + len(data)
 
 

@@ -18,7 +18,7 @@ from . import checkpoint_files, manifest, upload
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
 
-def restore(bucket: upload.S3 | upload.Gcs, folder: str) -> dict[str, Any]:
+def restore(bucket: upload.Destination, folder: str) -> dict[str, Any]:
     """Fetch all files of the manifest; returns {"files", "bytes", "damaged": [paths]}.
 
     Raises:
@@ -42,7 +42,7 @@ def restore(bucket: upload.S3 | upload.Gcs, folder: str) -> dict[str, Any]:
     return {"files": len(entries) - len(damaged), "bytes": total, "damaged": damaged}
 
 
-def fetched(bucket: upload.S3 | upload.Gcs, entry: dict[str, Any], folder: str) -> bool:
+def fetched(bucket: upload.Destination, entry: dict[str, Any], folder: str) -> bool:
     """Fetch one file and put it in its place; False if its content is not as in the manifest."""
     path = os.path.normpath(os.path.join(folder, entry["path"]))
     if not path.startswith(os.path.join(os.path.abspath(folder), "")):
