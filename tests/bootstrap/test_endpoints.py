@@ -29,7 +29,7 @@ from bootstrap.serving.environment import Environment, Server
 from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.source import Source, input_option, run_data, source_of
+from bootstrap.serving.source import Source, run_data, source_of
 from bootstrap.serving.state import clock_of, describe, parsed
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile

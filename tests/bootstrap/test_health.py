@@ -20,7 +20,6 @@ from bootstrap.facts.host import HostFacts, parse
 from bootstrap.facts.xid import Memory, Xid
 from bootstrap.health import checks
 from bootstrap.health.checks import (
-    TARGET,
     ClockOffset,
     Device,
     Finding,
