@@ -25,9 +25,11 @@ from standins.storage import flipped  # noqa: E402
 
 from bootstrap.clouds import bucket, costs  # noqa: E402
 from bootstrap.clouds import storage as cloud_storage
+from bootstrap.clouds.aws import instances as aws
 from bootstrap.clouds.aws.s3 import S3  # noqa: E402
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch
+from bootstrap.clouds.gcp import instances as gcp
 from bootstrap.clouds.storage import BucketContents, count_objects
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state
@@ -229,7 +231,7 @@ def test_an_upload_that_google_is_too_busy_for_is_repeated_whole(
 
 def counted(inventory: Inventory) -> Any:
     """The line of a bucket on a receipt."""
-    prices = costs.S3 if inventory.cloud == "aws" else costs.GCS
+    prices = (aws if inventory.cloud == "aws" else gcp).OBJECTS
     return list(costs.bucket(bucket.bucket_of(inventory).store, inventory.region, prices))
 
 
