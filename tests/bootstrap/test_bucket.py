@@ -32,6 +32,7 @@ from bootstrap.clouds.gcp import batch
 from bootstrap.clouds.gcp import instances as gcp
 from bootstrap.clouds.storage import BucketContents, count_objects
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
@@ -243,7 +244,7 @@ def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
     assert cost.what == f"bucket {world.inventory.bucket}, {expected}"
     each = 0.023 if world.inventory.cloud == "aws" else 0.020
     assert cost.amount == pytest.approx(3000 / 2**30 * each)
-    assert cost.command == "fab teardown --destroy --with-bucket"
+    assert cost.command == Command("teardown", destroy=True, with_bucket=True)
     assert price(cost).startswith("less than 0.01 USD per month (0.02")
     assert f"per GB in {world.inventory.region}: " in price(cost)
     assert "/pricing, " in price(cost) and "2026)" in price(cost)

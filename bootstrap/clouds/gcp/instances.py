@@ -36,11 +36,10 @@ MOST_HOURS = 168
 DISKS = {"pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17}
 AT_20 = "us-central1 us-east1 us-east5 us-south1 us-west1 europe-north1 europe-west1"
 AT_23 = "us-east4 us-west2 us-west3 us-west4 europe-west2"
-OBJECTS = (
-    cloud_costs.Prices(  # us-central1 from the page of 2026-09-20, the others from a copy of 2025
-        {**dict.fromkeys(AT_20.split(), 0.020), **dict.fromkeys(AT_23.split(), 0.023)},
-        "Standard storage; cloud.google.com/storage/pricing, 2025 to September 2026",
-    )
+# us-central1 from the page of 2026-09-20, the others from a copy of 2025.
+OBJECTS = cloud_costs.Prices(
+    {**dict.fromkeys(AT_20.split(), 0.020), **dict.fromkeys(AT_23.split(), 0.023)},
+    "Standard storage; cloud.google.com/storage/pricing, 2025 to September 2026",
 )
 
 _ID = re.compile(r"projects/([^/]+)/zones/([^/]+)/instances/([^/]+)")
