@@ -14,18 +14,11 @@ from dataclasses import dataclass
 import pulumi
 
 from railhead.documents.codec import encode
+from railhead.documents.refusals import is_no_capacity
 from stacks.config.settings import ClusterConfig
 from stacks.cost import cost, price_per_machine
 
 PRICE = "price-per-machine"  # of a resource in Pulumi's state; bootstrap reads it there
-# In the clouds' refusals for capacity; bootstrap/lifecycle/up.py has them too.
-CAPACITY = (
-    "InsufficientInstanceCapacity",
-    "InsufficientHostCapacity",
-    "UnfulfillableCapacity",
-    "RESOURCE_POOL_EXHAUSTED",
-    "does not have enough resources available",
-)
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTr
     printed = set[bool]()
 
     def failed(args: pulumi.ErrorHookArgs) -> bool:
-        no_capacity = args.failed_operation == "create" and _is_capacity(args.errors)
+        no_capacity = args.failed_operation == "create" and any(map(is_no_capacity, args.errors))
         if no_capacity not in printed:
             printed.add(no_capacity)
             why = f"{args.name} failed: this `up` breaks off, and machines may run. "
@@ -68,10 +61,6 @@ def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTr
         return pulumi.ResourceTransformationResult(args.props, opts)
 
     return add
-
-
-def _is_capacity(errors: Sequence[str]) -> bool:
-    return any(code in error for error in errors for code in CAPACITY)
 
 
 def _no_capacity(config: ClusterConfig, others: Alternatives) -> str:

@@ -1,6 +1,7 @@
-"""Costs that go on while the instances are stopped: EBS disks, and a bucket's content.
+"""Costs that continue while the instances are stopped: disks, and a bucket's content.
 
-Prices are in USD per GB and month; where a price is not known, no amount is shown.
+Prices are in USD per GB and month, in the `instances` of each cloud; where one is not known, no
+amount is shown.
 """
 
 from __future__ import annotations
@@ -8,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bootstrap.clouds.aws.client import AwsClient, ask
-from bootstrap.clouds.aws.ec2 import Volumes
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.storage import NoBucket, Store, count_objects
 from bootstrap.hint import Command
 
-GP3 = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # per month, as of July 2026
 DAYS = 30.4  # in a month
 GB = 1 << 30  # bytes: the unit that both clouds bill
 
@@ -27,27 +25,10 @@ class Prices:
     source: str
 
 
-S3 = Prices(
-    {"us-east-1": 0.023, "us-east-2": 0.023, "us-west-2": 0.023},
-    "S3 Standard, first 50 TB; aws.amazon.com/s3/pricing, July 2026",
-)
-AT_20 = "us-central1 us-east1 us-east5 us-south1 us-west1 europe-north1 europe-west1"
-AT_23 = "us-east4 us-west2 us-west3 us-west4 europe-west2"
-GCS = Prices(  # us-central1 from the page of 2026-09-20, the others from a copy of 2025
-    {**dict.fromkeys(AT_20.split(), 0.020), **dict.fromkeys(AT_23.split(), 0.023)},
-    "Standard storage; cloud.google.com/storage/pricing, 2025 to September 2026",
-)
-
-
-def disks(client: AwsClient, region: str | None, names: Mapping[str, str]) -> Iterator[Cost]:
-    """The EBS disks of instances; `names` has their host names by instance id."""
-    filters = [{"Name": "attachment.instance-id", "Values": list(names)}]
-    for disk in ask(Volumes, client, "ec2", "describe_volumes", Filters=filters).Volumes:
-        held_by = ", ".join(names[attached.InstanceId] for attached in disk.Attachments)
-        price = GP3.get(region or "") if disk.VolumeType == "gp3" else None
-        per_day = None if price is None else disk.Size * price / DAYS
-        what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
-        yield Cost(what, per_day, Command("teardown", destroy=True))
+def disk(what: str, gigabytes: int, price: float | None) -> Cost:
+    """A disk at a price per GB and month; None where that is not known."""
+    per_day = None if price is None else gigabytes * price / DAYS
+    return Cost(what, per_day, Command("teardown", destroy=True))
 
 
 def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:

@@ -19,15 +19,8 @@ from bootstrap.hint import Command, Hint
 from bootstrap.inventory import pulumi_stack
 from bootstrap.lifecycle import destroy, power, stack_machines, stop_policy
 from bootstrap.lifecycle.stack_machines import StackMachines
+from railhead.documents.refusals import is_no_capacity
 
-# In the clouds' refusals for capacity; stacks/broken_up.py has them too.
-CAPACITY = (
-    "InsufficientInstanceCapacity",
-    "InsufficientHostCapacity",
-    "UnfulfillableCapacity",
-    "RESOURCE_POOL_EXHAUSTED",
-    "does not have enough resources available",
-)
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
 CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Conflict")
 
@@ -82,18 +75,13 @@ def _preview(stack: str, refresh: bool) -> None:
 
 def _may_move(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
     """Whether another zone may be tried."""
-    return _had_none(before, done) and is_capacity(done.text)
+    return _had_none(before, done) and is_no_capacity(done.text)
 
 
 def _had_none(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
     """Whether what was made may be removed. Not after Ctrl-C, and not where machines existed
     before, or may have existed because the cloud did not list them: those are not given up."""
     return before.inventory is None and not before.unlisted and not done.interrupted
-
-
-def is_capacity(text: str) -> bool:
-    """Whether Pulumi's output has a refusal for capacity."""
-    return any(code in text for code in CAPACITY)
 
 
 def is_conflict(text: str) -> bool:

@@ -25,11 +25,14 @@ from standins.storage import flipped  # noqa: E402
 
 from bootstrap.clouds import bucket, costs  # noqa: E402
 from bootstrap.clouds import storage as cloud_storage
+from bootstrap.clouds.aws import instances as aws
 from bootstrap.clouds.aws.s3 import S3  # noqa: E402
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch
+from bootstrap.clouds.gcp import instances as gcp
 from bootstrap.clouds.storage import BucketContents, count_objects
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
+from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
@@ -229,7 +232,7 @@ def test_an_upload_that_google_is_too_busy_for_is_repeated_whole(
 
 def counted(inventory: Inventory) -> Any:
     """The line of a bucket on a receipt."""
-    prices = costs.S3 if inventory.cloud == "aws" else costs.GCS
+    prices = (aws if inventory.cloud == "aws" else gcp).OBJECTS
     return list(costs.bucket(bucket.bucket_of(inventory).store, inventory.region, prices))
 
 
@@ -241,7 +244,7 @@ def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
     assert cost.what == f"bucket {world.inventory.bucket}, {expected}"
     each = 0.023 if world.inventory.cloud == "aws" else 0.020
     assert cost.amount == pytest.approx(3000 / 2**30 * each)
-    assert cost.command == "fab teardown --destroy --with-bucket"
+    assert cost.command == Command("teardown", destroy=True, with_bucket=True)
     assert price(cost).startswith("less than 0.01 USD per month (0.02")
     assert f"per GB in {world.inventory.region}: " in price(cost)
     assert "/pricing, " in price(cost) and "2026)" in price(cost)

@@ -213,8 +213,3 @@ def add_schedule(scheduler: Any, name: str) -> None:
         Name=name, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"}, Target=target,
     )  # fmt: skip
-
-
-def test_the_stack_and_fab_know_the_same_refusals_for_capacity() -> None:
-    broken_up = pytest.importorskip("stacks.broken_up", reason="scripts/setup --stacks installs it")
-    assert up.CAPACITY == broken_up.CAPACITY

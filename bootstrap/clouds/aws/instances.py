@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
 from bootstrap.clouds.aws.client import AwsClient, ask, connect
-from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, reservations
+from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, Volumes, reservations
 from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.base import (
     STOPPED,
@@ -25,10 +25,16 @@ from bootstrap.hint import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
+from railhead.documents.refusals import NO_CAPACITY
 from railhead.documents.uri import bucket_uri
 
 EC2 = "EC2 DescribeInstances"
-STOCK_OUTS = ("InsufficientInstanceCapacity", "InsufficientHostCapacity")
+# USD per GB and month, by region, as of July 2026.
+DISKS = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # of type gp3
+OBJECTS = cloud_costs.Prices(
+    {"us-east-1": 0.023, "us-east-2": 0.023, "us-west-2": 0.023},
+    "S3 Standard, first 50 TB; aws.amazon.com/s3/pricing, July 2026",
+)
 SPOT = "one-time spot: EC2 can end it, not stop it"
 
 _KEYS = re.compile(
@@ -67,7 +73,7 @@ class Aws:
         try:
             self._client("ec2", "start_instances", InstanceIds=ids)
         except Refused as refused:
-            if refused.error_code in STOCK_OUTS:
+            if refused.error_code in NO_CAPACITY["aws"]:
                 raise self._stock_out(refused) from None
             raise
 
@@ -145,11 +151,20 @@ class Aws:
     def costs(self) -> list[Cost]:
         """The disks, and the bucket's content."""
         region, bucket = self.inventory.region, self.inventory.bucket
-        found = list(cloud_costs.disks(self._client, region, self._names))
+        found = list(self._disks())
         if not bucket:
             return found
         store = S3(self._client, bucket_uri(bucket, error=UsageError).bucket)
-        return [*found, *cloud_costs.bucket(store, region, cloud_costs.S3)]
+        return [*found, *cloud_costs.bucket(store, region, OBJECTS)]
+
+    def _disks(self) -> Iterator[Cost]:
+        filters = [{"Name": "attachment.instance-id", "Values": list(self._names)}]
+        for disk in ask(Volumes, self._client, "ec2", "describe_volumes", Filters=filters).Volumes:
+            held_by = ", ".join(self._names[attached.InstanceId] for attached in disk.Attachments)
+            is_known = disk.VolumeType == "gp3"
+            price = DISKS.get(self.inventory.region or "") if is_known else None
+            what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
+            yield cloud_costs.disk(what, disk.Size, price)
 
     def account(self) -> str:
         """The account of the current credentials."""
