@@ -1,6 +1,6 @@
 """Uploads a run's results to the bucket; verifies each file by its hash, uploads the manifest last.
 
-run.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]   -> one JSON line at the end
+run.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]
 
 With NAME, only that file of the folder is uploaded. Needs a Python with boto3 and
 google-cloud-storage; the credentials are those of the machine's role. Python 3.10.
@@ -9,11 +9,11 @@ google-cloud-storage; the credentials are those of the machine's role. Python 3.
 from __future__ import annotations
 
 import base64
-import json
 import os
-from typing import Any
 
-from . import manifest
+from railhead.documents.manifest import Manifest, home_name
+
+from . import json_file, manifest
 
 WHOLE = 5_000_000_000  # bytes: S3's limit of one put; a multipart object has no sha256 of the whole
 
@@ -77,20 +77,17 @@ def destination(url: str) -> S3 | Gcs:
     return S3(url) if url.startswith("s3://") else Gcs(url)
 
 
-def upload(folder: str, url: str) -> dict[str, Any]:
+def upload(folder: str, url: str) -> None:
     """Upload all files of the manifest, then the manifest itself: if it exists, all files do."""
     bucket = destination(url)
     manifest_path = os.path.join(folder, "results", "manifest.json")
-    with open(manifest_path) as file:
-        files = json.load(file)["files"]
-    for entry in files:
-        path = os.path.join(folder, entry["path"])
+    for entry in json_file.read(manifest_path, Manifest).files:
+        path = os.path.join(folder, entry.path)
         found = manifest.size_and_sha256(path)
-        if found != (entry["bytes"], entry["sha256"]):
-            raise OSError(f"{entry['path']} has changed since the run ended")
-        bucket.put(path, manifest.home_name(entry["path"]), *found)
+        if found != (entry.bytes, entry.sha256):
+            raise OSError(f"{entry.path} has changed since the run ended")
+        bucket.put(path, home_name(entry.path), *found)
     bucket.put(manifest_path, "manifest.json", *manifest.size_and_sha256(manifest_path))
-    return {"files": len(files), "bytes": sum(f["bytes"] for f in files), "to": url}
 
 
 def main(folder: str, url: str, *names: str) -> None:
@@ -98,4 +95,5 @@ def main(folder: str, url: str, *names: str) -> None:
     for name in names:
         path = os.path.join(folder, name)
         destination(url).put(path, name, *manifest.size_and_sha256(path))
-    print(json.dumps({"to": url} if names else upload(folder, url)))
+    if not names:
+        upload(folder, url)
