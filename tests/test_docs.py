@@ -199,28 +199,6 @@ def test_every_key_of_the_cluster_document_is_described() -> None:
     assert keys <= named(section(page("architecture.md"), "The cluster document"))
 
 
-def functions(path: Path, *names: str) -> Iterator[ast.AST]:
-    """Every node of the functions of these names in a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef) and node.name in names:
-            yield from ast.walk(node)
-
-
-def literal_keys(nodes: Iterator[ast.AST]) -> set[str]:
-    """The keys of all dict literals among the nodes."""
-    dicts = [node for node in nodes if isinstance(node, ast.Dict)]
-    return {str(k.value) for d in dicts for k in d.keys if isinstance(k, ast.Constant)}
-
-
-def test_every_key_of_the_result_is_described() -> None:
-    keys = literal_keys(
-        functions(REMOTE / "run/supervisor.py", "result", "culprit", "blame", "failure")
-    )
-    keys |= literal_keys(functions(REMOTE / "run/end_processes.py", "end_run", "reply_of"))
-    assert {"schema", "state", "culprit", "lines", "ended", "left"} <= keys
-    assert keys <= named(section(page("architecture.md"), "The result"))
-
-
 def test_every_record_is_described() -> None:
     text = section(page("architecture.md"), "The records")
     for path in (ROOT / "training").rglob("*.py"):

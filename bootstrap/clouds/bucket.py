@@ -16,7 +16,8 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.untrusted import unpack
-from bootstrap.untrusted.manifest import LIMIT, Manifest
+from bootstrap.untrusted.manifest import LIMIT, read_manifest
+from railhead.documents.manifest import Manifest
 from railhead.documents.uri import bucket_uri
 
 OBJECT = 1 << 30  # bytes that are held in memory at once: a wheel has a few MB
@@ -36,7 +37,7 @@ class Bucket:
             Hostile: it is not a manifest, or names a file that no run has.
         """
         data = self.read(f"runs/{run_id}/manifest.json", LIMIT)
-        return None if data is None else Manifest.read(data)
+        return None if data is None else read_manifest(data)
 
     def read(self, key: str, limit: int = OBJECT) -> bytes | None:
         """An object of at most `limit` bytes; None when there is no such object."""

@@ -10,9 +10,8 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console.text import clean
 from bootstrap.errors import HostsNotReady, RailheadError
@@ -45,6 +44,7 @@ from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
 from bootstrap.untrusted.decode import has_form, json_object
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import key
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -61,11 +61,20 @@ FIRST_ENDED = re.compile(
 NO_PROBE = "a reading of TensorFlow that is not valid"
 DEVICE = {"name": str, "width": int, "seconds": (int, float), "right": bool}
 PROBED = {"gpus": int, "devices": [DEVICE]}
-REDUCED = {"ranks": int, "size": int, "seconds": (int, float), "rates": [(int, float)]}
 KILOBYTES = re.compile("[0-9]{1,15}")
 REASON_LENGTH = 200  # characters of a program's message
 # TensorFlow's messages about why it uses no GPU.
 REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """What health_links.py writes."""
+
+    ranks: int
+    size: int
+    seconds: float = key(check=(lambda seconds: seconds > 0, "more than 0"))
+    rates: tuple[float, ...] = key()
 
 
 def readings(
@@ -198,10 +207,10 @@ def reduction(cluster: ConnectedCluster) -> Reduction:
             _clean_up(cluster, check)
         raise
     _clean_up(cluster, check)
-    if len(output["rates"]) != len(pairs):
+    if len(output.rates) != len(pairs):
         raise Hostile("a measurement of other links")
-    rates = dict(zip(pairs, output["rates"], strict=True))
-    return Reduction(output["ranks"], output["size"], output["seconds"], rates)
+    rates = dict(zip(pairs, output.rates, strict=True))
+    return Reduction(output.ranks, output.size, output.seconds, rates)
 
 
 def end_interrupted(cluster: ConnectedCluster) -> None:
@@ -229,22 +238,20 @@ def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
-def _run_link_check(cluster: ConnectedCluster, check: Run) -> dict[str, Any]:
+def _run_link_check(cluster: ConnectedCluster, check: Run) -> _Reduced:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
     chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
-    argv += read_json(chief, f"{check.folder}/mpirun.json")
+    argv += read_json(chief, f"{check.folder}/mpirun.json", tuple[str, ...]) or ()
     reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
-    output = read_json(chief, f"{check.folder}/results/health.json")
+    output = read_json(chief, f"{check.folder}/results/health.json", _Reduced)
     if reply.rc == TIMED_OUT:
         raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")
     if reply.rc or output is None:
         raise RailheadError(
             f"mpirun ended with {reply.rc}{first_failure(reply.tail, cluster.peers)}"
         )
-    if not has_form(output, REDUCED) or output["seconds"] <= 0:
-        raise Hostile("a measurement of the links that is not valid")
-    return dict(output)
+    return output
 
 
 def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:

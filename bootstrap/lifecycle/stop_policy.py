@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TypeVar
 
 from bootstrap.clouds import base
 from bootstrap.clouds.base import STOPPED, Deadline, most_urgent
@@ -19,13 +19,16 @@ from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import read_result, read_stop
+from bootstrap.untrusted.run_files import Stop, read_result, read_stop
 from railhead.documents.options.runs import EndingOptions
+from railhead.documents.result import Result
+from railhead.documents.state import Machines
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping
 LEFT = "left to endpoint"  # how stop_machines.py begins it
 DEFAULT_KEEP = 20
+T = TypeVar("T")
 
 
 def stop_policy_of(ending: EndingOptions) -> StopPolicy:
@@ -121,7 +124,7 @@ def wait_after_run(
     elif not result:
         left = f"no supervisor is left to stop the machines{price(inventory)}"
         report(f"{left}: {Command('stop', **inventory.target)}")
-    elif result["state"] == "succeeded":
+    elif result.state == "succeeded":
         cloud = _Stopping(base.cloud_of(inventory), run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
         for name, why in cloud.left.items():
@@ -155,13 +158,13 @@ class _Stopping:
         except RailheadError:  # its connection ends when it stops
             self.chief = None
             return
-        stopped = (state.machines or {}).get("stopped") if state else None
-        for name, why in stopped.items() if isinstance(stopped, dict) else ():
-            if str(why).startswith(LEFT):
-                self.left[name] = str(why)[:200]
+        machines = state.machines if state else None
+        for name, why in machines.stopped.items() if machines else ():
+            if why.startswith(LEFT):
+                self.left[name] = why[:200]
 
 
-def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None]) -> Any:
+def _fetched(run: Run, name: str, parse: Callable[[str], T]) -> T | None:
     """A parsed file of the fetched results; None if it was not fetched."""
     path = run.results / name
     return parse(path.read_text(errors="replace")) if path.is_file() else None
@@ -173,12 +176,12 @@ def price(inventory: Inventory) -> str:
     return f", {price.per_hour:.2f} {price.currency} per hour" if price else ""
 
 
-def describe_kept(stop: Mapping[str, Any], result: Mapping[str, Any], inventory: Inventory) -> str:
+def describe_kept(stop: Stop, result: Result, inventory: Inventory) -> str:
     """One line: until when the machines are kept after a run that did not succeed."""
-    minutes = stop["keep_minutes"]
+    minutes = stop.keep_minutes
     if not minutes:
         return f"the machines stop now; {Command('status', **inventory.target)} says when they have"
-    ended = result.get("ended")
+    ended = result.ended
     start = datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else None
     until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC " if start else ""
     return (
@@ -193,17 +196,13 @@ def phase(chief: Session, run: Run) -> list[str]:
     return [describe_phase(state.machines)] if state and state.machines else []
 
 
-def describe_phase(machines: Mapping[str, Any]) -> str:
+def describe_phase(machines: Machines) -> str:
     """The `machines` of state.json, which stop_machines.py writes, as one line."""
-    kept = machines.get("until")
-    until = f", kept until {str(kept)[11:16]} UTC" if kept else ""
-    stopped = machines.get("stopped")
-    hosts = stopped.items() if isinstance(stopped, dict) else ()
-    each = "".join(f", {name}: {why}" for name, why in hosts)
-    why = machines.get("checkpoints")
+    until = f", kept until {machines.until[11:16]} UTC" if machines.until else ""
+    each = "".join(f", {name}: {why}" for name, why in machines.stopped.items())
+    why = machines.checkpoints
     lost = f"; the last checkpoints are not in the bucket: {why}" if why else ""
-    phase, results = machines.get("phase"), machines.get("results")
-    return f"machines: {phase}{until}{each}; results {results}{lost}"
+    return f"machines: {machines.phase}{until}{each}; results {machines.results}{lost}"
 
 
 def wait_for_stop(

@@ -24,8 +24,8 @@ from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.lenient import finite
 from railhead.documents.records import Record
+from railhead.documents.result import Result
 
 LIMIT = 50_000_000  # bytes of a file that is read
 LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")
@@ -45,7 +45,7 @@ class RunFacts:
     cluster: str
     document: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Result | None = None
     evaluation: Evaluation = NONE
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
     stops: Mapping[str, Any] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class RunFacts:
     def state(self) -> str:
         """The state of the result, but `ended early` for a trial that its sweep has cancelled;
         `not fetched` if there is none here."""
-        state = text_of(self.result, "state") or "not fetched"
+        state = self.result.state if self.result else "not fetched"
         return EARLY if self.ended_early and state == "cancelled" else state
 
     @property
     def seconds(self) -> float | None:
         """The duration."""
-        return finite(self.result.get("seconds"))
+        return self.result.seconds if self.result else None
 
     @property
     def cost(self) -> float | None:
@@ -175,11 +175,10 @@ def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
     return None, ""
 
 
-def _result(path: Path) -> Mapping[str, Any]:
-    try:
-        return read_result(path.read_text(errors="replace")) if _is_small(path) else {}
-    except Hostile:
-        return {}
+def _result(path: Path) -> Result | None:
+    with contextlib.suppress(Hostile):
+        return read_result(path.read_text(errors="replace")) if _is_small(path) else None
+    return None
 
 
 def object_in(path: Path) -> dict[str, Any]:
@@ -218,10 +217,10 @@ def list_of(document: Mapping[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def moment(text: str, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
-    """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z."""
+def moment(text: str | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
+    """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z; None for what is not a time."""
     try:
-        return float(calendar.timegm(time.strptime(text, form)))
+        return float(calendar.timegm(time.strptime(text or "", form)))
     except (ValueError, OverflowError):
         return None
 

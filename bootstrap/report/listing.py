@@ -104,11 +104,10 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
     for run_id in sorted({*keys} - known)[-MOST:]:
         data = bucket.read(f"runs/{run_id}/result.json", LIMIT)
         try:
-            text = (data or b"").decode(errors="replace")
-            result = read_result(text)
+            result = read_result((data or b"").decode(errors="replace"))
         except Hostile:
             continue
-        evaluation = decode(Evaluation, result["evaluation"] or {})
+        evaluation = decode(Evaluation, result.evaluation or {})
         run = RunFacts(run_id, Path(), cluster, result=result, evaluation=evaluation)
         yield Row(run, f"{bucket.store.url}/runs/{run_id}")
 

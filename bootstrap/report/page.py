@@ -101,11 +101,11 @@ def _head(facts: RunFacts) -> Markup:
 
 def _failure(facts: RunFacts) -> Markup:
     """What failed, with the last lines of the rank."""
-    culprit = object_of(facts.result, "culprit")
+    culprit = facts.result.culprit if facts.result else None
     if not culprit:
         return Markup("")
-    where = f"rank {culprit.get('rank')} on {culprit.get('host')}"
-    lines = [text(line) for line in list_of(culprit, "lines")[-12:]]
+    where = f"rank {culprit.rank} on {culprit.host}"
+    lines = [text(line) for line in culprit.lines[-12:]]
     return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
 
 
@@ -168,10 +168,11 @@ def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
 
 def timeline(facts: RunFacts) -> list[tuple[float, str]]:
     """(time, event) in the order of time; times in seconds since 1970."""
+    result = facts.result
     found = [
         (moment(text_of(facts.document, "created")), "hosts ready; the run is sent to them"),
-        (moment(text_of(facts.result, "started")), "the supervisor starts the ranks"),
-        (moment(text_of(facts.result, "ended")), f"the run ends: {facts.state}"),
+        (moment(result.started if result else None), "the supervisor starts the ranks"),
+        (moment(result.ended if result else None), f"the run ends: {facts.state}"),
     ]
     for record in facts.records:
         if record.kind == "epoch":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from bootstrap.clouds import bucket
 from bootstrap.clouds.bucket import Bucket
@@ -17,7 +16,9 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
 from bootstrap.runs.run import Run, find_run
 from bootstrap.untrusted import unpack
-from bootstrap.untrusted.manifest import Entry, Manifest, refuse_changed, skipped_line
+from bootstrap.untrusted.manifest import is_same, refuse_changed, skipped_line
+from railhead.documents.manifest import Entry, Manifest
+from railhead.documents.result import Result
 
 LARGE = 100_000_000  # bytes from which a file is reported on its own line
 
@@ -32,7 +33,7 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
         return f"run {run.run_id}: results {_place(inventory, run.run_id)}"
     fetched = where(run, inventory.chief.name)
     left = f"; they are {_place(inventory, run.run_id, BY_HAND)}" if left_files(run.results) else ""
-    return f"run {run.run_id}: {result['state']}; results {fetched}{left}"
+    return f"run {run.run_id}: {result.state}; results {fetched}{left}"
 
 
 def _place(inventory: Inventory, run_id: str, from_chief: Hint | None = None) -> str:
@@ -50,7 +51,7 @@ def _place(inventory: Inventory, run_id: str, from_chief: Hint | None = None) ->
     return f"in {inventory.bucket}/runs/{run_id}: {fetch}" if uploaded else only
 
 
-def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
+def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> Result | None:
     """Fetch a run's results from the bucket; each file is verified by its sha256 in the manifest.
 
     Args:
@@ -81,7 +82,7 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
         refuse_too_much(total, stage, "the results")
         for entry in manifest.files:
             _fetch_file(source, run, entry, stage / entry.path, report)
-        refuse_changed([e.path for e in manifest.files if not e.is_in(stage / e.path)])
+        refuse_changed([e.path for e in manifest.files if not is_same(e, stage / e.path)])
         accept(stage, run.results, [entry.path for entry in manifest.files])
         draw(stage, run)
     (run.results / LEFT).unlink(missing_ok=True)

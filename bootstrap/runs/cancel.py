@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
 
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.hint import Command
 from bootstrap.remote.run.end_processes import OF_RUNS
-from bootstrap.runs.run import FINAL, Run, read_state
+from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
+from railhead.documents.result import Swept
+from railhead.documents.state import RunState
 
 ENDPOINT = "RAILHEAD_ENDPOINT"  # the variable that marks the processes of an endpoint
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
 
 
-def sweep(session: Session, run_id: str, variable: str = OF_RUNS) -> dict[str, Any]:
+def sweep(session: Session, run_id: str, variable: str = OF_RUNS) -> Swept:
     """End every process of a run ("all": of any run) on one host; with another `variable` in their
-    environment, those of an endpoint.
-
-    Returns {"ended": the number of processes, "left": the pids that are still there}.
-    """
-    swept: dict[str, Any] = session.call("end_run", run_id=run_id, variable=variable)
-    return swept
+    environment, those of an endpoint."""
+    reply = session.call("end_run", run_id=run_id, variable=variable)
+    return decode(Swept, reply, what="a report of the ended processes", error=Hostile)
 
 
 def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, str]:
@@ -45,22 +43,22 @@ def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, s
             _cancel_by_supervisor(sessions[chief], run)
     swept = everywhere(sessions, lambda s: sweep(s, run.run_id), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
-    if any(host["left"] for host in swept.values()):
+    if any(host.left for host in swept.values()):
         raise HostsFailed("processes are left", outcomes, hint=Command("cancel", run=run.run_id))
     return outcomes
 
 
-def _outcome(swept: Mapping[str, Any]) -> str:
-    if swept["left"]:
-        return f"LEFT: pids {', '.join(map(str, swept['left']))}"
-    ended = f"{count(swept['ended'], 'process')} ended by force" if swept["ended"] else ""
+def _outcome(swept: Swept) -> str:
+    if swept.left:
+        return f"LEFT: pids {', '.join(map(str, swept.left))}"
+    ended = f"{count(swept.ended, 'process')} ended by force" if swept.ended else ""
     return "; ".join(filter(None, ["no process of the run is left", ended]))
 
 
 def _cancel_by_supervisor(chief: Session, run: Run) -> None:
     """Send SIGTERM to the supervisor of a run in progress, and wait until it has ended the run."""
     state = _state(chief, run)
-    if not state or state.state in FINAL:
+    if not state or state.has_ended:
         return
     chief.run(["sh", "-c", f"kill -TERM {state.pid}"])
     wait_until(lambda: _has_ended(chief, run), seconds=SUPERVISOR_SECONDS, every=0.2)
@@ -68,7 +66,7 @@ def _cancel_by_supervisor(chief: Session, run: Run) -> None:
 
 def _has_ended(chief: Session, run: Run) -> bool:
     state = _state(chief, run)
-    return state is None or state.state in FINAL
+    return state is None or state.has_ended
 
 
 def _state(chief: Session, run: Run) -> RunState | None:

@@ -20,8 +20,9 @@ from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
 from bootstrap.runs.run import Run, read_json
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
-from bootstrap.untrusted.decode import decoded
-from bootstrap.untrusted.manifest import LIMIT, Entry
+from bootstrap.untrusted.decode import parsed
+from bootstrap.untrusted.manifest import LIMIT, is_same
+from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
 
 LIST_SECONDS = 120.0  # without any output, while a host lists its files
 LISTED = re.compile(r"([0-9]{1,18}) \./(.+)")  # one line of that list
@@ -73,8 +74,7 @@ def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
 
 def in_bucket(bucket: Bucket, run: Run) -> Checkpoints:
     """The checkpoint files that were uploaded; none where no upload was completed."""
-    entries = _entries(bucket, run)
-    files = tuple((entry.path, entry.bytes) for entry, _ in entries)
+    files = tuple((file.path, file.bytes) for file in _uploaded(bucket, run))
     return Checkpoints(f"in {bucket.store.url}/runs/{run.run_id}", files)
 
 
@@ -88,17 +88,13 @@ def here(run: Run) -> Checkpoints:
 def status_lines(session: Session, run: Run) -> list[str]:
     """One line about the checkpoints on the chief and their upload; none if there are none."""
     found = on_host(session, run)
-    status = read_json(session, f"{run.folder}/uploads.json") or {}
-    try:
-        uploaded = [str(entry["path"]) for entry in status.get("files", ())]
-        why = status.get("why")
-    except (KeyError, TypeError, AttributeError):
-        raise unpack.Hostile("an upload status that is not valid") from None
+    status = read_json(session, f"{run.folder}/uploads.json", Uploads) or Uploads()
     if not found.files:
         return []
+    uploaded = [file.path for file in status.files]
     newest = checkpoint_files.newest(uploaded) or (uploaded and count(len(uploaded), "file"))
-    sent = f"; uploaded: {clean(str(newest))}" if newest else ""
-    failed = f"; the upload fails: {clean(str(why))[:200]}" if why else ""
+    sent = f"; uploaded: {newest}" if newest else ""
+    failed = f"; the upload fails: {clean(status.why)[:200]}" if status.why else ""
     return [f"checkpoints: {found}{sent}{failed}"]
 
 
@@ -108,16 +104,12 @@ def _complete(files: Sequence[File]) -> tuple[File, ...]:
     return tuple((path, sizes[path]) for path in sorted(checkpoint_files.complete(sizes)))
 
 
-def _entries(bucket: Bucket, run: Run) -> list[tuple[Entry, int]]:
-    """The manifest of the uploaded checkpoints: each file, and the number of its object."""
+def _uploaded(bucket: Bucket, run: Run) -> tuple[Uploaded, ...]:
+    """The files of the uploaded checkpoints."""
     data = bucket.read(f"runs/{run.run_id}/{FOLDER}/{MANIFEST}", LIMIT)
     if data is None:
-        return []
-    try:
-        listed = decoded(data)["files"]
-        return [(Entry(f["path"], f["bytes"], f["sha256"]), int(f["object"])) for f in listed]
-    except (ValueError, KeyError, TypeError):
-        raise unpack.Hostile("a manifest of checkpoints that is not valid") from None
+        return ()
+    return parsed(UploadedCheckpoints, data, "a manifest of checkpoints").files
 
 
 def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: None) -> Checkpoints:
@@ -146,30 +138,30 @@ def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: Non
         RailheadError: a file differs from the manifest.
     """
     found = in_bucket(bucket, run)
-    entries = [item for item in _entries(bucket, run) if item[0].path.startswith(found.newest)]
-    if not entries:
+    wanted = [file for file in _uploaded(bucket, run) if file.path.startswith(found.newest)]
+    if not wanted:
         report(f"no checkpoint {found.place}")
         return here(run)
     report(f"checkpoints: {found}")
     with unpack.stage(run.results) as stage:
-        refuse_too_much(sum(entry.bytes for entry, _ in entries), stage, "the checkpoints")
-        for entry, number in entries:
-            file = stage / f"{number}"
+        refuse_too_much(sum(file.bytes for file in wanted), stage, "the checkpoints")
+        for file in wanted:
+            path = stage / f"{file.object}"
             try:
-                key = f"runs/{run.run_id}/{checkpoint_files.object_of(number)}"
-                bucket.get(key, file, entry.bytes)
+                key = f"runs/{run.run_id}/{checkpoint_files.object_of(file.object)}"
+                bucket.get(key, path, file.bytes)
             except KeyError as missing:
-                raise _changed(entry, bucket) from missing
-            if not entry.is_in(file):
-                raise _changed(entry, bucket)
-        for entry, number in entries:
-            unpack.place(stage / f"{number}", run.results, f"{FOLDER}/{entry.path}")
+                raise _changed(file, bucket) from missing
+            if not is_same(file, path):
+                raise _changed(file, bucket)
+        for file in wanted:
+            unpack.place(stage / f"{file.object}", run.results, f"{FOLDER}/{file.path}")
     return here(run)
 
 
-def _changed(entry: Entry, bucket: Bucket) -> RailheadError:
+def _changed(file: Uploaded, bucket: Bucket) -> RailheadError:
     return RailheadError(
-        f"checkpoint file {clean(entry.path)} in {bucket.store.url} is not the one of its manifest",
+        f"checkpoint file {file.path} in {bucket.store.url} is not the one of its manifest",
         hint="the same command again, when the run has uploaded its next checkpoint",
     )
 

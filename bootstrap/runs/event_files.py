@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.inventory.files import refuse_too_much
-from bootstrap.remote.run.manifest import home_name
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
+from railhead.documents.manifest import home_name
 
 METRICS = "results/metrics.jsonl"
 EVENTS, PROFILES = "*tfevents*", "*.xplane.pb"

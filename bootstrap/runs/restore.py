@@ -21,8 +21,8 @@ from bootstrap.runs.run import Run
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
-from bootstrap.untrusted.decode import decoded
-from bootstrap.untrusted.unpack import Hostile
+from bootstrap.untrusted.decode import parsed
+from railhead.documents.manifest import Restored
 
 HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
 
@@ -115,12 +115,10 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
         print_lines(f"not as they were uploaded, and left out: {', '.join(damaged[:5])}")
 
 
-def _damaged(reply: Reply) -> list[str]:
+def _damaged(reply: Reply) -> tuple[str, ...]:
     """The files that restore_checkpoints left out, from its last line."""
-    try:
-        return [str(path) for path in decoded(reply.tail[-1])["damaged"]]
-    except (IndexError, KeyError, TypeError, ValueError):
-        raise Hostile("an outcome of the download that is not valid") from None
+    outcome = "".join(reply.tail[-1:])
+    return parsed(Restored, outcome, "an outcome of the download").damaged
 
 
 def _from_here(chief: Session, run: Run, source: Source) -> None:

@@ -19,15 +19,19 @@ from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.metrics.plots import curves
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted import run_files, unpack
+from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import (
-    Manifest,
-    Skipped,
     homes,
+    is_same,
+    read_manifest,
     refuse_changed,
     skipped,
     skipped_line,
 )
+from bootstrap.untrusted.run_files import read_result
+from railhead.documents.codec import encode
+from railhead.documents.manifest import Fetched, Skipped
+from railhead.documents.result import Culprit, NotSwept, Result
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 
@@ -39,8 +43,8 @@ RESULT = "results/result.json"
 ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
 
 
-def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
-    """Fetch a run's results into its local folder; returns result.json ({} before the run's end).
+def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> Result | None:
+    """Fetch a run's results into its local folder; returns result.json (None before its end).
 
     Files are received in a temporary folder and moved when all are complete. If the run has ended,
     each is verified by sha256, and the chief is notified that its machines may stop.
@@ -65,7 +69,7 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
         ) from error
 
 
-def _fetch(session: Session, run: Run, report: Reporter) -> dict[str, Any]:
+def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
     with unpack.stage(run.results) as stage:
         packed, files = stage / "packed", stage / "files"
         reply = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
@@ -83,7 +87,7 @@ def _fetch(session: Session, run: Run, report: Reporter) -> dict[str, Any]:
     for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line]:
         report(line)
     if ended:
-        notice = json.dumps({"left": count_left})
+        notice = json.dumps(encode(Fetched(count_left)))
         session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
     return result_of(run.results)
 
@@ -108,10 +112,8 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
     """
     path = f"{run.folder}/results/manifest.json"
     if text := session.call("read", paths=[path])[path]:
-        entries = Manifest.read(text).files
-        refuse_changed(
-            [e.path for e in entries if e.path not in left and not e.is_in(files / e.path)]
-        )
+        wanted = [entry for entry in read_manifest(text).files if entry.path not in left]
+        refuse_changed([e.path for e in wanted if not is_same(e, files / e.path)])
 
 
 def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
@@ -174,65 +176,65 @@ def draw(stage: Path, run: Run) -> None:
         unpack.place(stage / "events", run.results, EVENT_FILE)
 
 
-def result_of(results: Path) -> dict[str, Any]:
-    """result.json of a fetched run; {} if it does not exist.
+def result_of(results: Path) -> Result | None:
+    """result.json of a fetched run; None if it does not exist.
 
     Raises:
         Hostile: the file is not a valid result.
     """
     try:
-        return run_files.read_result((results / "result.json").read_text(errors="replace"))
+        return read_result((results / "result.json").read_text(errors="replace"))
     except (FileNotFoundError, IsADirectoryError):
-        return {}
+        return None
 
 
-def trouble_line(result: Mapping[str, Any]) -> list[str]:
+def trouble_line(result: Result | None) -> list[str]:
     """One line if files of the run could not be written or read on the chief; else none."""
-    trouble = result.get("trouble")
-    return [f"not everything could be written: {clean(str(trouble))[:400]}"] if trouble else []
+    if result is None or not result.trouble:
+        return []
+    return [f"not everything could be written: {clean(result.trouble)[:400]}"]
 
 
-def judge(run: Run, result: Mapping[str, Any]) -> str:
+def judge(run: Run, result: Result | None) -> str:
     """One line about a run that succeeded.
 
     Raises:
         RunFailed: it failed or was cancelled. BelowThreshold: its evaluation is too low.
     """
-    if not result:
+    if result is None:
         raise RunFailed(
             f"run {run.run_id} ended without a result: its supervisor died",
             hint=Command("logs", run=run.run_id),
         )
-    if result["state"] == "cancelled":
+    if result.state == "cancelled":
         raise RunFailed(
-            f"run {run.run_id} was cancelled after {duration(result['seconds'])}"
-            + (f": {result['why']}" if result.get("why") else "")
+            f"run {run.run_id} was cancelled after {duration(result.seconds)}"
+            + (f": {result.why}" if result.why else "")
         )
-    if result["state"] == "failed":
-        lines = (result["culprit"] or {"lines": []})["lines"]
+    if result.state == "failed":
+        lines = result.culprit.lines if result.culprit else ()
         hint = hint_of(lines) or _log_hint(run, result)
         raise RunFailed(_failure(run, result), hint=hint)
     if left := left_on_hosts(result):
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=Command("cancel", run=run.run_id)
         )
-    evaluation = result["evaluation"] or {}
+    evaluation = result.evaluation or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
-    ranks = count(result["size"], "rank")
-    return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {ranks}"
+    on = f" on {count(result.size, 'rank')}" if result.size is not None else ""
+    return f"run {run.run_id} succeeded in {duration(result.seconds)}{on}"
 
 
-def left_on_hosts(result: Mapping[str, Any]) -> str:
+def left_on_hosts(result: Result) -> str:
     """The hosts on which processes of the run are, or may be, left; empty if there are none."""
     found = []
-    for name, swept in (result.get("swept") or {}).items():
-        left = swept.get("left") if isinstance(swept, dict) else None
-        if left:
-            found.append(f"processes {clean(str(left))[:200]} of it are left on {name}")
-        elif left is None:
-            why = swept.get("unknown") if isinstance(swept, dict) else swept
-            found.append(f"{name} did not report that its processes ended: {clean(str(why))[:200]}")
+    for name, swept in result.swept.items():
+        if isinstance(swept, NotSwept):
+            why = clean(swept.unknown)[:200]
+            found.append(f"{name} did not report that its processes ended: {why}")
+        elif swept.left:
+            found.append(f"processes {str([*swept.left])[:200]} of it are left on {name}")
     return "; ".join(found)
 
 
@@ -248,22 +250,20 @@ def _below(evaluation: Mapping[str, Any]) -> str:
     return f"the evaluation did not pass ({', '.join(values) or 'without numbers'})"
 
 
-def _failure(run: Run, result: Mapping[str, Any]) -> str:
-    culprit = result["culprit"] or {"rank": None, "host": None, "lines": []}
-    where = f" on {culprit['host']}" if culprit["host"] else ""
-    if culprit["rank"] is None:
+def _failure(run: Run, result: Result) -> str:
+    culprit = result.culprit or Culprit(None, None, ())
+    where = f" on {culprit.host}" if culprit.host else ""
+    if culprit.rank is None:
         what = f"lost{where}" if where else "mpirun failed"
-    elif "signal" in culprit:
-        what = f"rank {culprit['rank']}{where} was killed by signal {culprit['signal']}"
+    elif culprit.signal is not None:
+        what = f"rank {culprit.rank}{where} was killed by signal {culprit.signal}"
     else:
-        what = f"rank {culprit['rank']}{where} exited with {culprit.get('exit', 1)}"
-    lines = "\n".join(f"  | {clean(line)}" for line in culprit["lines"][-12:])
-    return (
-        f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result['exit_code']}"
-    )
+        what = f"rank {culprit.rank}{where} exited with {culprit.exit}"
+    lines = "\n".join(f"  | {clean(line)}" for line in culprit.lines[-12:])
+    return f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result.exit_code}"
 
 
-def _log_hint(run: Run, result: Mapping[str, Any]) -> Command:
+def _log_hint(run: Run, result: Result) -> Command:
     """The command that shows the log of the rank that failed, else that of mpirun."""
-    rank = (result["culprit"] or {}).get("rank")
+    rank = result.culprit.rank if result.culprit else None
     return Command("logs", run=run.run_id, rank="mpirun" if rank is None else rank)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, check_name
 from bootstrap.remote.programs import SUPERVISOR
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import decoded
-from bootstrap.untrusted.run_files import RunState
-from bootstrap.untrusted.unpack import Hostile
+from bootstrap.untrusted import run_files
+from bootstrap.untrusted.decode import parsed
+from railhead.documents.state import RunState
 
-FINAL = ("succeeded", "failed", "cancelled")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,18 @@ def find_run(inventory: Inventory, run_id: str | None) -> Run:
     return Run(found, results, local_state.hosts_of_run(found))
 
 
-def read_json(session: Session, path: str) -> Any:
-    """The content of a small JSON file on a host; None if the file does not exist.
-
-    Raises:
-        Hostile: it is not JSON.
-    """
+def read_json(session: Session, path: str, kind: type[T]) -> T | None:
+    """The document in a small file on a host; None if the file does not exist, Hostile if it is
+    not valid."""
     text = session.call("read", paths=[path])[path]
-    try:
-        return decoded(text) if text else None
-    except ValueError:
-        raise Hostile(f"a {path.rpartition('/')[2]} that is not valid") from None
+    return parsed(kind, text, f"a file {path.rpartition('/')[2]}") if text else None
 
 
 def read_state(chief: Session, run: Run, *, silence: float | None = None) -> RunState | None:
     """state.json of a run; None if it does not exist, Hostile if it is damaged."""
     path = f"{run.folder}/state.json"
     text = chief.call("read", silence=silence, paths=[path])[path]
-    return RunState.read(text) if text else None
+    return run_files.read_state(text) if text else None
 
 
 def state_of(chief: Session, run: Run) -> str:
@@ -72,7 +66,7 @@ def state_of(chief: Session, run: Run) -> str:
     found = read_state(chief, run)
     if not found:
         return "not on its chief any more"
-    if found.state in FINAL:
+    if found.has_ended:
         return found.state
     age = time.time() - found.heartbeat
     # Not `kill -0`: it also finds a process that has ended and was not waited for.

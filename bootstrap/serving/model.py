@@ -19,7 +19,7 @@ from bootstrap.runs.model_files import (
 )
 from bootstrap.ssh.bundle import Bundle, pack_every_file, pack_file
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.manifest import Manifest
+from bootstrap.untrusted.manifest import read_manifest
 
 LIMIT = 4_000_000_000  # bytes of a model
 METADATA = "metadata.json"  # in a .keras file
@@ -116,7 +116,7 @@ def find_on_chief(chief: Session, run_folder: str, search: ModelSearch) -> str |
     """
     path = f"{run_folder}/results/manifest.json"
     text = chief.call("read", paths=[path])[path]
-    files = {entry.home: entry.path for entry in Manifest.read(text).files} if text else {}
+    files = {entry.home: entry.path for entry in read_manifest(text).files} if text else {}
     found = search.choose(files)
     if found is None:
         search.refuse_checkpoints(files)

@@ -37,8 +37,8 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
         )
     swept = sweep(session, endpoint.name, ENDPOINT)
     closed = session.run([python, "-I", "-S", "-c", _CLOSED, str(endpoint.port)]).rc == 0
-    if swept["left"] or (served and not closed):
-        left = f"pids {swept['left']}" if swept["left"] else f"port {endpoint.port} is open"
+    if swept.left or (served and not closed):
+        left = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
         raise RailheadError(
             f"endpoint {endpoint.name} is not gone: {left}",
             hint=place.undeploy(endpoint.name),

@@ -9,9 +9,12 @@ form, ...}` for keys that must be there. Others are ignored. True and False are 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
+
+T = TypeVar("T")
 
 MARKS = (
     1_000_000  # commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000
@@ -36,6 +39,15 @@ def decoded(text: str | bytes) -> Any:
         )
     except RecursionError:
         raise ValueError("too deep") from None
+
+
+def parsed(kind: type[T], text: str | bytes, name: str) -> T:
+    """The document in a text; `name` names it in the message of Hostile."""
+    what = f"{name} that is not valid"
+    try:
+        return decode(kind, decoded(text), what=what, error=Hostile)
+    except ValueError:
+        raise Hostile(what) from None
 
 
 def json_object(text: str | bytes, what: str) -> dict[str, Any]:

@@ -3,105 +3,52 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bootstrap.console.text import clean, count
 from bootstrap.errors import RailheadError
 from bootstrap.hint import Command, Hint
-from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
+from bootstrap.remote.run.manifest import TAKEN
 from bootstrap.untrusted import unpack
-from bootstrap.untrusted.decode import decoded
+from bootstrap.untrusted.decode import parsed
+from railhead.documents.codec import decode
+from railhead.documents.manifest import FILES, Entry, Manifest, Skipped, home_name
 
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
-SHA256 = re.compile(r"[0-9a-f]{64}")
 # In the folder of the results these are files; a folder would be in the way of each later fetch.
 RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.svg", *TAKEN}
 SHOWN = 5  # the most names in one line
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One file of a run's folder: its relative path, its size in bytes and its sha256."""
-
-    path: str
-    bytes: int
-    sha256: str
-
-    def __post_init__(self) -> None:
-        unpack.checked(self.path)
-        if type(self.bytes) is not int or self.bytes < 0:
-            raise unpack.Hostile(f"no number of bytes for {self.path}")
-        if not isinstance(self.sha256, str) or not SHA256.fullmatch(self.sha256):
-            raise unpack.Hostile(f"no sha256 for {self.path}")
-
-    @property
-    def home(self) -> str:
-        """Its name in the results on this machine."""
-        return home_name(self.path)
-
-    def is_in(self, path: Path) -> bool:
-        """Whether a local file has this sha256."""
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.sha256()
-                while data := file.read(1 << 20):
-                    digest.update(data)
-                return digest.hexdigest() == self.sha256
-        except OSError:
-            return False
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """An entry of a run's folder that is not copied, and its kind."""
-
-    path: str
-    kind: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not isinstance(self.kind, str):
-            raise unpack.Hostile("a skipped file without a name")
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a file with content, which then exists only on the host."""
-        return self.kind not in ("link", "FIFO", "socket", "device")
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The files of a run that has ended, and the skipped entries of its folder."""
-
-    files: tuple[Entry, ...]
-    skipped: tuple[Skipped, ...]
-
-    @staticmethod
-    def read(text: str | bytes) -> Manifest:
-        """Parse a manifest from JSON; Hostile if it is not valid."""
-        try:
-            document = decoded(text)
-            files = tuple(Entry(f["path"], f["bytes"], f["sha256"]) for f in document["files"])
-            left_out = skipped(document.get("skipped", []))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise unpack.Hostile("a manifest that is not valid") from None
-        names = {entry.path for entry in files}
-        folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
-        if len(names) < len(files) or names & folders or len(files) > FILES:
-            raise unpack.Hostile("a manifest with a name twice, or with too many")
-        homes([*names])
-        return Manifest(files, left_out)
+def read_manifest(text: str | bytes) -> Manifest:
+    """Parse a manifest from JSON; Hostile if it is not valid."""
+    found = parsed(Manifest, text, "a manifest")
+    names = {entry.path for entry in found.files}
+    folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
+    if len(names) < len(found.files) or names & folders or len(found.files) > FILES:
+        raise unpack.Hostile("a manifest with a name twice, or with too many")
+    homes([*names])
+    return found
 
 
 def skipped(value: Any) -> tuple[Skipped, ...]:
     """Parse a host's list of entries that it does not send; Hostile if it is not valid."""
+    what = "a list of skipped files that is not valid"
+    return decode(tuple[Skipped, ...], value, what=what, error=unpack.Hostile)
+
+
+def is_same(entry: Entry, path: Path) -> bool:
+    """Whether a local file has the sha256 of an entry."""
     try:
-        return tuple(Skipped(each["path"], each["kind"]) for each in value)
-    except (KeyError, TypeError):
-        raise unpack.Hostile("a list of skipped files that is not valid") from None
+        with path.open("rb") as file:
+            digest = hashlib.sha256()
+            while data := file.read(1 << 20):
+                digest.update(data)
+            return digest.hexdigest() == entry.sha256
+    except OSError:
+        return False
 
 
 def skipped_line(left_out: Sequence[Skipped]) -> list[str]:

@@ -15,7 +15,6 @@ import os
 import shutil
 import tarfile
 import tempfile
-import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import IO, Any
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
 from bootstrap.hint import Command, Hint
-from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
+from railhead.documents.manifest import FILES, NAME, fault
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 16  # bytes per read
@@ -59,22 +58,10 @@ def checked(name: object) -> str:
     """
     if not isinstance(name, str) or (why := fault(name)):
         shown = clean(str(name))[:80]
-        raise Hostile(f"the name {shown!r}, which {why if isinstance(name, str) else 'is no text'}")
+        raise Hostile(
+            f"the name {shown!r}, which {why if isinstance(name, str) else 'is not a text'}"
+        )
     return name
-
-
-def fault(name: str) -> str:
-    """Why a name is refused; "" for a name that a local file may have."""
-    if any(unicodedata.category(char) in FORBIDDEN for char in name):
-        return "holds control characters or is not UTF-8"
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        return "is no plain path below its folder"
-    if len(parts) > DEPTH:
-        return f"is more than {DEPTH} folders deep"
-    if len(name.encode()) > NAME or any(len(part.encode()) > PART for part in parts):
-        return f"is longer than {NAME} bytes, or {PART} between two slashes"
-    return ""
 
 
 def literal(path: str) -> str:

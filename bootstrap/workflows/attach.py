@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import board_of
@@ -24,6 +23,7 @@ from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.run import Run, find_run, state_of
 from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
+from railhead.documents.result import Result
 
 SHOWN_FILES = 20
 NAMED_RUNS = 3
@@ -72,7 +72,7 @@ def fetch(
     if to is not None:
         local_state.move_results(run.run_id, run.results)
     _print_results(run.results)
-    print_lines(f"state: {result['state'] if result else state}")
+    print_lines(f"state: {result.state if result else state}")
 
 
 def last_run(inventory: Inventory) -> str:
@@ -186,14 +186,14 @@ def finish(connection: RunConnection) -> None:
     run = connection.run
     result = results.fetch(connection.chief, run, print_lines)
     _print_results(run.results)
-    if result.get("state") != "succeeded":
+    if result is None or result.state != "succeeded":
         lines = checkpoints.status_lines(connection.chief, run)
         resume = Command("train", resume=run.run_id)
         print_lines(*lines, *(f"next: {resume}" for _ in lines))
     judge(connection, result)
 
 
-def judge(connection: RunConnection, result: Mapping[str, Any]) -> None:
+def judge(connection: RunConnection, result: Result | None) -> None:
     """Print how the run ended and what happens to the machines; raises what `results.judge`
     raises."""
     inventory, run, chief = connection.inventory, connection.run, connection.chief

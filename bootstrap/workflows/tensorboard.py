@@ -24,7 +24,7 @@ from bootstrap.provision.local_environment import python_of
 from bootstrap.runs import event_files
 from bootstrap.runs.event_files import HostEvents, bring_from_bucket
 from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.run import FINAL, Run, find_run, read_state
+from bootstrap.runs.run import Run, find_run, read_state
 from bootstrap.workflows.attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events
@@ -117,7 +117,7 @@ class _Following:
         if self.lost:
             return False
         state = read_state(self.connection.chief, self.connection.run)
-        return state is not None and state.state not in FINAL
+        return state is not None and not state.has_ended
 
 
 def _python(folder: Path) -> Path:

@@ -275,7 +275,13 @@ def _chosen(value: Any, choices: tuple[Any, ...], at: str) -> Any:
 
 def _refuse(wanted: str, at: str, value: Any = MISSING) -> Any:
     shown = "" if value is MISSING else f", not {_shortened(value)}"
-    raise Malformed(f"{at.lstrip('.') or 'it'} must be {wanted}{shown}")
+    raise Malformed(f"{_printable(at.lstrip('.')) or 'it'} must be {wanted}{shown}")
+
+
+def _printable(at: str) -> str:
+    """A path as a message shows it: its keys may be those of a host."""
+    text = at if at.isprintable() else repr(at)
+    return text if len(text) <= 2 * SHOWN else f"{text[: 2 * SHOWN]}..."
 
 
 def _shortened(value: Any) -> str:

@@ -25,12 +25,12 @@ from bootstrap.ssh.bounded_channel import ConnectionLost
 def run_folder(home: Path, state: str, pid: int) -> Path:
     folder = home / "runs" / "r1"
     build(folder, {"logs/rank-0.log": "1%\r2%", "results/metrics.jsonl": '{"a": 1}\n{"b": '})
-    (folder / "state.json").write_text(json.dumps({"state": state, "pid": pid}))
+    (folder / "state.json").write_text(json.dumps({"state": state, "pid": pid, "heartbeat": 1}))
     return folder
 
 
 def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: Path) -> None:
-    folder = run_folder(home, "succeeded", 1)
+    folder = run_folder(home, "succeeded", 7)
     answer, events = agent.call("follow", folder="~/runs/r1")
     assert answer == {"offset": 9, "lost": False}
     assert events[0] == {"metrics": '{"a": 1}\n', "offset": 9}
@@ -43,7 +43,7 @@ def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: 
 
 def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) -> None:
     """Also when this agent started it, and so is the parent of a zombie."""
-    folder = run_folder(home, "running", 0)
+    folder = run_folder(home, "running", 7)
     (folder / NAME).write_text("import time; time.sleep(600)")
     argv = [sys.executable, f"~/runs/r1/{NAME}", SUPERVISOR]
     pid = agent.call("start", argv=argv, cwd="~", env={}, log="~/log")[0]["pid"]

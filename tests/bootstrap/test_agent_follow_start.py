@@ -40,7 +40,9 @@ class Messages(io.BytesIO):
         self.count += 1
         (self.folder / "logs/rank-0.log").write_text(str(self.count))
         if self.count == 3:
-            (self.folder / "state.json").write_text('{"state": "succeeded", "pid": 7}')
+            (self.folder / "state.json").write_text(
+                '{"state": "succeeded", "pid": 7, "heartbeat": 1}'
+            )
         return super().write(data)
 
 
@@ -62,7 +64,9 @@ def test_a_run_in_which_nothing_changes_is_reported_again_and_again(
         def write(self, data: Any) -> int:
             self.count += 1
             if self.count == 3:
-                (folder / "state.json").write_text('{"state": "succeeded", "pid": 7}')
+                (folder / "state.json").write_text(
+                    '{"state": "succeeded", "pid": 7, "heartbeat": 1}'
+                )
             return io.BytesIO.write(self, data)
 
     messages = Ending(folder)

@@ -37,9 +37,9 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
 from bootstrap.remote.buckets import gcs  # noqa: E402
-from bootstrap.remote.run.manifest import home_name  # noqa: E402
 from bootstrap.runs import bucket_results  # noqa: E402
 from bootstrap.runs.run import Run  # noqa: E402
+from railhead.documents.manifest import home_name  # noqa: E402
 
 FILES = {
     "run.json": b"{}",
@@ -90,7 +90,8 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert f"they are in {url}/runs/r1: fab fetch --run r1" in partly
     lines: list[str] = []
     monkeypatch.setattr(bucket_results, "LARGE", 20)
-    assert bucket_results.fetch(world.inventory, here, lines.append)["state"] == "succeeded"
+    result = bucket_results.fetch(world.inventory, here, lines.append)
+    assert result and result.state == "succeeded"
     assert lines == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
     found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
     assert found == set(shipped)
@@ -130,7 +131,7 @@ def test_an_object_that_somebody_removed_is_named(
 def test_a_manifest_leads_nowhere_else(world: World, here: Run) -> None:
     files = [{"path": "../../evil", "bytes": 1, "sha256": ""}]
     world.put("runs/r1/manifest.json", json.dumps({"files": files}).encode())
-    with pytest.raises(RailheadError, match="no plain path below its folder"):
+    with pytest.raises(RailheadError, match="a plain path below its folder"):
         bucket_results.fetch(world.inventory, here)
 
 

@@ -202,7 +202,13 @@ class MemoryBucket(Bucket):
 
     def __init__(self, files: Names | str, run_id: str = "r1") -> None:
         listed: list[dict[str, Any]] = [
-            {"path": path, "bytes": 1, "sha256": sha256(b"b").hexdigest(), "object": number}
+            {
+                "path": path,
+                "bytes": 1,
+                "sha256": sha256(b"b").hexdigest(),
+                "mtime_ns": 1,
+                "object": number,
+            }
             for number, path in enumerate(files)
         ]
         objects = {f"runs/{run_id}/{object_of(e['object'])}": b"b" for e in listed}

@@ -17,6 +17,7 @@ from bootstrap.report.page import throughput_panels
 from bootstrap.report.scaling import panels_of, points_of
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.records import Record
+from railhead.documents.result import Result
 
 
 def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
@@ -24,7 +25,7 @@ def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
     `early`, `evaluated`; all else are settings."""
     split, digest = more.pop("split", "test"), more.pop("data", "")
     evaluation = Evaluation(split=split, data=digest, metrics={"accuracy": accuracy})
-    result = {"state": more.pop("state", "succeeded"), "seconds": 60.0}
+    result = Result(state=more.pop("state", "succeeded"), seconds=60.0)
     document = {"data": more.pop("inputs", []), "size": more.pop("size", 1)}
     early, evaluated = more.pop("early", False), more.pop("evaluated", True)
     document["program"] = {"kind": "training", "settings": more}

@@ -13,8 +13,10 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle.consent import unfetched
-from bootstrap.untrusted.run_files import RunState, read_result, read_stop
+from bootstrap.untrusted.run_files import Stop, read_result, read_state, read_stop
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.result import Culprit, Result
+from railhead.documents.state import Machines, RunState
 
 TEXTS = ["", "{", "[]", "null", "5", '"x"', "{}", "[" * 5000, '{"schema": 1}', "\x00" * 100]
 
@@ -154,47 +156,50 @@ NUMBERS: list[object] = [10**400, -(10**400), 2**63, 10**12, float("inf"), float
 STATE = {"state": "running", "pid": 77, "heartbeat": 1.5}
 BAD_STATES: list[dict[str, object]] = [
     {"pid": 0}, {"pid": 1}, {"pid": -5}, {"pid": "77"}, {"pid": True}, {"state": None},
-    {"heartbeat": "x"}, {"heartbeat": None}, {"machines": []},
+    {"state": "lost"}, {"heartbeat": "x"}, {"heartbeat": None}, {"machines": []},
+    {"begun": {"\x1b[2J": 5}},
     *({key: number} for key in ("pid", "heartbeat") for number in NUMBERS),
 ]  # fmt: skip
 
 
 def test_a_whole_state_is_read() -> None:
-    assert RunState.read(json.dumps(STATE)) == RunState("running", 77, 1.5, None)
-    with_machines = {**STATE, "pid": 2, "machines": {"phase": "keeping"}}
-    assert RunState.read(json.dumps(with_machines)) == RunState(
-        "running", 2, 1.5, {"phase": "keeping"}
-    )
+    assert read_state(json.dumps(STATE)) == RunState(state="running", pid=77, heartbeat=1.5)
+    machines = {"phase": "keeping", "results": "fetched"}
+    found = read_state(json.dumps({**STATE, "pid": 2, "machines": machines}))
+    assert (found.pid, found.machines) == (2, Machines("keeping", "fetched"))
 
 
 @pytest.mark.parametrize("change", BAD_STATES, ids=lambda change: str(change)[:60])
 def test_a_state_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
     (key,) = change
-    with pytest.raises(Hostile, match=f"sent a state.json that is not valid: {key}"):
-        RunState.read(json.dumps({**STATE, **change}))
+    with pytest.raises(Hostile, match=f"sent a state.json that is not valid: '?{key}") as caught:
+        read_state(json.dumps({**STATE, **change}))
+    assert caught.value.message.isprintable()
 
 
 RESULT = {"state": "failed", "exit_code": 1, "culprit": None, "evaluation": None}
 BAD_RESULTS: list[dict[str, object]] = [
-    {"state": 1}, {"exit_code": "1"}, {"culprit": []}, {"culprit": {}}, {"evaluation": 3},
+    {"state": 1}, {"state": "lost"}, {"exit_code": "1"}, {"evaluation": 3},
+    {"culprit": []}, {"culprit": {}},
     {"culprit": {"rank": "x", "host": None, "lines": []}},
     {"culprit": {"rank": None, "host": None, "lines": [{"a": 1}]}},
     {"culprit": {"rank": 0, "host": None, "lines": [], "signal": "\x1b[2J"}},
-    {"seconds": "1"}, {"why": 5}, {"ended": "yesterday"}, {"ended": "2026-11-22T10:22:43"},
+    {"seconds": "1"}, {"swept": {"h1": 5}}, {"swept": {"h1": {"ended": 1}}},
+     {"why": 5}, {"ended": "yesterday"}, {"ended": "2026-11-22T10:22:43"},
     *({key: number} for key in ("exit_code", "seconds") for number in NUMBERS),
     {"culprit": {"rank": 0, "host": None, "lines": "x"}},
 ]  # fmt: skip
 
 
 def test_a_whole_result_is_read() -> None:
-    assert read_result(json.dumps(RESULT)) == {**RESULT, "seconds": 0.0, "size": 0}
+    assert read_result(json.dumps(RESULT)) == Result(state="failed", exit_code=1)
 
 
 @pytest.mark.parametrize("number", [10**400, 2**63, float("inf"), float("nan")])
 def test_a_number_without_end_that_may_be_missing_is_missing(number: float) -> None:
     culprit: dict[str, object] = {"rank": number, "host": None, "lines": []}
     found = read_result(json.dumps({**RESULT, "size": number, "culprit": culprit}))
-    assert found["size"] is None and found["culprit"]["rank"] is None
+    assert (found.size, found.culprit) == (None, Culprit(None, None, ()))
 
 
 @pytest.mark.parametrize("change", BAD_RESULTS, ids=lambda change: str(change)[:60])
@@ -208,7 +213,7 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(Hostile, match="sent a result.json that is not valid"):
         read_result(text)
     with pytest.raises(Hostile, match="sent a state.json that is not valid"):
-        RunState.read(text)
+        read_state(text)
 
 
 LONG = [
@@ -218,7 +223,7 @@ LONG = [
 
 def test_the_stop_of_a_run_needs_its_minutes() -> None:
     assert read_stop('{"stop": null}') is None
-    assert read_stop('{"stop": {"keep_minutes": 5}}') == {"keep_minutes": 5}
+    assert read_stop('{"stop": {"keep_minutes": 5}}') == Stop(5)
     for text in ("5", '{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}', *LONG):
         with pytest.raises(Hostile, match="sent a run.json that is not valid"):
             read_stop(text)

@@ -6,6 +6,7 @@ import io
 import json
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,15 +19,17 @@ from bootstrap.runs.follow import RunConnection, show_record
 from bootstrap.runs.results import judge, require_writable, trouble_line
 from bootstrap.runs.run import Run
 from bootstrap.workflows import attach
+from railhead.documents.result import Culprit, NotSwept, Result, Swept
 
 RUN = Run("r1", Path("results/r1"))
 NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
 UNKNOWN = "the evaluation did not pass"
 
 
-def ended(evaluation: Any) -> dict[str, Any]:
-    """result.json of a run that succeeded, with this evaluation."""
-    return {"state": "succeeded", "seconds": 12.0, "size": 2, "evaluation": evaluation}
+def ended(evaluation: Any, **changes: Any) -> Result:
+    """The result of a run that succeeded, with this evaluation."""
+    whole = Result(state="succeeded", seconds=12.0, size=2, evaluation=evaluation)
+    return replace(whole, **changes)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +131,11 @@ def test_a_line_that_is_no_record_is_passed_over(line: str) -> None:
     ],
 )
 def test_files_that_could_not_be_written_are_reported(trouble: Any, lines: list[str]) -> None:
-    assert trouble_line({**ended(None), "trouble": trouble}) == lines
+    assert trouble_line(ended(None, trouble=trouble)) == lines
 
 
 def test_a_result_without_trouble_reports_nothing() -> None:
-    assert trouble_line({}) == []
+    assert trouble_line(None) == []
 
 
 @pytest.mark.parametrize("state", ["succeeded", "cancelled"])
@@ -140,7 +143,7 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     state: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inventory = Inventory("c", (Host("h1", "10.0.0.1"),))
-    result = {**ended(None), "state": state, "trouble": "disk full"}
+    result = ended(None, state=state, trouble="disk full")
     with nullcontext() if state == "succeeded" else pytest.raises(RunFailed):
         attach.judge(RunConnection(RUN, inventory, cast(Any, None)), result)
     first, *rest = capsys.readouterr().out.splitlines()
@@ -148,9 +151,8 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])
 
 
-def failed(rank: int | None, *lines: str) -> dict[str, Any]:
-    culprit = {"rank": rank, "host": "b", "lines": list(lines), "exit": 1}
-    return {"state": "failed", "exit_code": 1, "culprit": culprit, "seconds": 1.0}
+def failed(rank: int | None, *lines: str) -> Result:
+    return Result(state="failed", culprit=Culprit(rank, "b", lines, exit=1), seconds=1.0)
 
 
 HINTS = {
@@ -173,23 +175,22 @@ HINTS = {
 
 
 @pytest.mark.parametrize("result, hint", HINTS.values(), ids=HINTS)
-def test_a_failure_names_the_next_step(result: dict[str, Any], hint: str) -> None:
+def test_a_failure_names_the_next_step(result: Result, hint: str) -> None:
     with pytest.raises(RunFailed) as caught:
         judge(RUN, result)
     assert caught.value.hint.endswith(hint)
 
 
 SWEPT: dict[str, tuple[Any, str]] = {
-    "all ended": ({"a": {"ended": 2, "left": []}}, ""),
-    "one is left": ({"a": {"ended": 0, "left": [77]}}, r"processes \[77\] of it are left on a"),
-    "no answer": ({"b": {"unknown": "no answer"}}, "b did not report .*: no answer"),
-    "nonsense": ({"b": 5}, "b did not report .*: 5"),
+    "all ended": ({"a": Swept(2, ())}, ""),
+    "one is left": ({"a": Swept(0, (77,))}, r"processes \[77\] of it are left on a"),
+    "no answer": ({"b": NotSwept("no answer")}, "b did not report .*: no answer"),
 }
 
 
 @pytest.mark.parametrize("swept, message", SWEPT.values(), ids=SWEPT)
 def test_a_success_with_processes_left_is_an_error(swept: Any, message: str) -> None:
-    result = {**ended(None), "swept": swept}
+    result = ended(None, swept=swept)
     if not message:
         assert judge(RUN, result).startswith("run r1 succeeded")
         return
@@ -218,8 +219,6 @@ def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_of_sagemaker_in_a_failure_gets_a_hint(line: str, hint: str) -> None:
-    culprit = {"rank": 0, "host": "h1", "exit": 1, "lines": ["Traceback", line]}
-    result = {"state": "failed", "seconds": 1.0, "exit_code": 1, "culprit": culprit}
     with pytest.raises(RunFailed) as caught:
-        judge(RUN, result)
+        judge(RUN, failed(0, "Traceback", line))
     assert hint in caught.value.hint

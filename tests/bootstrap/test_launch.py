@@ -446,4 +446,4 @@ def test_a_run_document_of_either_schema_can_be_followed(
     chief: Any = Chief(text)
     assert follow._first_ranks(chief, Run("r", Path("results"))) == first
     stop = read_stop(text)
-    assert (stop["keep_minutes"] if stop else 0) == keep
+    assert (stop.keep_minutes if stop else 0) == keep

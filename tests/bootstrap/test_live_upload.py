@@ -208,9 +208,9 @@ def test_a_failed_upload_is_counted_and_the_next_one_succeeds(s3: Any, run: Path
         patch.setattr(upload.Destination, "put", refuse)
         assert not loop.checkpoint_step()
     status = live_upload.load_status(str(run))
-    assert (status["failed"], status["why"]) == (1, "OSError: 503 Slow Down")
+    assert (status.failed, status.why) == (1, "OSError: 503 Slow Down")
     assert loop.checkpoint_step()
-    assert live_upload.load_status(str(run))["why"] is None
+    assert live_upload.load_status(str(run)).why is None
 
 
 def test_a_changed_object_is_left_out_and_named(s3: Any, run: Path, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import RailheadError
-from bootstrap.untrusted.manifest import Entry, Manifest, Skipped, refuse_changed, skipped_line
+from bootstrap.untrusted.manifest import is_same, read_manifest, refuse_changed, skipped_line
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.manifest import Entry, Manifest, Skipped
 
 SHA = "ab" * 32
 
@@ -21,7 +22,7 @@ def file(path: str = "results/a", **changes: Any) -> dict[str, Any]:
 
 
 def read(*files: Any, **changes: Any) -> Manifest:
-    return Manifest.read(json.dumps({"files": files, **changes}))
+    return read_manifest(json.dumps({"files": files, **changes}))
 
 
 def test_files_and_skipped_entries_are_read() -> None:
@@ -33,20 +34,20 @@ def test_files_and_skipped_entries_are_read() -> None:
 
 
 REFUSED: dict[str, tuple[list[Any], dict[str, Any], str]] = {
-    "a negative size": ([file(bytes=-1)], {}, "no number of bytes for results/a"),
-    "a size that is text": ([file(bytes="1")], {}, "no number of bytes for results/a"),
-    "a size that is a truth": ([file(bytes=True)], {}, "no number of bytes for results/a"),
-    "a short hash": ([file(sha256="ab")], {}, "no sha256 for results/a"),
+    "a negative size": ([file(bytes=-1)], {}, "files\\[0\\].bytes must be"),
+    "a size that is text": ([file(bytes="1")], {}, "files\\[0\\].bytes must be"),
+    "a size that is a truth": ([file(bytes=True)], {}, "files\\[0\\].bytes must be"),
+    "a short hash": ([file(sha256="ab")], {}, "files\\[0\\].sha256 must be"),
     "no hash": ([{"path": "a", "bytes": 1}], {}, "a manifest that is not valid"),
     "files that are text": (["a"], {}, "a manifest that is not valid"),
     "a name twice": ([file(), file()], {}, "a manifest with a name twice, or with too many"),
     "a file in a file": ([file("a"), file("a/b")], {}, "a manifest with a name twice"),
     "one local name": ([file("results/outputs/a"), file("work/a")], {}, "two files for one name"),
-    "another folder": ([file("../a")], {}, "name"),
-    "skipped that is text": ([], {"skipped": ["a"]}, "a list of skipped files that is not valid"),
-    "skipped without a kind": ([], {"skipped": [{"path": "a"}]}, "a list of skipped files"),
+    "another folder": ([file("../a")], {}, "files\\[0\\].path must be"),
+    "skipped that is text": ([], {"skipped": ["a"]}, "skipped\\[0\\] must be"),
+    "skipped without a kind": ([], {"skipped": [{"path": "a"}]}, "skipped\\[0\\] must be"),
     "a kind of a number": (
-        [], {"skipped": [{"path": "a", "kind": 5}]}, "a skipped file without a name",
+        [], {"skipped": [{"path": "a", "kind": 5}]}, "skipped\\[0\\].kind must be",
     ),
 }  # fmt: skip
 
@@ -69,11 +70,11 @@ def test_there_may_be_a_hundred_thousand_files_and_no_more() -> None:
 def test_a_file_is_compared_by_its_content(tmp_path: Path) -> None:
     path, content = tmp_path / "a", b"x" * 3_000_000
     entry = Entry("a", len(content), hashlib.sha256(content).hexdigest())
-    assert not entry.is_in(path)
+    assert not is_same(entry, path)
     path.write_bytes(content)
-    assert entry.is_in(path)
+    assert is_same(entry, path)
     path.write_bytes(content[:-1] + b"y")
-    assert not entry.is_in(path)
+    assert not is_same(entry, path)
 
 
 def test_the_first_five_skipped_entries_are_named() -> None:

@@ -20,7 +20,6 @@ from invoke.exceptions import Exit
 from bootstrap.cli import serving_tasks
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
-from bootstrap.remote.run.manifest import home_name
 from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch
 from bootstrap.runs.run import Run
 from bootstrap.serving import records
@@ -30,6 +29,7 @@ from bootstrap.serving.source import Source, source_of
 from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.endpoint import Deployed
+from railhead.documents.manifest import home_name
 
 SAFE_FIRST = (KERAS, SAVED_MODEL, H5)
 FOUND: dict[str, tuple[list[str], str | None]] = {

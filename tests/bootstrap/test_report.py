@@ -24,7 +24,6 @@ from bootstrap.console.svg import ticks
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.remote.run.manifest import home_name
 from bootstrap.report import listing
 from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
@@ -37,6 +36,8 @@ from bootstrap.runs.request import record_of
 from railhead.documents.cluster import Price
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import Evaluation
+from railhead.documents.manifest import home_name
+from railhead.documents.result import Result
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs
@@ -152,10 +153,13 @@ def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -
 
 
 def test_the_cost_is_shown_where_the_price_is_known() -> None:
-    facts = RunFacts("r", Path(), "c", result={"state": "succeeded", "seconds": 1800}, price=3.0)
+    facts = RunFacts("r", Path(), "c", result=Result(state="succeeded", seconds=1800), price=3.0)
     assert facts.cost == 1.5
-    assert RunFacts("r", Path(), "c", result={"seconds": 1800}).cost is None
-    assert RunFacts("r", Path(), "c", result={"seconds": 1e308}, price=1e5).cost is None
+    assert RunFacts("r", Path(), "c", result=Result(state="failed", seconds=1800)).cost is None
+    assert (
+        RunFacts("r", Path(), "c", result=Result(state="failed", seconds=1e308), price=1e5).cost
+        is None
+    )
 
 
 def test_a_run_on_a_part_of_the_hosts_costs_a_part_of_the_price() -> None:
@@ -205,7 +209,7 @@ def test_what_a_host_writes_is_text(project: Path) -> None:
     folder = record_run(name=evil, model=evil)
     result = json.loads((folder / "result.json").read_text())
     culprit = {"rank": 1, "host": evil, "lines": [evil, "\x1b[2Jred"]}
-    (folder / "result.json").write_text(json.dumps({**result, "culprit": culprit, "state": evil}))
+    (folder / "result.json").write_text(json.dumps({**result, "culprit": culprit}))
     html = page_of(FIRST)
     assert escape(evil) in html and "\x1b" not in html
     tags = Tags()
@@ -305,7 +309,7 @@ def test_several_runs_are_compared_and_the_best_is_named(project: Path) -> None:
 def test_the_lowest_loss_is_the_best_and_a_failed_run_never_is() -> None:
     def run(name: str, loss: float, state: str = "succeeded") -> RunFacts:
         evaluation = Evaluation(metrics={"loss": loss})
-        return RunFacts(name, Path(), "c", result={"state": state}, evaluation=evaluation)
+        return RunFacts(name, Path(), "c", result=Result(state=state), evaluation=evaluation)
 
     runs = [run("a", 0.5), run("b", 0.2), run("c", 0.1, "failed")]
     assert best_of(runs, "loss") is runs[1]

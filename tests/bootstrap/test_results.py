@@ -28,7 +28,9 @@ from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
 from bootstrap.ssh.local_session import local_session
 from bootstrap.untrusted import unpack
-from bootstrap.untrusted.run_files import RunState
+from bootstrap.untrusted.run_files import read_state
+from railhead.documents.manifest import fault
+from railhead.documents.result import Result
 
 
 @pytest.fixture
@@ -188,7 +190,7 @@ GOOD = [
 
 
 def test_trees_come_to_their_places(run: Run) -> None:
-    assert fetch(Host(packed(GOOD)), run)["state"] == "succeeded"
+    assert fetch(Host(packed(GOOD)), run) == Result(state="succeeded")
     assert came(run) == {
         "result.json": RESULT.decode(),
         "model/variables/v.data": "weights",
@@ -295,7 +297,7 @@ def test_what_was_not_brought_is_named(run: Run) -> None:
 def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
     lines: list[str] = []
     host = Host(packed(GOOD[1:]), answer={"changed": ["logs/rank-0.log"]})
-    assert fetch(host, run, lines.append) == {}
+    assert fetch(host, run, lines.append) is None
     assert "logs/rank-0.log" not in came(run) and "model/variables/v.data" in came(run)
     assert lines == ["1 file changed during the transfer, not fetched: fab fetch again"]
 
@@ -304,7 +306,7 @@ def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
 def test_a_hostile_fetch_is_in_the_way_of_none_after_it(run: Run, name: str) -> None:
     with pytest.raises(unpack.Hostile, match="a folder with the name of a file"):
         fetch(Host(packed([member(f"results/{name}/x", b"x")])), run)
-    assert fetch(Host(packed(GOOD)), run)["state"] == "succeeded"
+    assert fetch(Host(packed(GOOD)), run) == Result(state="succeeded")
 
 
 def test_a_folder_where_the_result_comes_is_named_with_what_to_do(run: Run) -> None:
@@ -312,7 +314,7 @@ def test_a_folder_where_the_result_comes_is_named_with_what_to_do(run: Run) -> N
     with pytest.raises(RailheadError, match="result.json is a folder here") as caught:
         fetch(Host(packed(GOOD)), run)
     assert caught.value.hint.startswith("move it away")
-    assert results.result_of(run.results) == {}
+    assert results.result_of(run.results) is None
 
 
 def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
@@ -337,8 +339,8 @@ def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     )
     (chief / "state.json").write_text('{"state": "succeeded", "pid": 7, "heartbeat": 1}')
     stopper.report("stopping")
-    state = RunState.read((chief / "state.json").read_text())
-    assert state.machines and state.machines["results"] == "partly fetched; files left on h1: 3"
+    state = read_state((chief / "state.json").read_text())
+    assert state.machines and state.machines.results == "partly fetched; files left on h1: 3"
     assert "files left on h1: 3" in stop_policy.describe_phase(state.machines)
 
 
@@ -401,7 +403,7 @@ NAMES += ["/".join(["x" * 200] * 6)]
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_host_sends_just_the_names_that_are_accepted(name: str) -> None:
-    assert bool(remote.kind_of(name, 0o100644)) is bool(unpack.fault(name))
+    assert bool(remote.kind_of(name, 0o100644)) is bool(fault(name))
 
 
 def test_what_a_killed_fetch_left_is_removed_and_one_that_goes_on_is_not(tmp_path: Path) -> None:
@@ -423,4 +425,4 @@ def test_a_disk_that_is_full_here_is_a_message_with_the_command_that_fetches_els
         fetch(host, run)
     assert "No space left on device; they are still on " in str(caught.value)
     assert caught.value.hint.startswith("fab fetch --run r1 --to FOLDER ")
-    assert fetch(host, run)["state"] == "succeeded"
+    assert fetch(host, run) == Result(state="succeeded")

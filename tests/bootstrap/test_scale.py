@@ -15,6 +15,7 @@ from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_
 from bootstrap.workflows.series import scale
 from railhead.documents.options.runs import ScaleOptions
 from railhead.documents.records import Record
+from railhead.documents.result import Result
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
     """A run of so many ranks with this throughput, and 10 seconds an epoch."""
     document = {"size": ranks, "hosts": [{"name": f"h{i}"} for i in range(ranks)]}
-    run = RunFacts(f"r{ranks}", Path(), "c", document, result={"state": "succeeded"}, price=price)
+    run = RunFacts(
+        f"r{ranks}", Path(), "c", document, result=Result(state="succeeded"), price=price
+    )
     epochs = [
         Record("epoch", epoch=e, time=10.0 * e, figures={"samples_per_s": speed}) for e in (1, 2, 3)
     ]

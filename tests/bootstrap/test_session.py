@@ -187,7 +187,7 @@ def test_a_run_without_an_end_is_fetched_over_a_real_connection(
     (folder / "work/w.h5").write_bytes(os.urandom(3_000_000))
     os.mkfifo(folder / "results/pipe")
     lines: list[str] = []
-    assert results.fetch(agent, Run("r9", tmp_path / "r9"), lines.append) == {}
+    assert results.fetch(agent, Run("r9", tmp_path / "r9"), lines.append) is None
     here = {p.relative_to(tmp_path / "r9").as_posix() for p in (tmp_path / "r9").rglob("*.*")}
     assert here == {"run.json", "saved/variables/v.data", "logs/rank-0.log", "outputs/w.h5"}
     assert (tmp_path / "r9/outputs/w.h5").read_bytes() == (folder / "work/w.h5").read_bytes()

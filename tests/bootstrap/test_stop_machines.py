@@ -57,7 +57,7 @@ class Kept:
         hosts = [{"name": name} for name in ("a", "b", "c")]
         run = {"run_id": "r1", "hosts": hosts, "stop": stop, "bucket": None, **changes}
         self.write("run.json", run)
-        self.write("state.json", {"state": state, "pid": 1})
+        self.write("state.json", {"state": state, "pid": 7, "heartbeat": 1})
         self.lock = home / ".railhead" / "supervisor.lock"
         self.lock.write_text("r1")
         (home / "bin").mkdir()
@@ -321,7 +321,7 @@ def test_no_stop_leaves_them(home: Path) -> None:
     kept.change("PAUSE", "0.1")
     output = kept.end()
     assert kept.requests == [] and output["phase"] == "left to you"
-    assert "No such file" in output["shipped"]["why"] and output["results"] == "only on a"
+    assert "No such file" in output["upload"] and output["results"] == "only on a"
 
 
 def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     kept.make_client(f"echo tried >>{home}/tries\nexec sleep 600")
     kept.change("SHIPPING", "1.0")
     output = kept.end()
-    assert output["shipped"] == {"why": "it had not ended after 1 s"}
+    assert output["upload"] == "it had not ended after 1 s"
     assert output["results"] == "only on a" and orders(kept.requests)[-1] == "chief"
     assert (home / "tries").read_text() == "tried\n"
 

@@ -24,7 +24,10 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach
+from railhead.documents.codec import encode
 from railhead.documents.options.runs import EndingOptions
+from railhead.documents.result import Result
+from railhead.documents.state import Machines
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
@@ -125,8 +128,8 @@ def test_a_run_that_failed_says_what_becomes_of_its_machines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"stop": {"keep_minutes": 20}}))
-    result = {"state": "failed", "exit_code": 3, "culprit": None, "ended": "2026-11-21T12:00:00Z"}
-    (tmp_path / "result.json").write_text(json.dumps(result))
+    result = Result(state="failed", exit_code=3, ended="2026-11-21T12:00:00Z")
+    (tmp_path / "result.json").write_text(json.dumps(encode(result)))
     with pytest.raises(RunFailed, match="mpirun failed"):
         attach.judge(RunConnection(Run("r1", tmp_path), OURS, cast(Any, None)), result)
     assert "the machines are kept until 12:20 UTC (20 min, 7.82" in capsys.readouterr().out
@@ -198,7 +201,11 @@ def test_a_machine_that_is_left_to_an_endpoint_is_not_waited_for(
     registered_cloud.register(monkeypatch, "aws", fake)
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
-    machines = {"phase": "stopped", "stopped": {"m1": "left to endpoint digits", "m2": ""}}
+    machines = {
+        "phase": "stopped",
+        "results": "fetched",
+        "stopped": {"m1": "left to endpoint digits", "m2": ""},
+    }
     state = {"state": "succeeded", "pid": 5, "heartbeat": 1.0, "machines": machines}
 
     class Chief:
@@ -219,10 +226,10 @@ def test_a_machine_that_is_left_to_an_endpoint_is_not_waited_for(
 
 
 def test_the_stop_machines_text() -> None:
-    kept = {"phase": "keeping", "until": "2026-11-21T12:20:00Z", "results": "fetched"}
+    kept = Machines("keeping", "fetched", until="2026-11-21T12:20:00Z")
     assert (
         stop_policy.describe_phase(kept)
         == "machines: keeping, kept until 12:20 UTC; results fetched"
     )
-    stops = {"phase": "stopping", "stopped": {"h2": "ok"}, "results": "only on h1", "until": None}
+    stops = Machines("stopping", "only on h1", stopped={"h2": "ok"})
     assert stop_policy.describe_phase(stops) == "machines: stopping, h2: ok; results only on h1"

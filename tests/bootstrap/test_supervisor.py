@@ -271,7 +271,7 @@ def test_results_go_to_the_bucket_also_where_no_machine_is_to_stop(home: Path) -
     programs.change(run.folder, "run/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.1")
     run.start().wait(60)
     machines = run.read("state.json")["machines"]
-    assert machines["phase"] == "left to you" and "No such file" in machines["shipped"]["why"]
+    assert machines["phase"] == "left to you" and "No such file" in machines["upload"]
 
 
 def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> None:

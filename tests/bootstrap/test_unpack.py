@@ -12,20 +12,20 @@ import pytest
 from standins.hostile import Member, member, packed, symlink
 
 from bootstrap.errors import RailheadError
-from bootstrap.remote.run.manifest import DEPTH, FILES, NAME, PART
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.manifest import DEPTH, FILES, NAME, PART
 
 LONG = "/".join(["p" * 200] * 30)
 FAULTS: dict[str, tuple[Any, str]] = {
-    "a number": (5, "'5', which is no text"),
-    "an escape": ("a\x1bb", "which holds control characters or is not UTF-8"),
-    "a byte that is no text": ("a\udcff", "which holds control characters or is not UTF-8"),
-    "a writing direction": ("a\u202eb", "which holds control characters or is not UTF-8"),
-    "empty": ("", "'', which is no plain path below its folder"),
-    "this folder": ("a/./b", "'a/./b', which is no plain path below its folder"),
-    "the folder above": ("a/../b", "which is no plain path below its folder"),
-    "absolute": ("/a", "which is no plain path below its folder"),
+    "a number": (5, "'5', which is not a text"),
+    "an escape": ("a\x1bb", "which has control characters or is not UTF-8"),
+    "a byte that is not a text": ("a\udcff", "which has control characters or is not UTF-8"),
+    "a writing direction": ("a\u202eb", "which has control characters or is not UTF-8"),
+    "empty": ("", "'', which is not a plain path below its folder"),
+    "this folder": ("a/./b", "'a/./b', which is not a plain path below its folder"),
+    "the folder above": ("a/../b", "which is not a plain path below its folder"),
+    "absolute": ("/a", "which is not a plain path below its folder"),
     "too deep": ("/".join("a" * (DEPTH + 1)), f"which is more than {DEPTH} folders deep"),
     "a long part": ("p" * (PART + 1), f"longer than {NAME} bytes, or {PART} between two slashes"),
 }

@@ -78,7 +78,6 @@ WANTED += ["result.json", "run.json"]
 def test_all_results_are_in_the_bucket_as_they_would_lie_here(s3: Any, run: Path) -> None:
     done = ship(run)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["files"] == 5
     assert keys(s3) == [f"runs/r1/{name}" for name in WANTED]
 
 
@@ -194,7 +193,6 @@ def test_all_results_are_in_google_s_bucket_and_the_manifest_came_last(
 ) -> None:
     done = ship(run, GS, python=python)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["to"] == GS
     assert gcs.names("results-b") == [f"runs/r1/{name}" for name in WANTED]
     assert gcs.buckets["results-b"][-1]["name"] == "runs/r1/manifest.json"
     for one in gcs.buckets["results-b"]:

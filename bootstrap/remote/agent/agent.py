@@ -13,6 +13,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from railhead.documents.codec import decode
+from railhead.documents.state import RunState
+
 from .. import programs
 from ..programs import SUPERVISOR
 from ..run.end_processes import drop_temporary_of, end_run
@@ -42,39 +45,41 @@ def follow(
     sent = begun
     while True:
         state = text_of(f"{folder}/state.json")
-        fields = parsed(state)
+        document = parsed(state)
         for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
             offset = end
             send_message(event={"metrics": line, "offset": offset})
         for line, end in new_lines(f"{folder}/logs/{log}.log", log_offset) if log else ():
             log_offset = end
             send_message(event={"log": line, "log_offset": log_offset})
-        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(fields)}}
+        now = {
+            "state": state,
+            "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(document)},
+        }
         if now != shown or time.monotonic() > sent + SIGN_OF_LIFE:
             send_message(event=now)
             shown, sent = now, time.monotonic()
-        if fields.get("state") not in (None, "starting", "running"):
+        if document and document.has_ended:
             return {"offset": offset, "lost": False}
         starting = state is None and time.monotonic() < begun + STARTING
-        if not starting and is_lost(folder, state, fields.get("pid")):
+        if not starting and is_lost(folder, state, document.pid if document else None):
             return {"offset": offset, "lost": True}
         time.sleep(0.2)
 
 
-def parsed(state: str | None) -> dict[str, Any]:
-    """state.json as an object; {} if it is missing or damaged."""
+def parsed(state: str | None) -> RunState | None:
+    """state.json; None if it is missing or damaged."""
     with contextlib.suppress(ValueError, RecursionError):
-        fields = json.loads(state or "")
-        return fields if isinstance(fields, dict) else {}
-    return {}
+        return decode(RunState, json.loads(state or ""))
+    return None
 
 
-def is_lost(folder: str, state: str | None, pid: Any) -> bool:
+def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
     """Whether no supervisor of this run is left, and `state` is what it wrote last.
 
-    Without a `pid` in state.json all processes are searched for it.
+    Without the `pid` of state.json all processes are searched for it.
     """
-    alive = {programs.folder_of(pid, SUPERVISOR)} if isinstance(pid, int) else None
+    alive = None if pid is None else {programs.folder_of(pid, SUPERVISOR)}
     if folder in (alive or programs.folders_of(SUPERVISOR)):
         return False
     return state == text_of(f"{folder}/state.json")
@@ -105,11 +110,9 @@ def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
                 yield line.decode(errors="replace"), offset
 
 
-def unfinished_lines(fields: dict[str, Any]) -> dict[str, str]:
+def unfinished_lines(document: RunState | None) -> dict[str, str]:
     """The unfinished lines of ranks, from state.json: progress bars."""
-    lines = fields.get("begun")
-    found = lines.items() if isinstance(lines, dict) else ()
-    return {rank: line for rank, line in found if line and isinstance(line, str)}
+    return {rank: line for rank, line in document.begun.items() if line} if document else {}
 
 
 def last_lines(folder: str) -> dict[str, str]:

@@ -17,7 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
+
+from railhead.documents.codec import encode
 
 ALIVE = 60.0  # seconds
 OUT = sys.stdout.buffer
@@ -100,4 +103,4 @@ def answer(ops: Mapping[str, Callable[..., Any]], request: dict[str, Any]) -> No
     except Exception as error:
         send_message(error={"errno": "", "text": f"{type(error).__name__}: {error}"})
     else:
-        send_message(ok=result)
+        send_message(ok=encode(result) if is_dataclass(result) else result)

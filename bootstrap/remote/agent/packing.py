@@ -16,6 +16,8 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, cast
 
+from railhead.documents.codec import encode
+
 from ..run.manifest import GROWING, Listing, open_regular, tree
 from .channel import Chunks
 
@@ -32,7 +34,7 @@ def collect(folder: str, limit: int) -> dict[str, Any]:
     found = Listing(folder)
     log = f"logs/{GROWING}"
     more = [(log, 0)] if os.path.exists(os.path.join(folder, log)) else []
-    return {**send(folder, [*found.files, *more], limit), "skipped": found.skipped}
+    return {**send(folder, [*found.files, *more], limit), "skipped": encode(found.skipped)}
 
 
 def get(root: str, patterns: list[str], limit: int) -> dict[str, Any]:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+
+from railhead.documents.codec import decode, encode
+from railhead.documents.manifest import Entry, Manifest, Outputs, Skipped
 
 from .. import programs
 from . import bounded, manifest
@@ -23,27 +26,45 @@ LISTING = 120.0
 HASHING = 1800.0
 
 
-def outputs(folder: str) -> tuple[list[Any], str]:
-    """The files that the run wrote, [path in work/, bytes] each; and the error, or ""."""
+@dataclass(frozen=True)
+class Found:
+    """The paths of the files that are hashed, and what is not."""
+
+    paths: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """One of these files; None if it was removed in the meantime."""
+
+    path: str
+    entry: Entry | None
+
+
+def outputs(folder: str) -> tuple[Outputs, str]:
+    """The files that the run wrote; and the error, or ""."""
     lines, why = run_bounded("outputs", folder, LISTING)
-    return (lines[0], "") if lines and not why else ([], why and f"work/ was not listed: {why}")
+    if lines and not why:
+        return decode(Outputs, lines[0]), ""
+    return Outputs(()), why and f"work/ was not listed: {why}"
 
 
-def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
+def whole_manifest(folder: str) -> tuple[Manifest, str]:
     """The manifest of a run's folder; and why it is incomplete, or "".
 
     A file that was not read in time is listed in `skipped`.
     """
     lines, why = run_bounded("hashes", folder, HASHING)
-    paths, skipped = (lines[0]["paths"], lines[0]["skipped"]) if lines else ([], [])
-    read = {line["path"]: line for line in lines[1:]}
-    files = [read[path] for path in paths if "sha256" in read.get(path, {})]
-    if why:
-        late = [{"path": path, "kind": why} for path in paths if path not in read]
-        skipped = [*skipped, *late]
-        first = f", first {late[0]['path']}" if late else ""
-        why = f"{len(late) if paths else 'all'} results were not read{first}: {why}"
-    return {"schema": 1, "files": files, "skipped": skipped}, why
+    found = decode(Found, lines[0]) if lines else Found()
+    read = {hashed.path: hashed.entry for hashed in decode(tuple[Hashed, ...], lines[1:])}
+    files = tuple(entry for path in found.paths if (entry := read.get(path)))
+    if not why:
+        return Manifest(files, found.skipped), ""
+    late = tuple(Skipped(path, why) for path in found.paths if path not in read)
+    first = f", first {late[0].path}" if late else ""
+    why = f"{len(late) if found.paths else 'all'} results were not read{first}: {why}"
+    return Manifest(files, (*found.skipped, *late)), why
 
 
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
@@ -61,32 +82,22 @@ def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]
     return lines, ""
 
 
-def hashes(folder: str) -> Iterator[Any]:
-    """First all paths and the skipped files, then one entry per path; an unreadable file has no
-    sha256."""
-    found = manifest.Listing(folder)
-    paths = [path for path, _ in found.files]
-    yield {"paths": paths, "skipped": found.skipped}
+def hashes(folder: str) -> Iterator[Found | Hashed]:
+    """First all paths and the skipped files, then one for each path."""
+    listing = manifest.Listing(folder)
+    paths = tuple(path for path, _ in listing.files)
+    yield Found(paths, tuple(listing.skipped))
     for path in paths:
-        entry: dict[str, Any] = {"path": path}
-        with contextlib.suppress(OSError):  # removed in the meantime
-            size, digest = manifest.size_and_sha256(os.path.join(folder, path))
-            entry |= {"bytes": size, "sha256": digest}
-        yield entry
-
-
-def load(folder: str, name: str) -> Any:
-    """A JSON document of the run's folder."""
-    with open(os.path.join(folder, name)) as file:
-        return json.load(file)
+        entry = None
+        with contextlib.suppress(OSError):
+            entry = manifest.entry_of(folder, path)
+        yield Hashed(path, entry)
 
 
 def main(task: str, folder: str) -> None:
     """Print JSON lines on stdout, each as soon as it is known."""
     if task == "outputs":
-        patterns = load(folder, "run.json")["outputs"]
-        before = load(folder, manifest.BEFORE)
-        print(json.dumps(manifest.written(folder, before, patterns)))
+        print(json.dumps(encode(Outputs(manifest.new_outputs(folder)))))
         return
     for line in hashes(folder):
-        print(json.dumps(line), flush=True)
+        print(json.dumps(encode(line)), flush=True)

@@ -19,6 +19,9 @@ import subprocess
 import time
 from typing import Any
 
+from railhead.documents.codec import decode, encode
+from railhead.documents.result import NotSwept, Swept
+
 from .. import programs
 
 HOME = os.path.expanduser("~")
@@ -89,14 +92,14 @@ def is_of_a_login(pid: int) -> bool:
     return False
 
 
-def end_run(run_id: str, variable: str = OF_RUNS) -> dict[str, Any]:
+def end_run(run_id: str, variable: str = OF_RUNS) -> Swept:
     """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
     ended = set[int]().union(
         *(send_signal(run_id, variable, sign) for sign in (signal.SIGTERM, signal.SIGKILL))
     )
     drop_temporary_of(run_id)
     left = processes(run_id, variable)
-    return {"ended": len(ended - set(left)), "left": left}
+    return Swept(len(ended - set(left)), tuple(left))
 
 
 def send_signal(run_id: str, variable: str, sign: signal.Signals) -> set[int]:
@@ -143,7 +146,7 @@ def own_folder(link: str) -> str:
     return ""
 
 
-def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
+def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Swept | NotSwept]:
     """From the chief: end the run's processes on every host; returns the reply of each.
 
     The other hosts start first: a new child of this process that has not yet become ssh would be
@@ -151,7 +154,7 @@ def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
     """
     names = [host["name"] for host in run["hosts"]]
     others = [(name, start_on_host(run, folder, index + 2)) for index, name in enumerate(names[1:])]
-    replies = {names[0]: end_run(run["run_id"])}
+    replies: dict[str, Swept | NotSwept] = {names[0]: end_run(run["run_id"])}
     return replies | {name: reply_of(process) for name, process in others}
 
 
@@ -171,21 +174,21 @@ def start_on_host(
         return error
 
 
-def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
-    """The JSON reply of another host, or {"unknown": reason}."""
+def reply_of(process: subprocess.Popen[bytes] | OSError) -> Swept | NotSwept:
+    """The reply of another host."""
     if isinstance(process, OSError):
-        return {"unknown": str(process)}
+        return NotSwept(str(process))
     try:
         text, _ = process.communicate(timeout=REPLY)
     except subprocess.TimeoutExpired:
         process.kill()
-        return {"unknown": f"no answer within {REPLY:g} seconds"}
+        return NotSwept(f"no answer within {REPLY:g} seconds")
     try:
-        return json.loads(text.splitlines()[-1])
+        return decode(Swept, json.loads(text.splitlines()[-1]))
     except (ValueError, IndexError):
-        return {"unknown": text.decode(errors="replace").strip()[-600:]}
+        return NotSwept(text.decode(errors="replace").strip()[-600:])
 
 
 def main(run_id: str, variable: str = OF_RUNS) -> None:
     """End the processes, and print the outcome."""
-    print(json.dumps(end_run(run_id, variable)))
+    print(json.dumps(encode(end_run(run_id, variable))))

@@ -6,13 +6,26 @@ import contextlib
 import json
 import os
 import stat
-from typing import Any
+from typing import Any, TypeVar
+
+from railhead.documents.codec import decode, encode
+
+T = TypeVar("T")
 
 
 def load(path: str) -> Any:
     """The document in a file."""
     with open(path) as file:
         return json.load(file)
+
+
+def read(path: str, kind: type[T]) -> T:
+    """The document of this kind in a file.
+
+    Raises:
+        OSError: there is none. ValueError: it is damaged.
+    """
+    return decode(kind, load(path), what=os.path.basename(path))
 
 
 def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
@@ -28,7 +41,7 @@ def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
 
 
 def save(path: str, document: Any) -> None:
-    """Write a document whole or not at all.
+    """Write a document, a dataclass or JSON values, whole or not at all.
 
     Raises:
         OSError: it cannot be written; the file is as it was.
@@ -38,7 +51,7 @@ def save(path: str, document: Any) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.remove(part)  # if it were a FIFO of the program, opening it would hang
         with open(part, "x") as file:
-            json.dump(document, file, indent=1)
+            json.dump(encode(document), file, indent=1)
         os.replace(part, path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -20,7 +20,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
+
+from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
 
 from .. import programs
 from . import bounded, checkpoint_files, json_file, manifest, upload
@@ -41,7 +44,7 @@ class CheckpointUpload:
     def __init__(self, run: str, bucket: upload.Destination) -> None:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
-        self.files: list[dict[str, Any]] = load_status(run)["files"]
+        self.files = load_status(run).files
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -51,12 +54,12 @@ class CheckpointUpload:
                 previous checkpoints.
         """
         found = checkpoint_files.complete_files(self.folder)
-        if not found or found == {entry["path"]: stamp_of(entry) for entry in self.files}:
+        if not found or found == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded
         if not is_settled(found):
             return False
         try:
-            entries = list(self._entries(found))
+            entries = tuple(self._entries(found))
         except FileNotFoundError:  # the training removed an old checkpoint meanwhile
             return False
         if checkpoint_files.complete_files(self.folder) != found:
@@ -64,10 +67,10 @@ class CheckpointUpload:
         self._publish(entries)
         return True
 
-    def _entries(self, found: dict[str, Stamp]) -> Iterator[dict[str, Any]]:
+    def _entries(self, found: dict[str, Stamp]) -> Iterator[Uploaded]:
         """An entry of the manifest for each file, uploaded where the bucket does not have it."""
-        known = {(entry["path"], *stamp_of(entry)): entry for entry in self.files}
-        taken = {entry["object"] for entry in self.files}
+        known = {(entry.path, *stamp_of(entry)): entry for entry in self.files}
+        taken = {entry.object for entry in self.files}
         free = (n for n in range(2 * checkpoint_files.FILES) if n not in taken)
         for path, stamp in found.items():
             if entry := known.get((path, *stamp)):
@@ -76,13 +79,12 @@ class CheckpointUpload:
             number, file = next(free), os.path.join(self.folder, path)
             size, sha256 = manifest.size_and_sha256(file)
             self.bucket.put(file, checkpoint_files.object_of(number), sha256)
-            fields = {"path": path, "bytes": size, "sha256": sha256}
-            yield {**fields, "mtime_ns": stamp[1], "object": number}
+            yield Uploaded(path, size, sha256, stamp[1], number)
 
-    def _publish(self, entries: list[dict[str, Any]]) -> None:
+    def _publish(self, entries: tuple[Uploaded, ...]) -> None:
         """Write the manifest to the bucket, then to the run's folder."""
         path = os.path.join(self.run, f"{STATUS}.manifest")
-        json_file.save(path, {"schema": 1, "files": entries})
+        json_file.save(path, UploadedCheckpoints(entries))
         name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
         self.bucket.put(path, name)
         self.files = entries
@@ -120,9 +122,9 @@ class GrowingFiles:
         self.sent[name] = begin + len(data)
 
 
-def stamp_of(entry: dict[str, Any]) -> Stamp:
+def stamp_of(file: Uploaded) -> Stamp:
     """The stamp of an uploaded file."""
-    return entry["bytes"], entry["mtime_ns"]
+    return file.bytes, file.mtime_ns
 
 
 def is_settled(found: dict[str, Stamp]) -> bool:
@@ -131,12 +133,11 @@ def is_settled(found: dict[str, Stamp]) -> bool:
     return not times or time.time() - max(times) / 1e9 >= SETTLED
 
 
-def load_status(run: str) -> dict[str, Any]:
-    """What was uploaded so far: `files` is the manifest in the bucket, `why` the last error."""
+def load_status(run: str) -> Uploads:
+    """What was uploaded so far."""
     with contextlib.suppress(OSError, ValueError):
-        found: dict[str, Any] = json_file.load(os.path.join(run, STATUS))
-        return found
-    return {"files": [], "at": None, "failed": 0, "why": None}
+        return json_file.read(os.path.join(run, STATUS), Uploads)
+    return Uploads()
 
 
 class LiveUpload:
@@ -146,37 +147,34 @@ class LiveUpload:
         bucket = upload.destination(url)
         self.run = run
         self.checkpoints, self.growing = CheckpointUpload(run, bucket), GrowingFiles(run, bucket)
-        self.failed = 0
-        self.why: str | None = None
-        self.at = load_status(run)["at"]
+        self.status = Uploads(self.checkpoints.files, load_status(run).at)
 
     def attempt(self, work: Callable[[], bool | None]) -> bool:
         """Do one step; True if it succeeded. A failure is counted."""
         try:
             done = work() is not False
         except Exception as error:
-            self.failed, self.why = self.failed + 1, f"{type(error).__name__}: {error}"[:400]
-            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), self.why, flush=True)
+            why, failed = f"{type(error).__name__}: {error}"[:400], self.status.failed + 1
+            self.status = replace(self.status, failed=failed, why=why)
+            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why, flush=True)
             return False
-        self.why = None
+        self.status = replace(self.status, why=None)
         return done
 
     def checkpoint_step(self) -> bool:
         """One step for the checkpoints, and its outcome in the run's folder."""
-        before, failed = self.checkpoints.files, self.failed
+        before = self.status
         done = self.attempt(self.checkpoints.step)
-        if self.checkpoints.files is not before:
-            self.at = time.time()
-        if self.checkpoints.files is not before or self.failed != failed:
+        if self.checkpoints.files is not before.files:
+            self.status = replace(self.status, files=self.checkpoints.files, at=time.time())
+        if self.status.at != before.at or self.status.failed != before.failed:
             self.save()
         return done
 
     def save(self) -> None:
         """Write the outcome; a full disk does not end the uploads."""
-        status = {"files": self.checkpoints.files, "at": self.at}
         with contextlib.suppress(OSError):
-            path = os.path.join(self.run, STATUS)
-            json_file.save(path, {**status, "failed": self.failed, "why": self.why})
+            json_file.save(os.path.join(self.run, STATUS), self.status)
 
     def always(self) -> None:
         """Look at the folder every PAUSE seconds, until the supervisor ends this process."""
@@ -230,8 +228,8 @@ def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):  # it may read from a dead network mount
         process.wait(bounded.GRACE)
     status = load_status(folder)
-    if status["why"]:
-        return f"{status['failed']} uploads of checkpoints failed, last: {status['why']}"
+    if status.why:
+        return f"{status.failed} uploads of checkpoints failed, last: {status.why}"
     return ""
 
 
@@ -243,8 +241,8 @@ def main(folder: str, url: str, mode: str) -> int:
         uploads.always()
     until = time.monotonic() + 10 * SETTLED
     while not uploads.checkpoint_step():
-        if uploads.why or time.monotonic() > until:
-            print(uploads.why or "the checkpoints change all the time", file=sys.stderr)
+        if uploads.status.why or time.monotonic() > until:
+            print(uploads.status.why or "the checkpoints change all the time", file=sys.stderr)
             return 1
         time.sleep(0.5)
     return 0

@@ -13,9 +13,22 @@ import hashlib
 import json
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+from railhead.documents.codec import decode
+from railhead.documents.manifest import (
+    FILES,
+    Entry,
+    Outputs,
+    Sizes,
+    Skipped,
+    Snapshot,
+    fault,
+    home_name,
+)
+
+T = TypeVar("T")
 
 OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, never copied
 PARTS = (
@@ -31,20 +44,7 @@ TAKEN = (
 )  # names in the results folder that only we may use
 BEFORE = "before.json"  # the files of work/ before the run
 
-# bootstrap/untrusted/unpack.py rejects files beyond these limits.
-FILES = 100_000  # in one archive or list: far more than a run writes, and 20 MB as JSON
-DEPTH = 32  # folders above a file: a SavedModel takes 3, and no name comes near PATH_MAX
-NAME = 1024  # bytes of a whole path
-PART = 240  # bytes between two slashes: file systems allow 255, and we add suffixes
-FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, line breaks
-UNREADABLE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-)  # errors of JSON with another structure than ours
-
-Snapshot = dict[str, tuple[int, int]]
+UNREADABLE = (OSError, ValueError, KeyError, TypeError)  # errors of a missing or damaged document
 
 
 class Listing:
@@ -53,7 +53,7 @@ class Listing:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.files: list[tuple[str, int]] = []
-        self.skipped: list[dict[str, str]] = []
+        self.skipped: list[Skipped] = []
         self._homes: set[str] = set(TAKEN)
         self._folders: set[str] = set()
         self._add("run.json")
@@ -70,7 +70,7 @@ class Listing:
             status = os.lstat(os.path.join(self.folder, path))
             kind = kind_of(path, status.st_mode) or self._clash(home_name(path))
             if kind and len(self.skipped) < FILES:
-                self.skipped.append({"path": path, "kind": kind})
+                self.skipped.append(Skipped(path, kind))
             elif not kind:
                 self.files.append((path, status.st_size))
 
@@ -105,14 +105,7 @@ def kind_of(path: str, mode: int) -> str:
     kinds = {stat.S_IFLNK: "link", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
     if not stat.S_ISREG(mode):
         return kinds.get(stat.S_IFMT(mode), "device")
-    if any(unicodedata.category(char) in FORBIDDEN for char in path):
-        return "its name holds control characters or is not UTF-8"
-    parts = path.split("/")
-    if len(parts) > DEPTH:
-        return f"more than {DEPTH} folders deep"
-    if len(path.encode()) > NAME or any(len(part.encode()) > PART for part in parts):
-        return "its name is too long"
-    return ""
+    return f"its name {why}" if (why := fault(path)) else ""
 
 
 def snapshot(folder: str) -> Snapshot:
@@ -126,11 +119,11 @@ def snapshot(folder: str) -> Snapshot:
     return found
 
 
-def written(folder: str, before: Snapshot, patterns: list[str]) -> list[tuple[str, int]]:
+def written(folder: str, before: Snapshot, patterns: list[str]) -> Sizes:
     """Matching files in work/ that are new or changed since `before`, sorted, with bytes."""
     after = snapshot(folder)
-    new = [name for name in after if after[name] != tuple(before.get(name, ()))]
-    return [(name, after[name][0]) for name in sorted(new) if matches(name, patterns)]
+    new = [name for name in after if after[name] != before.get(name)]
+    return tuple((name, after[name][0]) for name in sorted(new) if matches(name, patterns))
 
 
 def matches(name: str, patterns: list[str]) -> bool:
@@ -141,18 +134,27 @@ def matches(name: str, patterns: list[str]) -> bool:
 def outputs(folder: str) -> list[str]:
     """The files that the program wrote and that match `outputs` of run.json: the supervisor's list
     from the end of the run; without it (run in progress, supervisor died) the present files."""
-    with contextlib.suppress(OSError, *UNREADABLE):
-        return [name for name, _ in read_json(folder, "results/outputs.json")["files"]]
-    with contextlib.suppress(OSError, *UNREADABLE):
-        before, run = read_json(folder, BEFORE), read_json(folder, "run.json")
-        return [name for name, _ in written(folder, before, run["outputs"])]
+    with contextlib.suppress(*UNREADABLE):
+        return [name for name, _ in read_json(folder, "results/outputs.json", Outputs).files]
+    with contextlib.suppress(*UNREADABLE):
+        return [name for name, _ in new_outputs(folder)]
     return []
 
 
-def read_json(folder: str, name: str) -> Any:
-    """A JSON document of the run's folder."""
+def new_outputs(folder: str) -> Sizes:
+    """The files that the program has written until now and that match `outputs` of run.json.
+
+    Raises:
+        One of UNREADABLE: run.json, or what was in work/ before the run, is not there.
+    """
+    run: Any = read_json(folder, "run.json", dict[str, Any])
+    return written(folder, read_json(folder, BEFORE, Snapshot), run["outputs"])
+
+
+def read_json(folder: str, name: str, kind: type[T]) -> T:
+    """A document of the run's folder, where a program may have put a FIFO."""
     with open_regular(os.path.join(folder, name)) as file:
-        return json.load(file)
+        return decode(kind, json.load(file), what=name)
 
 
 def open_regular(path: str) -> IO[bytes]:
@@ -164,6 +166,11 @@ def open_regular(path: str) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
+def entry_of(folder: str, path: str) -> Entry:
+    """The entry of one file of a run's folder; OSError if it cannot be read."""
+    return Entry(path, *size_and_sha256(os.path.join(folder, path)))
+
+
 def size_and_sha256(path: str) -> tuple[int, str]:
     """A regular file's bytes and sha256."""
     digest, size = hashlib.sha256(), 0
@@ -172,10 +179,3 @@ def size_and_sha256(path: str) -> tuple[int, str]:
             digest.update(data)
             size += len(data)
     return size, digest.hexdigest()
-
-
-def home_name(path: str) -> str:
-    """The path of a run's file in the results folder: results/ is the top, work/ is outputs/."""
-    if path.startswith("work/"):
-        return "outputs/" + path[len("work/") :]
-    return path[len("results/") :] if path.startswith("results/") else path

@@ -142,11 +142,6 @@ class Verdict(NamedTuple):
     code: int | None = None
     host: int | None = None
 
-    @property
-    def key(self) -> str:
-        """The key of `code` in result.json."""
-        return "signal" if self.what == "signal" else "exit"
-
 
 def verdict(messages: str) -> Verdict | None:
     """Find the first failure in mpirun's messages; None if they name no rank and no host."""

@@ -11,46 +11,45 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Any
 
-from . import checkpoint_files, manifest, upload
+from railhead.documents.codec import encode
+from railhead.documents.manifest import Restored, Uploaded, UploadedCheckpoints
+
+from . import checkpoint_files, json_file, manifest, upload
 
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
 
-def restore(bucket: upload.Destination, folder: str) -> dict[str, Any]:
-    """Fetch all files of the manifest; returns {"files", "bytes", "damaged": [paths]}.
+def restore(bucket: upload.Destination, folder: str) -> Restored:
+    """Fetch all files of the manifest.
 
     Raises:
         OSError: there is not enough space, or the bucket refuses.
-        ValueError: the manifest names a path outside the folder.
+        ValueError: the manifest is damaged, or names a path outside the folder.
     """
     os.makedirs(folder, exist_ok=True)
     listed = os.path.join(folder, ".manifest")
     bucket.get(f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed)
-    with open(listed) as file:
-        entries = json.load(file)["files"]
+    entries = json_file.read(listed, UploadedCheckpoints).files
     os.remove(listed)
-    total = sum(entry["bytes"] for entry in entries)
+    total = sum(entry.bytes for entry in entries)
     free = shutil.disk_usage(folder).free
     if total + RESERVED > free:
         raise OSError(
             f"the checkpoints have {total / 1e6:.0f} MB, {free / 1e6:.0f} MB are free, and "
             f"{RESERVED / 1e6:.0f} MB of it must stay free"
         )
-    damaged = [entry["path"] for entry in entries if not fetched(bucket, entry, folder)]
-    return {"files": len(entries) - len(damaged), "bytes": total, "damaged": damaged}
+    damaged = tuple(entry.path for entry in entries if not fetched(bucket, entry, folder))
+    return Restored(len(entries) - len(damaged), total, damaged)
 
 
-def fetched(bucket: upload.Destination, entry: dict[str, Any], folder: str) -> bool:
+def fetched(bucket: upload.Destination, entry: Uploaded, folder: str) -> bool:
     """Fetch one file and put it in its place; False if its content is not as in the manifest."""
-    path = os.path.normpath(os.path.join(folder, entry["path"]))
-    if not path.startswith(os.path.join(os.path.abspath(folder), "")):
-        raise ValueError(f"the manifest names {entry['path']!r}")
+    path = os.path.join(folder, entry.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    part = os.path.join(folder, f".part-{entry['object']}")
-    bucket.get(checkpoint_files.object_of(entry["object"]), part)
-    if manifest.size_and_sha256(part) != (entry["bytes"], entry["sha256"]):
+    part = os.path.join(folder, f".part-{entry.object}")
+    bucket.get(checkpoint_files.object_of(entry.object), part)
+    if manifest.size_and_sha256(part) != (entry.bytes, entry.sha256):
         os.remove(part)
         return False
     os.replace(part, path)
@@ -59,4 +58,4 @@ def fetched(bucket: upload.Destination, entry: dict[str, Any], folder: str) -> b
 
 def main(url: str, folder: str) -> None:
     """Restore, and print the outcome."""
-    print(json.dumps(restore(upload.destination(url), os.path.abspath(folder))))
+    print(json.dumps(encode(restore(upload.destination(url), os.path.abspath(folder)))))

@@ -8,14 +8,17 @@ Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
+
+from railhead.documents.manifest import Fetched
+from railhead.documents.state import Machines, RunState
 
 from .. import programs
 from ..serve import machine_use
@@ -56,7 +59,7 @@ class MachineStopper:
         self.policy = stop_policy.StopRule.of(run)
         self.ended = time.monotonic()
         self.shipped = False
-        self.fields: dict[str, Any] = {}
+        self.machines = Machines("", "")
 
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
@@ -91,11 +94,10 @@ class MachineStopper:
             successor=self.successor(),
         )
 
-    def fetched(self) -> dict[str, Any] | None:
+    def fetched(self) -> Fetched | None:
         """The notice that a controller writes after a verified fetch; None before."""
         with contextlib.suppress(OSError, ValueError):
-            found: dict[str, Any] = json_file.load(path("fetched"))
-            return found
+            return json_file.read(path("fetched"), Fetched)
         return None
 
     def successor(self) -> str:
@@ -108,16 +110,17 @@ class MachineStopper:
     def report(self, phase: str, **more: Any) -> None:
         """Write the phase to state.json; a failed write does not prevent the stop."""
         fetched = self.fetched()
-        left = (fetched or {}).get("left", 0)
+        left = fetched.left if fetched else 0
         where = stop_policy.results(
             self.run, shipped=self.shipped, fetched=fetched is not None, left=left
         )
-        fields = {**self.fields, "phase": phase, "results": where, **more}
-        if fields == self.fields:
+        machines = replace(self.machines, phase=phase, results=where, **more)
+        if machines == self.machines:
             return
-        self.fields = fields
+        self.machines = machines
         with contextlib.suppress(OSError, ValueError):
-            state = {**json_file.load(path("state.json")), "machines": {**fields, "at": stamp()}}
+            state = json_file.read(path("state.json"), RunState)
+            state = replace(state, machines=replace(machines, at=stamp()))
             json_file.save(path("state.json"), state)
 
     def report_wait(self, step: stop_policy.Action) -> None:
@@ -126,7 +129,7 @@ class MachineStopper:
         situation = self.situation()
         kept = stop_policy.kept_until(self.policy, situation)
         until = stamp((kept or step.until or situation.now) - situation.now) if kept else None
-        self.report(phase, until=self.fields.get("until") or until)
+        self.report(phase, until=self.machines.until or until)
 
     def upload_checkpoints(self, until: float) -> None:
         """Upload the last checkpoints, if there are any; a failure is written to state.json."""
@@ -140,7 +143,7 @@ class MachineStopper:
                 return
         except OSError as error:
             why = str(error)
-        self.report(self.fields["phase"], checkpoints=why)
+        self.report(self.machines.phase, checkpoints=why)
 
     def upload_results(self, until: float) -> None:
         """Upload the results to the bucket; the outcome is written to state.json."""
@@ -150,12 +153,12 @@ class MachineStopper:
             time.sleep(PAUSE if attempt else 0)
             if time.monotonic() >= until:
                 break
-            outcome, why = shipped(self.run, until - time.monotonic())
-            if outcome:
+            why = shipped(self.run, until - time.monotonic())
+            if not why:
                 self.shipped = True
-                self.report("shipped", shipped=outcome)
+                self.report("shipped")
                 return
-        self.report("not shipped", shipped={"why": why})
+        self.report("not shipped", upload=why)
 
     def stop(self) -> None:
         """Stop the other hosts first, this one last."""
@@ -177,20 +180,18 @@ class MachineStopper:
         self.report("stopping", stopped={**done, name: stop_this_host(argv)})
 
 
-def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, Any] | None, str]:
-    """Run upload for at most `seconds`; returns its JSON reply, or None and the reason."""
+def shipped(run: dict[str, Any], seconds: float, *only: str) -> str:
+    """Run upload for at most `seconds`; returns why it failed, or ""."""
     python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
     url = f"{run['bucket']['url']}/runs/{RUN_ID}"
     argv = [python, "-I", programs.ARCHIVE, "run.upload", RUN, url, *only]
     try:
         done = bounded.run(argv, seconds)
-        if done.code is None:
-            return None, f"it had not ended after {seconds:.0f} s"
-        return json.loads(done.out.splitlines()[-1]), ""
     except OSError as error:
-        return None, str(error)
-    except (IndexError, ValueError):
-        return None, done.err.strip()[-600:]
+        return str(error)
+    if done.code is None:
+        return f"it had not ended after {seconds:.0f} s"
+    return done.err.strip()[-600:] or f"exit code {done.code}" if done.code else ""
 
 
 def stop_remote_host(alias: str, argv: list[str] | None) -> str:
@@ -255,5 +256,5 @@ def stop_this_host(argv: list[str]) -> str:
 def main() -> None:
     """Stop the machines of the run in whose folder this process works."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
-    run, state = json_file.load(path("run.json")), json_file.load(path("state.json"))
-    MachineStopper(run, state["state"]).go()
+    run, state = json_file.load(path("run.json")), json_file.read(path("state.json"), RunState)
+    MachineStopper(run, state.state).go()

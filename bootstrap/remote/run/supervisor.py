@@ -17,11 +17,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import IO, Any
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Threshold
+from railhead.documents.manifest import Manifest
+from railhead.documents.result import Culprit, NotSwept, Result, Swept
+from railhead.documents.state import RunState
 
 from .. import programs
 from ..evaluation import thresholds
@@ -63,7 +67,9 @@ class State:
     def __init__(self) -> None:
         self.write_errors = WriteErrors()
         self.unfinished: list[str] = []
-        self.fields: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
+        self.document = RunState(
+            state="starting", pid=os.getpid(), heartbeat=time.time(), started=now()
+        )
         with self.counted(), open(path("reserve"), "wb") as file:
             file.write(os.urandom(RESERVE))
 
@@ -77,47 +83,43 @@ class State:
 
     def beat(self, **changes: Any) -> None:
         """Write state.json."""
-        self.fields.update(changes, heartbeat=time.time())
+        self.document = replace(self.document, **changes, heartbeat=time.time())
         with self.counted():
-            json_file.save(path("state.json"), self.fields)
+            json_file.save(path("state.json"), self.document)
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: Result) -> None:
         """Write result.json and the final state; on a full disk into the reserved space."""
         protect_from_cancel()
         with contextlib.suppress(OSError):
             os.remove(path("reserve"))
-        result["started"], result["ended"] = self.fields["started"], now()
-        result["seconds"] = round(time.monotonic() - STARTED, 1)
+        seconds = round(time.monotonic() - STARTED, 1)
+        result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
         self.save_result(result)  # first: a cancel waits for it, but not for the hashes
         found, why = closing.whole_manifest(RUN)
         if why:
             self.unfinished.append(why)
             self.save_result(result)
         with self.counted():
-            json_file.save(
-                path("results/manifest.json"), {**found, "files": with_result(found["files"])}
-            )
-        reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
-        state = {"state": result["state"], "ended": result["ended"], "reason": reason}
-        self.beat(**state, trouble=self.trouble(), begun={})
+            json_file.save(path("results/manifest.json"), with_result(found))
+        reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
+        last = {"state": result.state, "ended": result.ended, "reason": reason}
+        self.beat(**last, trouble=self.trouble(), begun={})
 
-    def save_result(self, result: dict[str, Any]) -> None:
+    def save_result(self, result: Result) -> None:
         """Write result.json, including failed writes and unfinished steps so far."""
-        result["trouble"] = self.trouble()
         with self.counted():
-            json_file.save(path("results/result.json"), result)
+            json_file.save(path("results/result.json"), replace(result, trouble=self.trouble()))
 
     def trouble(self) -> str | None:
         """Failed writes and unfinished steps as text; None if there are none."""
         return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
 
 
-def with_result(files: list[Any]) -> list[Any]:
-    """The entries of a manifest, with a current entry for result.json."""
-    name = "results/result.json"
-    size, digest = manifest.size_and_sha256(path(name))
-    entry = {"path": name, "bytes": size, "sha256": digest}
-    return [*(x for x in files if x["path"] != name), entry]
+def with_result(found: Manifest) -> Manifest:
+    """A manifest with a current entry for result.json."""
+    result = manifest.entry_of(RUN, "results/result.json")
+    others = (entry for entry in found.files if entry.path != result.path)
+    return replace(found, files=(*others, result))
 
 
 def secrets_of(run: dict[str, Any]) -> list[str]:
@@ -141,8 +143,8 @@ class Supervisor:
         self.evaluation: dict[str, Any] | None = None
         self.silent: int | None = None  # the host for whose silence the run was ended
 
-    def go(self) -> dict[str, Any]:
-        """Run mpirun, then end all processes of the run; returns the content of result.json."""
+    def go(self) -> Result:
+        """Run mpirun, then end all processes of the run."""
         with self.state.counted():
             json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))  # also used by a fetch
         uploads = live_upload.start(self.run, RUN)
@@ -188,7 +190,7 @@ class Supervisor:
         files, why = closing.outputs(RUN)
         self.note(why)
         with self.state.counted():
-            json_file.save(path("results/outputs.json"), {"files": files})
+            json_file.save(path("results/outputs.json"), files)
 
     def note(self, why: str) -> None:
         """Add an unfinished step to the result; "" is none."""
@@ -244,24 +246,23 @@ class Supervisor:
         if self.output.broken:
             raise self.output.broken
 
-    def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
-        """The content of result.json, from mpirun's exit code."""
+    def result(self, code: int, swept: Mapping[str, Swept | NotSwept]) -> Result:
+        """How the run has ended, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
         elif self.silent is not None:
             code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
-        return {
-            "schema": 1,
-            "run_id": self.run["run_id"],
-            "state": state,
-            "exit_code": code if code >= 0 else 128 - code,
-            "culprit": self.culprit() if state == "failed" else None,
-            "size": self.run["size"],
-            "evaluation": self.evaluation,
-            "swept": swept,
-            "why": self.why() if state == "cancelled" else None,
-        }
+        return Result(
+            run_id=self.run["run_id"],
+            state=state,
+            exit_code=code if code >= 0 else 128 - code,
+            culprit=self.culprit() if state == "failed" else None,
+            size=self.run["size"],
+            evaluation=self.evaluation,
+            swept=swept,
+            why=self.why() if state == "cancelled" else None,
+        )
 
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
@@ -269,18 +270,23 @@ class Supervisor:
             return f"its {self.run['max_hours']:g} hours (--max-hours) were over"
         return None
 
-    def culprit(self) -> dict[str, Any]:
+    def culprit(self) -> Culprit:
         """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
         if self.silent is not None:
-            return {"rank": None, "host": self.hosts[self.silent], "lines": [self.silence()]}
+            return Culprit(None, self.hosts[self.silent], (self.silence(),))
         found = verdict(" ".join(self.output.mpirun))
         if self.output.failed and (found is None or found.what not in ("signal", "lost")):
-            return self.blame(*next(iter(self.output.failed.items())), "exit")
+            rank, code = next(iter(self.output.failed.items()))
+            return replace(self.blame(rank), exit=code)
         if found and found.rank is not None:
-            return self.blame(found.rank, found.code, found.key)
+            blamed = self.blame(found.rank)
+            killed = found.what == "signal"
+            return (
+                replace(blamed, signal=found.code) if killed else replace(blamed, exit=found.code)
+            )
         host = self.hosts[found.host] if found and found.host is not None else None
         lines = [line for line in self.output.mpirun if line][:SHOWN]
-        return {"rank": None, "host": host, "lines": lines}
+        return Culprit(None, host, tuple(lines))
 
     def silence(self) -> str:
         """What is known of a host that fell silent."""
@@ -288,10 +294,9 @@ class Supervisor:
         program = "mpirun" if self.silent == 0 else "orted"
         return f"no heartbeat of its ranks for {seconds:g} s: the host or its {program} hangs"
 
-    def blame(self, rank: int, code: int | None, key: str) -> dict[str, Any]:
-        """A rank, its exit code or signal, and its last lines."""
-        host, lines = self.output.host_of(rank), self.output.logs[rank].lines()
-        return {"rank": rank, "host": host, key: code, "lines": lines}
+    def blame(self, rank: int) -> Culprit:
+        """A rank, and its last lines."""
+        return Culprit(rank, self.output.host_of(rank), tuple(self.output.logs[rank].lines()))
 
 
 @contextlib.contextmanager
@@ -325,15 +330,14 @@ def protect_from_cancel() -> None:
     LIBC.prctl(15, end_processes.FINISHING)  # PR_SET_NAME
 
 
-def failure(code: int, *lines: str) -> dict[str, Any]:
-    """result.json of a run that failed for a reason other than a rank."""
-    culprit = {"rank": None, "host": None, "lines": list(lines)}
+def failure(code: int, *lines: str) -> Result:
+    """The result of a run that failed for a reason other than a rank."""
+    culprit = Culprit(None, None, lines)
     run_id = os.path.basename(RUN)
-    fields = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
-    return {**fields, "culprit": culprit, "evaluation": None, "swept": {}, "why": None}
+    return Result(run_id=run_id, state="failed", exit_code=code, culprit=culprit)
 
 
-def attempt(state: State) -> dict[str, Any]:
+def attempt(state: State) -> Result:
     """Run it; returns the result, also if the run could not start or the supervisor failed."""
     try:
         return Supervisor(state).go()

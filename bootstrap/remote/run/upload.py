@@ -1,6 +1,6 @@
 """Uploads a run's results to the bucket; verifies each file by its hash, uploads the manifest last.
 
-run.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]   -> one JSON line at the end
+run.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]
 
 With NAME, only that file of the folder is uploaded. Needs a Python with boto3 and google-auth; the
 credentials are those of the machine's role. Python 3.10.
@@ -8,18 +8,17 @@ credentials are those of the machine's role. Python 3.10.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from railhead.documents.manifest import Manifest, home_name
 from railhead.documents.uri import BucketUri, bucket_uri
 
 from ..buckets import gcs, s3
 from ..buckets.objects import Objects
-from . import manifest
+from . import json_file, manifest
 
 OPENERS: Mapping[str, Callable[[str], Objects]] = {  # by scheme
     "s3": s3.open_objects,
@@ -51,23 +50,21 @@ def destination(url: str) -> Destination:
     return Destination(uri, OPENERS[uri.scheme](uri.bucket))
 
 
-def upload(folder: str, url: str) -> dict[str, Any]:
+def upload(folder: str, url: str) -> None:
     """Upload all files of the manifest, then the manifest itself: if it exists, all files do."""
     bucket = destination(url)
     manifest_path = os.path.join(folder, "results", "manifest.json")
-    with open(manifest_path) as file:
-        files = json.load(file)["files"]
-    for entry in files:
-        path = os.path.join(folder, entry["path"])
-        if manifest.size_and_sha256(path) != (entry["bytes"], entry["sha256"]):
-            raise OSError(f"{entry['path']} has changed since the run ended")
-        bucket.put(path, manifest.home_name(entry["path"]), entry["sha256"])
+    for entry in json_file.read(manifest_path, Manifest).files:
+        path = os.path.join(folder, entry.path)
+        if manifest.size_and_sha256(path) != (entry.bytes, entry.sha256):
+            raise OSError(f"{entry.path} has changed since the run ended")
+        bucket.put(path, home_name(entry.path), entry.sha256)
     bucket.put(manifest_path, "manifest.json")
-    return {"files": len(files), "bytes": sum(f["bytes"] for f in files), "to": url}
 
 
 def main(folder: str, url: str, *names: str) -> None:
     """Upload the results, or only the named files."""
     for name in names:
         destination(url).put(os.path.join(folder, name), name)
-    print(json.dumps({"to": url} if names else upload(folder, url)))
+    if not names:
+        upload(folder, url)

@@ -18,7 +18,7 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report import write
 from bootstrap.report.comparable import comparison
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
+from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.page import figure
 from bootstrap.runs.request import RunRequest, record_of
 from bootstrap.workflows.series.grid import Trial, slices_of
@@ -111,5 +111,5 @@ def _why_again(run_id: str) -> str:
 
 def _lost_host(run: RunFacts) -> str:
     """The host that was lost during a run; "" if the run did not fail, or by its program."""
-    culprit = object_of(run.result, "culprit")
-    return text_of(culprit, "host") if culprit.get("rank") is None else ""
+    culprit = run.result.culprit if run.result else None
+    return culprit.host or "" if culprit and culprit.rank is None else ""

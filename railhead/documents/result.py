@@ -1,0 +1,74 @@
+"""result.json: how a run has ended. The supervisor writes it once, at the end of the run.
+
+docs/architecture.md describes each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from railhead.documents.codec import key
+
+FINAL = ("succeeded", "failed", "cancelled")
+LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is a time such as 2026-11-22T10:22:43Z."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).tzinfo is not None
+    except ValueError:
+        return False
+
+
+TIME = (is_time, "a time such as 2026-11-22T10:22:43Z")
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What failed first. `rank` is None where a whole host was lost or mpirun itself failed; a rank
+    has `exit` or `signal`. `lines`: the last ones that it printed."""
+
+    rank: int | None
+    host: str | None
+    lines: tuple[str, ...]
+    exit: int | None = key(None, omit=True)
+    signal: int | None = key(None, omit=True)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The processes of a run on one host: how many were ended, and the pids of those left."""
+
+    ended: int
+    left: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NotSwept:
+    """Why a host did not report the processes of a run."""
+
+    unknown: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run has ended. `swept` is by host; `why`: why it was cancelled, if not by a user;
+    `trouble`: what could not be written or read on the chief."""
+
+    schema: int = 1
+    run_id: str = ""
+    state: str = key(choices=FINAL)
+    exit_code: int = key(1, at_least=-LARGEST, at_most=LARGEST)
+    culprit: Culprit | None = None
+    started: str | None = key(None, check=TIME)
+    ended: str | None = key(None, check=TIME)
+    seconds: float = key(0.0, at_least=0, at_most=LARGEST)
+    size: int | None = None
+    evaluation: Mapping[str, Any] | None = None
+    why: str | None = None
+    trouble: str | None = None
+    swept: Mapping[str, Swept | NotSwept] = key({})
