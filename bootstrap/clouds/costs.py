@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bootstrap.clouds.aws.client import AwsClient
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.storage import NoBucket, Store, count_objects
-from bootstrap.hint import Command
+from bootstrap.errors import Command
 
 GP3 = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # per month, as of July 2026
 DAYS = 30.4  # in a month

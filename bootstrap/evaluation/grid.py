@@ -12,8 +12,7 @@ from statistics import median
 from typing import Any
 
 from bootstrap.console.text import count, number
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, UsageError
 from bootstrap.inventory.hosts import Inventory
 from railhead.documents.options.runs import ProgramOptions
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console.text import clean
-from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.errors import Command, HostsNotReady, RailheadError
 from bootstrap.facts import xid
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import checks
@@ -27,7 +27,6 @@ from bootstrap.health.checks import (
     Reduction,
     TensorFlowReadings,
 )
-from bootstrap.hint import Command
 from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in

@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, options
+from bootstrap.errors import Command, UsageError, typed_options
 from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
@@ -136,7 +135,7 @@ class Inventory:
     @property
     def option(self) -> str:
         """`target` as text for a command of another program: ` --stack gpu`."""
-        return options(self.target)
+        return typed_options(self.target)
 
     @property
     def host_list(self) -> str:

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError
 from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
 
 BLOCK = tarfile.BLOCKSIZE

@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 from bootstrap.clouds.aws.client import AwsClient, connect
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.clouds.machines import Place
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"

@@ -20,8 +20,7 @@ from bootstrap.clouds.base import (
 from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operation
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 
 COMPUTE = "Compute Engine instances.get"
