@@ -2,8 +2,7 @@
 
 The folders tell the story of a run, in this order:
 
-* hint         what to type after an error: commands of `fab` as values
-* errors       what can go wrong, and the exit code
+* errors       what can go wrong, its exit code, and what to type next
 * console      output for people: lines, live lines, text formatting
 * inventory    which hosts: the host list, the cluster document, the Pulumi stack, saved state
 * untrusted    checks of what a host sends: names, archives, manifests

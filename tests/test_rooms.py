@@ -17,7 +17,6 @@ ROOMS = ("stacks", "bootstrap", "training")
 
 # A folder of bootstrap imports only folders on earlier lines, and itself.
 ORDER = (
-    ("hint",),
     ("errors",),
     ("console",),
     ("inventory",),

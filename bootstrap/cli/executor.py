@@ -19,8 +19,7 @@ from invoke import Call, Collection, Exit, Task
 
 from bootstrap.console import interrupts, log
 from bootstrap.console.output import printable
-from bootstrap.errors import RailheadError, Terminated, refusal
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, Terminated, refusal
 
 TARGETS = ("hosts", "stack")
 BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not

@@ -12,7 +12,7 @@ from bootstrap.cli.task import task
 from bootstrap.cli.tasks import Hosts
 from bootstrap.console import log
 from bootstrap.console.output import confirm, print_lines
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint
 from railhead.documents.options.hosts import (
     CommandOptions,
     DeadlineOptions,

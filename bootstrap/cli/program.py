@@ -23,7 +23,7 @@ from bootstrap.cli import help
 from bootstrap.cli.core_options import refuse_without_effect
 from bootstrap.cli.executor import RUNNING, ClusterExecutor, dashed, output_closed
 from bootstrap.console.output import printable
-from bootstrap.hint import Command
+from bootstrap.errors import Command
 from bootstrap.inventory.files import RUN_ID
 
 CLONE = Path(__file__).resolve().parents[2]

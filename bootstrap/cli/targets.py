@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bootstrap.console.output import print_lines
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import power, stack_machines

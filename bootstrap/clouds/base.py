@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.storage import NoBucket, Store, count_objects
-from bootstrap.hint import Command
+from bootstrap.errors import Command
 
 DAYS = 30.4  # in a month
 GB = 1 << 30  # bytes: the unit that both clouds bill

@@ -9,8 +9,7 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from bootstrap.console.text import clean
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 
 Reporter = Callable[[str], None]  # gets a line on the progress of a command
 ByteReporter = Callable[[int], None]  # gets the number of bytes done so far

@@ -14,8 +14,7 @@ from typing import Any
 from bootstrap.console.live import Board
 from bootstrap.console.text import duration, size
 from bootstrap.data.folders import LocalData, summary
-from bootstrap.errors import HostsNotReady, RailheadError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, HostsNotReady, RailheadError
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile

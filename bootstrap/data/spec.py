@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory.files import existing_path
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 

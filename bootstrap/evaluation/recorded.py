@@ -7,8 +7,7 @@ from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import progress_line
-from bootstrap.errors import BelowThreshold, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import BelowThreshold, Command, UsageError
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds

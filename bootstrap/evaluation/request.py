@@ -11,8 +11,7 @@ from pathlib import Path
 
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import DataSpec, parse_each
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, UsageError
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
 from bootstrap.runs.launch import Program
 from bootstrap.runs.metrics.options import require_metrics

@@ -12,9 +12,9 @@ from itertools import combinations
 from statistics import median_low
 
 from bootstrap.console.text import count, size
+from bootstrap.errors import Command, Hint
 from bootstrap.facts.host import HostFacts
 from bootstrap.facts.xid import RESET, Errors
-from bootstrap.hint import Command, Hint
 from bootstrap.plan.runtimes import gpus_of
 
 CLOCK_LIMIT = 1.0  # seconds: with a larger offset, records of two hosts are in the wrong order

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.console.text import clean
-from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.errors import Command, HostsNotReady, RailheadError
 from bootstrap.facts import xid
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import checks
@@ -26,7 +26,6 @@ from bootstrap.health.checks import (
     Reduction,
     TensorFlowReadings,
 )
-from bootstrap.hint import Command
 from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in

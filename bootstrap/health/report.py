@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 
 from bootstrap.console.text import clean, columns_of, count, size
+from bootstrap.errors import Hint
 from bootstrap.facts.host import HostFacts
 from bootstrap.health.checks import (
     Finding,
@@ -17,7 +18,6 @@ from bootstrap.health.checks import (
     shown_skew,
     times,
 )
-from bootstrap.hint import Hint
 from bootstrap.plan.hostfile import Link, Peer
 
 HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interface")

@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from bootstrap.console.output import Reporter, print_lines
 from bootstrap.console.text import count
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.health import checks, measure
 from bootstrap.health.checks import Finding
 from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
-from bootstrap.hint import Command, Hint
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.plan import hostfile

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.cli.targets import Target
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.interface.methods import ClusterMethods
 from bootstrap.interface.run import Run
 from bootstrap.inventory.files import folder_of

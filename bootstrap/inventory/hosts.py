@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, options
+from bootstrap.errors import Command, UsageError, typed_options
 from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
@@ -118,7 +117,7 @@ class Inventory:
     @property
     def option(self) -> str:
         """`target` as text for a command of another program: ` --stack gpu`."""
-        return options(self.target)
+        return typed_options(self.target)
 
     @property
     def host_list(self) -> str:

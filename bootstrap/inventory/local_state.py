@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console.output import print_lines
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
 from bootstrap.inventory.hosts import Inventory, check_name

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console import log
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import MACHINES, StackState, read_state, resources_of

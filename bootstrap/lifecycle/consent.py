@@ -9,8 +9,7 @@ from bootstrap.clouds import bucket
 from bootstrap.clouds.base import Cloud
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.results import BY_HAND, LEFT

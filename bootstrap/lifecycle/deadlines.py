@@ -13,8 +13,7 @@ from datetime import datetime, timedelta, timezone
 from bootstrap.clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import duration
-from bootstrap.errors import HostsFailed, RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import timer
 from bootstrap.runs.launch import StopPolicy

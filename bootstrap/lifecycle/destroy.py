@@ -14,8 +14,7 @@ from bootstrap.clouds.bucket import Bucket
 from bootstrap.console.output import Reporter, print_lines
 from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
-from bootstrap.errors import RailheadError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.clouds import STATE_TYPES
 from bootstrap.inventory.hosts import Host, Inventory

@@ -15,8 +15,7 @@ from bootstrap.clouds import base
 from bootstrap.clouds.base import MISSING, STOPPED, Cloud, InstanceState
 from bootstrap.console.output import Reporter, confirm
 from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, reach, stop_policy

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bootstrap.clouds import base
-from bootstrap.errors import HostsNotReady, RailheadError
-from bootstrap.hint import Command, Hint, options
+from bootstrap.errors import Command, Hint, HostsNotReady, RailheadError, typed_options
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import STARTING, Sessions, start_agent
@@ -99,7 +98,7 @@ def compare_cidrs(allowed: Sequence[str], own: str | None, stack: str | None = N
             reason, Hint(Command("status", stack=stack), "   # what the cloud says of it")
         )
     networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
-    option = options({"stack": stack})
+    option = typed_options({"stack": stack})
     return Diagnosis(
         f"its firewall allows {listed}, but your address is {own}",
         f"pulumi config set{option} ssh_cidrs {shlex.quote(networks)} && pulumi up{option}",

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bootstrap.clouds.base import STOPPED, Cost, InstanceState
-from bootstrap.errors import RailheadError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from bootstrap.clouds import machines as machines_of_cloud
 from bootstrap.clouds.machines import Listed, Machine, Place, list_machines
 from bootstrap.console.text import count
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory

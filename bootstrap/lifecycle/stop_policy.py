@@ -11,8 +11,7 @@ from bootstrap.clouds import base
 from bootstrap.clouds.base import STOPPED, Deadline, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
-from bootstrap.errors import HostsFailed, RailheadError, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, HostsFailed, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines

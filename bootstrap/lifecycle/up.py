@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from bootstrap.clouds.base import STOPPED
 from bootstrap.console.output import Reporter, confirm
 from bootstrap.console.text import count
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory import pulumi_stack
 from bootstrap.lifecycle import destroy, power, stack_machines, stop_policy
 from bootstrap.lifecycle.stack_machines import StackMachines

@@ -13,8 +13,7 @@ from bootstrap.clouds.bucket import Bucket, bucket_of
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import columns_of, duration
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.report.facts import METRICS, RunFacts, better, read_run, text_of
 from bootstrap.report.page import figure

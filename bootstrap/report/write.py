@@ -8,8 +8,7 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.svg import Panel, sheet
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write, folder_of
 from bootstrap.report.command import command

@@ -8,8 +8,7 @@ from bootstrap.clouds import bucket
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import count, size
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import refuse_too_much
 from bootstrap.inventory.hosts import Inventory

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
-from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, HostsFailed, RailheadError
 from bootstrap.remote.run.end_processes import OF_RUNS
 from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.connect import everywhere

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.request import RunRequest, program_of, read_request
 from bootstrap.runs.run import Run

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bootstrap.console.text import clean
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 
 KERAS, H5, SAVED_MODEL = FORMATS = (".keras", ".h5", "SavedModel")
 SAVED_MODEL_FILE = "saved_model.pb"

@@ -15,8 +15,7 @@ from typing import Any
 from bootstrap.console import log
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import parse_all
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
 from bootstrap.runs.metrics.options import (

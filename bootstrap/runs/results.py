@@ -11,8 +11,7 @@ from typing import Any
 
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
-from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import BelowThreshold, Command, Hint, RailheadError, RunFailed, UsageError
 from bootstrap.runs.hints import hint_of
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.metrics.options import MOST_METRICS

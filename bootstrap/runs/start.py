@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console import log
-from bootstrap.errors import HostsBusy, HostsNotReady
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, HostsBusy, HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile

@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records, tensorflow_serving

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console import log
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
 from bootstrap.provision import uv, wheels

@@ -8,8 +8,7 @@ import secrets
 from dataclasses import dataclass, replace
 
 from bootstrap.console.output import Reporter, printable
-from bootstrap.errors import RailheadError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV

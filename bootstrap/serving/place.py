@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bootstrap.clouds.base import Deadline
+from bootstrap.errors import Command
 from bootstrap.facts.host import HostFacts
-from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, timer
 from bootstrap.provision.host_step import KERAS

@@ -8,8 +8,7 @@ import shlex
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, UsageError
 from bootstrap.serving.records import NOTEBOOK, check_endpoint_name
 from railhead.documents.options.serving import RAILHEAD, TENSORFLOW_SERVING, DeployOptions
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.remote.programs import NAME
 from bootstrap.runs.model_files import SAVED_MODEL_FILE
 from bootstrap.serving.environment import Server

@@ -24,9 +24,8 @@ from paramiko.ssh_exception import (
 )
 
 from bootstrap.console import interrupts
-from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
+from bootstrap.errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
-from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, fingerprint
 from bootstrap.ssh.jump_hosts import (

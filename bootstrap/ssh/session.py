@@ -25,9 +25,8 @@ from paramiko.ssh_exception import SSHException
 
 from bootstrap.console import log
 from bootstrap.console.output import ByteReporter, Reporter
-from bootstrap.errors import RailheadError
+from bootstrap.errors import Command, RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
-from bootstrap.hint import Command
 from bootstrap.inventory.hosts import Host
 from bootstrap.remote.run.manifest import size_and_sha256
 from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel, Unresponsive

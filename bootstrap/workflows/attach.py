@@ -10,8 +10,15 @@ from pathlib import Path
 from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import board_of
 from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import HostsFailed, RailheadError, RunFailed, Terminated, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import (
+    Command,
+    Hint,
+    HostsFailed,
+    RailheadError,
+    RunFailed,
+    Terminated,
+    UsageError,
+)
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory

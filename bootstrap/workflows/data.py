@@ -17,8 +17,7 @@ from bootstrap.data.inputs import DataInput
 from bootstrap.data.place import hashed_input
 from bootstrap.data.spec import DataSpec
 from bootstrap.data.upload import DATA, upload, upload_to_stack
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO

@@ -7,8 +7,7 @@ from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import last_state
-from bootstrap.errors import RunFailed, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.session import Session

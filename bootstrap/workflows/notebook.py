@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from bootstrap.console.output import print_lines
-from bootstrap.hint import Command
+from bootstrap.errors import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.receipt import check

@@ -17,8 +17,7 @@ from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console import log
 from bootstrap.console.output import print_lines
 from bootstrap.console.wait import wait_until
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.lifecycle import power
 from bootstrap.provision.local_environment import python_of
 from bootstrap.runs import event_files

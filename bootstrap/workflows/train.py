@@ -9,8 +9,8 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
 from bootstrap.data.place import place_data
+from bootstrap.errors import Command
 from bootstrap.health import measure
-from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, stop_policy

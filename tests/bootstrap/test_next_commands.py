@@ -15,7 +15,7 @@ from invoke import Collection
 from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.program import FIRST_ARGUMENT
 from bootstrap.cli.task import GroupTask, parameter
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 
@@ -142,7 +142,7 @@ def test_the_commands_of_hints_exist(name: str) -> None:
     allowed = ["Command(self.task, *self.values, **{**self.options, **options})",
                "Command(self.task, *self.values, **{**target, **self.options})"]  # fmt: skip
     found = list(wrong_commands((ROOT / name).read_text()))
-    assert found == (allowed if name == "hint.py" else [])
+    assert found == (allowed if name == "errors.py" else [])
 
 
 def test_a_wrong_command_is_found() -> None:

@@ -17,44 +17,15 @@ VALUE = "\0"  # in place of a value of an f-string
 PROGRAMS = "pulumi(?! up of| could)|ssh-copy-id|gcloud|aws|curl|ls|rm|scp"
 COMMAND = re.compile(rf"(?:(?:^|[\s(])(?:{PROGRAMS}) |^{VALUE} --)(?!.*(?:#|: |\n))")
 QUOTED = {"shlex.quote", "shlex.join"}
-SAFE = {"option", "option_for", "_dashed"}  # quoted options of hosts; the name of a task
+SAFE = {"option"}  # quoted options of hosts
 NUMBERS = {"int", "float", "len", "round", "max", "min"}
 # Every id of a run passes check_name: letters, digits, dashes, dots and underscores.
 RUN_ID = {"run_id"}
 
 # The others that need no quotes: {file: {expression: why}}.
-ENDPOINT = "check_endpoint_name: letters, digits and dashes"
 ALLOWED: dict[str, dict[str, str]] = {
-    "cli/executor.py": {"dashed(call.task.name)": "the name of a task", "name": "of a task"},
-    "cli/program.py": {
-        "args[0]": "the name of a task with two parts",
-        "choice": "its second part",
-        "wanted": "such parts, in prose",
-        "given": "what was typed, in prose",
-        "near[0]": "the name of a task or of an option",
-        "context.name": "the name of a task",
-    },
-    "cli/hints.py": {
-        "found['task']": "of the hint that is completed",
-        "first": "of the hint that is completed, or an option of the task",
-        "rest[len(first):]": "of the hint that is completed",
-    },
     "clouds/gcp/gcs.py": {"self.url": "gs:// and the name of a bucket that answered"},
-    "runs/bucket_results.py": {"from_chief or fetch": "a whole command"},
-    "runs/results.py": {"'mpirun' if rank is None else rank": "an int of the checked result"},
-    "serving/deploy.py": {
-        "other.name": ENDPOINT,
-        "request.name": ENDPOINT,
-        "endpoint.name": ENDPOINT,
-        "name": f"request.name; {ENDPOINT}",
-    },
-    "serving/undeploy.py": {"endpoint.name": ENDPOINT},
     "workflows/prune.py": {"' '.join(old)": "ids that match RUN_ID"},
-    "workflows/serving.py": {
-        "endpoint.name": ENDPOINT,
-        "endpoint.port": "a number",
-        "input_option(endpoint.run_id)": "one of two constant options",
-    },
 }
 
 Function = ast.FunctionDef | ast.Module
@@ -164,18 +135,18 @@ def test_values_in_commands_are_quoted() -> None:
 
 
 FOUND = {  # code: whether a value in it may need quotes
-    'hint = f"fab fetch --run {name}"': True,
-    'hint = f"fab fetch --run {shlex.quote(name)}"': False,
-    'hint = f"fab fetch --run {run.run_id}   # {name}"': False,
+    'hint = f"aws get --id {name}"': True,
+    'hint = f"aws get --id {shlex.quote(name)}"': False,
+    'hint = f"aws get --id {run.run_id}   # {name}"': False,
     'hint = f"{command} --stack {name}"': True,
-    'print(f"text\\nnext: fab data push {folder}")': True,
+    'print(f"text\\nnext: gcloud push {folder}")': True,
     'print(f"the stack {name} is new")': False,
-    "def f(hours: int): return f'fab extend --hours {hours}'": False,
-    "def f(hours: str): return f'fab extend --hours {hours}'": True,
-    "def f(x):\n n = shlex.quote(x)\n return f'fab up --stack {n}'": False,
-    "def f(x):\n n = shlex.quote(x)\n n = x\n return f'fab up --stack {n}'": True,
-    "f'fab ls {chr(32).join(x for x in y)}'": True,
-    "f'fab ls {shlex.join(y)}; fab up{c.option} --hours {h:.1f}'": False,
+    "def f(hours: int): return f'pulumi extend --hours {hours}'": False,
+    "def f(hours: str): return f'pulumi extend --hours {hours}'": True,
+    "def f(x):\n n = shlex.quote(x)\n return f'pulumi up --stack {n}'": False,
+    "def f(x):\n n = shlex.quote(x)\n n = x\n return f'pulumi up --stack {n}'": True,
+    "f'aws ls {chr(32).join(x for x in y)}'": True,
+    "f'aws ls {shlex.join(y)}; pulumi up{c.option} --hours {h:.1f}'": False,
 }
 
 

@@ -20,8 +20,7 @@ from bootstrap.clouds.base import (
     start_later,
     utc_now,
 )
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory

@@ -17,6 +17,7 @@ from bootstrap.clouds.machines import Place
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.hint import Command, Hint
 from railhead.documents.codec import decode
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"

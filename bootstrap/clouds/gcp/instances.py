@@ -21,8 +21,7 @@ from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operatio
 from bootstrap.clouds.gcp.compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
+from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.documents.refusals import NO_CAPACITY
 from railhead.documents.uri import bucket_uri

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
-from bootstrap.errors import RailheadError, RunFailed, UsageError
-from bootstrap.hint import Command
+from bootstrap.errors import Command, RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options

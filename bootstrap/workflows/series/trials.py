@@ -21,6 +21,8 @@ from bootstrap.console.text import count
 from bootstrap.console.threads import side_by_side
 from bootstrap.errors import (
     BelowThreshold,
+    Command,
+    Hint,
     HostsBusy,
     HostsFailed,
     RailheadError,
@@ -29,6 +31,7 @@ from bootstrap.errors import (
     UsageError,
 )
 from bootstrap.hint import Command, Hint
+from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, stop
