@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console.text import clean, count
-from bootstrap.errors import RailheadError
-from bootstrap.hint import Command, Hint
-from bootstrap.remote.run.manifest import TAKEN
 from bootstrap.errors import Command, Hint, RailheadError
 from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
 from bootstrap.untrusted import unpack

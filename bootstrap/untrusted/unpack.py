@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError
-from bootstrap.hint import Command, Hint
-from railhead.documents.manifest import FILES, NAME, fault
 from bootstrap.errors import Command, Hint, RailheadError
-from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
+from bootstrap.remote.run.manifest import FILES
+from railhead.documents.manifest import FILES, NAME, fault
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 16  # bytes per read

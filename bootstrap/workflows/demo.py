@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import print_lines
-from bootstrap.hint import Command
 from bootstrap.inventory import local_state
 from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.teardown import remove_from_hosts

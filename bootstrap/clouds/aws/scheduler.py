@@ -14,10 +14,8 @@ from bootstrap.clouds.aws.client import AwsClient, connect
 from bootstrap.clouds.aws.ec2 import Instance
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.clouds.machines import Place
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.hint import Command, Hint
-from railhead.documents.codec import decode
 from bootstrap.errors import Command, Hint, RailheadError, UsageError
+from railhead.documents.codec import decode
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"

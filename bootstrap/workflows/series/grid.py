@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from bootstrap.console.text import count
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command
-from bootstrap.console.text import count, number
 from bootstrap.errors import Command, UsageError
 from bootstrap.inventory.hosts import Inventory
 from railhead.documents.options.runs import ProgramOptions

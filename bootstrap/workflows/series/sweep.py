@@ -11,10 +11,7 @@ from pathlib import Path
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
-from bootstrap.errors import UsageError
-from bootstrap.hint import Command
 from bootstrap.errors import Command, UsageError
-from bootstrap.evaluation.grid import Trial, slices_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write

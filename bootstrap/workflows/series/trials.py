@@ -30,8 +30,6 @@ from bootstrap.errors import (
     Terminated,
     UsageError,
 )
-from bootstrap.hint import Command, Hint
-from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, stop
