@@ -253,7 +253,7 @@ def test_the_machine_is_left_to_a_run_that_still_stops_machines(home: Path) -> N
 def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, left: bool) -> None:
     endpoint, other = over(home), home / ".railhead/endpoints/other"
     other.mkdir()
-    state = {"state": "ready", "heartbeat": time.time() - age}
+    state = {"state": "ready", "pid": 2, "heartbeat": time.time() - age}
     (other / "state.json").write_text(json.dumps(state))
     with endpoint.runs() as process:
         process.wait(30)

@@ -253,7 +253,9 @@ def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(
 def test_what_starts_an_endpoint_is_for_its_user_alone(home: Path, session: SharedSession) -> None:
     """A notebook's command has its token."""
     endpoint = Deployed("m", None, "here", 8501, None)
-    deploying.lay_out(session.place(), endpoint, {"argv": ["python", "--token", "s3cret"]})
+    argv = ["python", "--token", "s3cret"]
+    document = deploying.document_of(session.place(), endpoint, argv, 60)
+    deploying.lay_out(session.place(), endpoint, document)
     file = home / ".railhead/endpoints/m/endpoint.json"
     assert "s3cret" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
     assert records.find("m") == endpoint

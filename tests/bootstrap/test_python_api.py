@@ -29,6 +29,7 @@ from bootstrap.serving.request import DeployRequest
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
+from railhead.documents.codec import encode
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import ProgramOptions
@@ -76,7 +77,7 @@ def test_a_training_is_requested_as_by_the_task(workflows: Workflows) -> None:
     assert request.program.args == ("--epochs", "3", "--name", "a b")
     assert [item.spec.name for item in request.data] == ["train"]
     assert request.options.launcher == "tensorflow" and request.options.env == {"A": "1"}
-    assert request.options.thresholds[0].document() == {
+    assert encode(request.options.thresholds[0]) == {
         "metric": "accuracy", "bound": "min", "value": 0.9,
     }  # fmt: skip
     assert options.stop_policy == StopPolicy(20, stop=False, max_hours=2.0)

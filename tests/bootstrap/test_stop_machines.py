@@ -144,7 +144,7 @@ def test_a_chief_that_serves_an_endpoint_is_left_to_it(
     kept = Kept(home)
     folder = home / ".railhead/endpoints/digits"
     folder.mkdir(parents=True)
-    state = {"state": "ready", "heartbeat": time.time() - age}
+    state = {"state": "ready", "pid": 2, "heartbeat": time.time() - age}
     (folder / "state.json").write_text(json.dumps(state))
     output = kept.end()
     assert (output["stopped"]["a"] == "left to endpoint digits") is kept_on
