@@ -68,9 +68,9 @@ class LocalData:
         own = [file for file in self.files if file.path != MANIFEST][index::count]
         return replace(self, files=tuple(sorted((*own, *shared), key=lambda file: file.path)))
 
-    def manifest(self) -> list[list[object]]:
-        """The files as JSON: path, bytes, sha256."""
-        return [[file.path, file.size, file.sha256] for file in self.files]
+    def manifest(self) -> tuple[tuple[str, int, str], ...]:
+        """Path, bytes and sha256 of each file."""
+        return tuple((file.path, file.size, file.sha256) for file in self.files)
 
 
 def listed(path: Path, where: str) -> LocalData:

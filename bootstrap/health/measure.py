@@ -34,7 +34,6 @@ from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
 from bootstrap.provision.host_step import KERAS
 from bootstrap.runs import start
-from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run, read_json
@@ -42,9 +41,10 @@ from bootstrap.runs.start import HEALTH
 from bootstrap.ssh.bundle import REMOTE, pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import Session
 from bootstrap.untrusted.decode import has_form, json_object
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import CommandResult, EndRun
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -144,7 +144,7 @@ def tensorflow_readings(
     return everywhere(cluster.sessions, bench, what="running TensorFlow")
 
 
-def read_probe(reply: Reply) -> TensorFlowReadings:
+def read_probe(reply: CommandResult) -> TensorFlowReadings:
     """Parse the probe's reply; without one, `output` is the last message."""
     lines = [clean(line) for line in reply.tail if line.strip()]
     reasons = [m[0] for m in map(REASONS.search, lines) if m]
@@ -276,7 +276,7 @@ def _clean_up(cluster: ConnectedCluster, check: Run) -> None:
     """End the remaining processes of the check, and remove its files."""
 
     def end(session: Session) -> None:
-        sweep(session, HEALTH)
+        session.call(EndRun(HEALTH))
 
     everywhere(cluster.sessions, end, what="clearing up")
     start.remove_run(cluster.sessions, check)

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
 
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.hint import Command
-from bootstrap.remote.run.end_processes import OF_RUNS
 from bootstrap.runs.run import FINAL, Run, read_state
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import EndRun, Swept
 
-ENDPOINT = "RAILHEAD_ENDPOINT"  # the variable that marks the processes of an endpoint
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
-
-
-def sweep(session: Session, run_id: str, variable: str = OF_RUNS) -> dict[str, Any]:
-    """End every process of a run ("all": of any run) on one host; with another `variable` in their
-    environment, those of an endpoint.
-
-    Returns {"ended": the number of processes, "left": the pids that are still there}.
-    """
-    swept: dict[str, Any] = session.call("end_run", run_id=run_id, variable=variable)
-    return swept
 
 
 def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, str]:
@@ -43,17 +31,17 @@ def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, s
     if chief in sessions:
         with contextlib.suppress(RailheadError):  # then on its host, too, by its processes
             _cancel_by_supervisor(sessions[chief], run)
-    swept = everywhere(sessions, lambda s: sweep(s, run.run_id), what="cancelling the run")
+    swept = everywhere(sessions, lambda s: s.call(EndRun(run.run_id)), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
-    if any(host["left"] for host in swept.values()):
+    if any(host.left for host in swept.values()):
         raise HostsFailed("processes are left", outcomes, hint=Command("cancel", run=run.run_id))
     return outcomes
 
 
-def _outcome(swept: Mapping[str, Any]) -> str:
-    if swept["left"]:
-        return f"LEFT: pids {', '.join(map(str, swept['left']))}"
-    ended = f"{count(swept['ended'], 'process')} ended by force" if swept["ended"] else ""
+def _outcome(swept: Swept) -> str:
+    if swept.left:
+        return f"LEFT: pids {', '.join(map(str, swept.left))}"
+    ended = f"{count(swept.ended, 'process')} ended by force" if swept.ended else ""
     return "; ".join(filter(None, ["no process of the run is left", ended]))
 
 

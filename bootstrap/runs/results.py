@@ -22,12 +22,11 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted import run_files, unpack
 from bootstrap.untrusted.manifest import (
     Manifest,
-    Skipped,
     homes,
     refuse_changed,
-    skipped,
     skipped_line,
 )
+from railhead.documents.agent import Skipped, TextFile
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 
@@ -69,8 +68,8 @@ def _fetch(session: Session, run: Run, report: Reporter) -> dict[str, Any]:
     with unpack.stage(run.results) as stage:
         packed, files = stage / "packed", stage / "files"
         reply = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
-        left, not_sent = unpack.pairs(reply["left"]), skipped(reply["skipped"])
-        torn = {unpack.checked(name) for name in reply["changed"]}
+        left, not_sent = unpack.pairs(reply.left), reply.skipped
+        torn = {unpack.checked(name) for name in reply.changed}
         received = [p for p in unpack.unpack(packed, files, OUTPUT_LIMIT) if p not in torn]
         ended = RESULT in received
         if ended:
@@ -84,7 +83,7 @@ def _fetch(session: Session, run: Run, report: Reporter) -> dict[str, Any]:
         report(line)
     if ended:
         notice = json.dumps({"left": count_left})
-        session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
+        session.write(TextFile(f"{run.folder}/fetched", notice))
     return result_of(run.results)
 
 
@@ -106,8 +105,7 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
 
     The manifest may be absent if the chief's disk was full.
     """
-    path = f"{run.folder}/results/manifest.json"
-    if text := session.call("read", paths=[path])[path]:
+    if text := session.read(f"{run.folder}/results/manifest.json"):
         entries = Manifest.read(text).files
         refuse_changed(
             [e.path for e in entries if e.path not in left and not e.is_in(files / e.path)]

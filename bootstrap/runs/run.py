@@ -53,7 +53,7 @@ def read_json(session: Session, path: str) -> Any:
     Raises:
         Hostile: it is not JSON.
     """
-    text = session.call("read", paths=[path])[path]
+    text = session.read(path)
     try:
         return decoded(text) if text else None
     except ValueError:
@@ -62,8 +62,7 @@ def read_json(session: Session, path: str) -> Any:
 
 def read_state(chief: Session, run: Run, *, silence: float | None = None) -> RunState | None:
     """state.json of a run; None if it does not exist, Hostile if it is damaged."""
-    path = f"{run.folder}/state.json"
-    text = chief.call("read", silence=silence, paths=[path])[path]
+    text = chief.read(f"{run.folder}/state.json", silence=silence)
     return RunState.read(text) if text else None
 
 

@@ -15,6 +15,8 @@ from bootstrap.hint import Command, Hint
 from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.decode import decoded
+from railhead.documents.agent import Skipped
+from railhead.documents.codec import decode
 
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -56,23 +58,6 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """An entry of a run's folder that is not copied, and its kind."""
-
-    path: str
-    kind: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not isinstance(self.kind, str):
-            raise unpack.Hostile("a skipped file without a name")
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a file with content, which then exists only on the host."""
-        return self.kind not in ("link", "FIFO", "socket", "device")
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The files of a run that has ended, and the skipped entries of its folder."""
 
@@ -98,10 +83,8 @@ class Manifest:
 
 def skipped(value: Any) -> tuple[Skipped, ...]:
     """Parse a host's list of entries that it does not send; Hostile if it is not valid."""
-    try:
-        return tuple(Skipped(each["path"], each["kind"]) for each in value)
-    except (KeyError, TypeError):
-        raise unpack.Hostile("a list of skipped files that is not valid") from None
+    what = "a list of skipped files that is not valid"
+    return decode(tuple[Skipped, ...], value, what=what, error=unpack.Hostile)
 
 
 def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
