@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console.text import clean
 from bootstrap.errors import HostsNotReady, RailheadError
@@ -21,7 +20,6 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.health import checks
 from bootstrap.health.checks import (
     ClockOffset,
-    Device,
     Finding,
     HostReadings,
     Reduction,
@@ -42,9 +40,11 @@ from bootstrap.ssh.bundle import REMOTE, pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import has_form, json_object
+from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import CommandResult, EndRun
+from railhead.documents.codec import decode
+from railhead.documents.health import LinkRates, Probed
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -59,9 +59,6 @@ FIRST_ENDED = re.compile(
     r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
 NO_PROBE = "a reading of TensorFlow that is not valid"
-DEVICE = {"name": str, "width": int, "seconds": (int, float), "right": bool}
-PROBED = {"gpus": int, "devices": [DEVICE]}
-REDUCED = {"ranks": int, "size": int, "seconds": (int, float), "rates": [(int, float)]}
 KILOBYTES = re.compile("[0-9]{1,15}")
 REASON_LENGTH = 200  # characters of a program's message
 # TensorFlow's messages about why it uses no GPU.
@@ -152,12 +149,8 @@ def read_probe(reply: CommandResult) -> TensorFlowReadings:
     if reply.rc or not answers:
         last = [f"it ended with {reply.rc}", *lines[-1:], *reasons[-1:]][-1]
         return TensorFlowReadings(None, output=last[:REASON_LENGTH])
-    answer = json_object(answers[-1], NO_PROBE)
-    if not has_form(answer, PROBED) or not all(d["seconds"] > 0 for d in answer["devices"]):
-        raise Hostile(NO_PROBE)
-    fields = DEVICE.keys()
-    devices = tuple(Device(**{key: d[key] for key in fields}) for d in answer["devices"])
-    return TensorFlowReadings(answer["gpus"], devices, "".join(reasons[-1:])[:REASON_LENGTH])
+    found = decode(Probed, json_object(answers[-1], NO_PROBE), what=NO_PROBE, error=Hostile)
+    return TensorFlowReadings(found.gpus, found.devices, "".join(reasons[-1:])[:REASON_LENGTH])
 
 
 def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
@@ -198,10 +191,10 @@ def reduction(cluster: ConnectedCluster) -> Reduction:
             _clean_up(cluster, check)
         raise
     _clean_up(cluster, check)
-    if len(output["rates"]) != len(pairs):
+    if len(output.rates) != len(pairs):
         raise Hostile("a measurement of other links")
-    rates = dict(zip(pairs, output["rates"], strict=True))
-    return Reduction(output["ranks"], output["size"], output["seconds"], rates)
+    rates = dict(zip(pairs, output.rates, strict=True))
+    return Reduction(output.ranks, output.size, output.seconds, rates)
 
 
 def end_interrupted(cluster: ConnectedCluster) -> None:
@@ -229,7 +222,7 @@ def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
-def _run_link_check(cluster: ConnectedCluster, check: Run) -> dict[str, Any]:
+def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
     chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
@@ -242,9 +235,8 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> dict[str, Any]:
         raise RailheadError(
             f"mpirun ended with {reply.rc}{first_failure(reply.tail, cluster.peers)}"
         )
-    if not has_form(output, REDUCED) or output["seconds"] <= 0:
-        raise Hostile("a measurement of the links that is not valid")
-    return dict(output)
+    what = "a measurement of the links that is not valid"
+    return decode(LinkRates, output, what=what, error=Hostile)
 
 
 def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:

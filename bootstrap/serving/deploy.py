@@ -208,7 +208,7 @@ def update(
     document = replace(read_document(session, folder), until=until)
     if document.server == TENSORFLOW_SERVING:
         tensorflow_serving.require_saved_model(place, model)
-    session.call("write", files=[_file(folder, document)])
+    session.write(_file(folder, document))
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]
@@ -218,7 +218,7 @@ def update(
     report(f"version {number} is loading; the one before serves meanwhile")
     state = _wait(session, endpoint, number)
     served = replace(document, run_id=endpoint.run_id)
-    session.call("write", files=[_file(folder, served)])
+    session.write(_file(folder, served))
     records.save(endpoint)
     return state
 

@@ -14,12 +14,13 @@ from standins.connected import connected
 
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import measure, run
-from bootstrap.health.checks import Device, TensorFlowReadings
+from bootstrap.health.checks import TensorFlowReadings
 from bootstrap.inventory import local_state
 from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.hostfile import Peer
 from railhead.documents.agent import CommandResult
+from railhead.documents.health import Device
 
 CASES = Path(__file__).parents[1] / "cases/mpirun"
 DEVICE = '{"name": "GPU:0", "width": 8192, "seconds": 0.08, "right": true}'
