@@ -151,5 +151,5 @@ def test_another_message_is_refused(pair: tuple[Session, socket.socket], message
 def test_a_record_of_too_many_values_is_none() -> None:
     """An event has it as a text, whose values do not count there."""
     lists = ",".join(["[]"] * (decode.MARKS // 2))
-    assert decode.record('{"a": [[], NaN]}')["a"][0] == []
-    assert decode.record(f'{{"a": [{lists}, [], []]}}') == {}
+    assert decode.json_line('{"a": [[], NaN]}')["a"][0] == []
+    assert decode.json_line(f'{{"a": [{lists}, [], []]}}') == {}
