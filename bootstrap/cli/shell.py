@@ -13,8 +13,8 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.strategies import choose
 from bootstrap.ssh import connect
-from bootstrap.ssh.bounded_channel import LONG
 from bootstrap.ssh.jump_hosts import pins_of
+from railhead.documents.agent import LONG
 
 
 def known(inventory: Inventory, name: str) -> str:

@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console.output import ByteReporter
 from bootstrap.console.text import size
@@ -27,6 +26,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.remote.run.manifest import size_and_sha256
 from bootstrap.ssh.bundle_files import check_name
+from railhead.documents.codec import decode, encode
 
 MANIFEST = "manifest.json"  # of shards
 THREADS = 4  # sha256 releases Python's lock
@@ -41,6 +41,17 @@ class DataFile:
     path: str
     size: int
     sha256: str = ""
+
+
+Mark = tuple[int, int, int, int]  # size, times of change in ns: mtime and ctime; inode
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """What a file was when its content was hashed, and the hash."""
+
+    mark: Mark
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -68,9 +79,9 @@ class LocalData:
         own = [file for file in self.files if file.path != MANIFEST][index::count]
         return replace(self, files=tuple(sorted((*own, *shared), key=lambda file: file.path)))
 
-    def manifest(self) -> list[list[object]]:
-        """The files as JSON: path, bytes, sha256."""
-        return [[file.path, file.size, file.sha256] for file in self.files]
+    def manifest(self) -> tuple[tuple[str, int, str], ...]:
+        """Path, bytes and sha256 of each file."""
+        return tuple((file.path, file.size, file.sha256) for file in self.files)
 
 
 def listed(path: Path, where: str) -> LocalData:
@@ -154,15 +165,15 @@ def hashed(data: LocalData, report: ByteReporter) -> LocalData:
 
     def one(file: DataFile) -> tuple[DataFile, bool]:
         mark = _mark(data.root / file.path)
-        held = known.get(file.path, {})
-        sha256 = held.get("sha256") if held.get("mark") == mark else None
+        held = known.get(file.path)
+        sha256 = held.sha256 if held and held.mark == mark else None
         new = replace(file, sha256=sha256 or _sha256(data.root / file.path, file))
         settled = time.time_ns() - max(mark[1], mark[2]) > SETTLED
-        marks[file.path] = {"mark": mark, "sha256": new.sha256}
+        marks[file.path] = Hashed(mark, new.sha256)
         return new, settled
 
     found, done = [], 0
-    marks: dict[str, dict[str, Any]] = {}
+    marks: dict[str, Hashed] = {}
     with ThreadPoolExecutor(THREADS) as pool:
         for file, settled in pool.map(one, data.files):
             found.append(file)
@@ -170,27 +181,25 @@ def hashed(data: LocalData, report: ByteReporter) -> LocalData:
             report(done)
             if not settled:
                 del marks[file.path]
-    atomic_write(cache, json.dumps(marks))
+    atomic_write(cache, json.dumps(encode(marks)))
     return replace(data, files=tuple(found))
 
 
-def _mark(path: Path) -> list[int]:
-    """What changes when a file's content does: size, times in ns, inode. ctime cannot be set."""
+def _mark(path: Path) -> Mark:
+    """What changes when a file's content does; ctime cannot be set."""
     try:
         status = path.stat()
     except OSError as error:
         raise _changed(path) from error
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-def _read_cache(path: Path) -> dict[str, dict[str, Any]]:
+def _read_cache(path: Path) -> dict[str, Hashed]:
     """Hashes by path in the data; empty if there is no cache yet or it is damaged."""
     try:
-        found = json.loads(path.read_text())
+        return decode(dict[str, Hashed], json.loads(path.read_text()))
     except (OSError, ValueError):
         return {}
-    entries = found.items() if isinstance(found, dict) else ()
-    return {path: entry for path, entry in entries if isinstance(entry, dict)}
 
 
 def _sha256(path: Path, file: DataFile) -> str:

@@ -16,6 +16,7 @@ from bootstrap.data.through_bucket import upload_missing
 from bootstrap.errors import HostsNotReady
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions, everywhere
+from railhead.documents.agent import PathsState
 
 STATES = {
     "missing": "there is no {path}",
@@ -82,12 +83,12 @@ def _paths(
 
 def check_host_paths(inputs: Sequence[DataInput], sessions: Sessions) -> None:
     """HostsNotReady names each host on which the path of a `host:` input cannot be used."""
-    paths = [item.spec.path for item in inputs if item.spec.kind == "host"]
+    paths = tuple(item.spec.path for item in inputs if item.spec.kind == "host")
     if not paths:
         return
     found = everywhere(
         sessions,
-        lambda session: session.call("paths_state", paths=paths),
+        lambda session: session.call(PathsState(paths)).paths,
         what="looking for the data",
         error=HostsNotReady,
     )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 from bootstrap.console.live import Board
 from bootstrap.console.text import duration, size
@@ -18,6 +17,7 @@ from bootstrap.errors import Command, Hint, HostsNotReady, RailheadError
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import DataState, NeededParts, ReceiveData
 
 HOME = "~/.railhead/data"
 PIECE = 1 << 20  # bytes
@@ -47,11 +47,11 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
 
     def one(session: Session) -> Missing:
         share = shares[session.host.name]
-        state = session.call("data_state", folders=[folder_of(data) for data in share.values()])
-        found = {name: state["folders"][folder_of(data)] for name, data in share.items()}
-        names = tuple(name for name in share if not found[name]["complete"])
-        needed = sum(max(0, share[name].total_bytes - found[name]["there"]) for name in names)
-        return Missing(names, needed, int(state["free"]))
+        state = session.call(DataState(tuple(folder_of(data) for data in share.values())))
+        found = {name: state.folders[folder_of(data)] for name, data in share.items()}
+        names = tuple(name for name in share if not found[name].complete)
+        needed = sum(max(0, share[name].total_bytes - found[name].there) for name in names)
+        return Missing(names, needed, state.free)
 
     lacks = everywhere(opened, one, what="looking for the data", error=HostsNotReady)
     short = {
@@ -100,8 +100,9 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
     name, progress = session.host.name, Progress(0)
     requested: set[int] = set()
 
-    def content(event: Mapping[str, Any]) -> Iterator[bytes]:
-        needed = _checked(data, event.get("need"), requested)
+    def content(event: NeededParts) -> Iterator[bytes]:
+        needed = event.need
+        _refuse_wrong(data, needed, requested)
         requested.update(number for number, _ in needed)
         progress.total += sum(data.files[number].size - at for number, at in needed)
         for number, offset in needed:
@@ -109,30 +110,23 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
                 yield piece
                 board.line(name, f"data {item}: {progress.add(len(piece))}")
 
-    answer = session.send_stream(
-        "receive_data", content, folder=folder_of(data), manifest=data.manifest()
-    )
-    if wrong := answer["wrong"]:
+    request = ReceiveData(folder_of(data), data.manifest())
+    if wrong := session.send_stream(request, content).wrong:
         raise RailheadError(
             f"{data.root / wrong[0]} changed while it was sent",
             hint="type the command again when nothing writes to the data any more",
         )
 
 
-def _checked(data: LocalData, needed: Any, before: Set[int]) -> list[tuple[int, int]]:
-    """The request of a host: file numbers and offsets, each file once and none of those that it
-    requested `before`; Hostile for others."""
-    try:
-        found = [(int(number), int(offset)) for number, offset in needed]
-    except (TypeError, ValueError):
-        raise Hostile("a request for data that is not valid") from None
-    for number, offset in found:
-        if not 0 <= number < len(data.files) or not 0 <= offset <= data.files[number].size:
+def _refuse_wrong(data: LocalData, needed: Sequence[tuple[int, int]], before: Set[int]) -> None:
+    """Hostile unless a host requests files of the data, each once, and none of those that it
+    requested `before`."""
+    for number, offset in needed:
+        if number >= len(data.files) or offset > data.files[number].size:
             raise Hostile("a request for a file that the data does not have")
-    numbers = {number for number, _ in found}
-    if len(numbers) < len(found) or numbers & before:
+    numbers = {number for number, _ in needed}
+    if len(numbers) < len(needed) or numbers & before:
         raise Hostile("a request for the same file twice")
-    return found
 
 
 def _pieces(data: LocalData, number: int, offset: int) -> Iterator[bytes]:

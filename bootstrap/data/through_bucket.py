@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bootstrap.clouds import bucket
 from bootstrap.console.live import Board
@@ -19,10 +18,10 @@ from bootstrap.data.send import Missing, Shares, folder_of
 from bootstrap.data.upload import upload_to_stack
 from bootstrap.errors import RailheadError
 from bootstrap.plan.runtimes import REPO
-from bootstrap.ssh.bounded_channel import LONG
 from bootstrap.ssh.bundle import Bundle, pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.session import Session
+from railhead.documents.agent import LONG, Grown, Line
 
 LEAST = 16_000_000  # bytes; less is sent faster than a download is started
 READER = "~/.railhead/reader"  # our training package, which downloads
@@ -46,9 +45,9 @@ class Downloads:
         uri, part = self.uris[data.digest], f"{folder_of(data)}.part"
         argv = [self.python, "-m", "training.data", "download", uri, part]
 
-        def show(event: Mapping[str, Any]) -> None:
-            if event.get("line"):
-                board.line(session.host.name, f"data: {clean(event['line'])}")
+        def show(event: Line | Grown) -> None:
+            if isinstance(event, Line) and event.line:
+                board.line(session.host.name, f"data: {clean(event.line)}")
 
         reply = session.run(
             argv, on_event=show, silence=LONG.silence, cwd=READER, env=self.variables

@@ -13,6 +13,8 @@ from bootstrap.data.folders import DataFile, LocalData
 from bootstrap.data.send import Progress
 from bootstrap.errors import RailheadError
 from bootstrap.remote.buckets.objects import ChangedFile
+from railhead.documents.codec import encode
+from railhead.documents.stored_data import StoredData
 
 UPLOADS = 8  # at the same time
 DATA = "data/"  # of a stack's bucket: <digest>/ and <digest>.json, which is written last
@@ -83,11 +85,6 @@ def upload_to_stack(data: LocalData, store: Store) -> tuple[str, Uploaded]:
     it is complete is written last."""
     prefix = f"{DATA}{data.digest}/"
     done = upload(data, store, prefix)
-    entry = {
-        "schema": 1,
-        "files": len(data.files),
-        "bytes": data.total_bytes,
-        "from": data.root.name,
-    }
-    store.write(f"{DATA}{data.digest}.json", json.dumps(entry).encode())
+    entry = StoredData(len(data.files), data.total_bytes, data.root.name)
+    store.write(f"{DATA}{data.digest}.json", json.dumps(encode(entry)).encode())
     return f"{store.url}/{prefix}", done

@@ -16,6 +16,7 @@ from bootstrap.errors import Command, Hint
 from bootstrap.facts.host import HostFacts
 from bootstrap.facts.xid import RESET, Errors
 from bootstrap.plan.runtimes import gpus_of
+from railhead.documents.health import Device
 
 CLOCK_LIMIT = 1.0  # seconds: with a larger offset, records of two hosts are in the wrong order
 DISK_LIMIT = 2_000_000_000  # bytes: one rank's log takes up to 100 MB, a model's files more
@@ -57,21 +58,6 @@ class HostReadings:
     clock: ClockOffset
     memory: int
     errors: Errors | None = None
-
-
-@dataclass(frozen=True)
-class Device:
-    """A product of `width` x `width` matrices on a device: best time, and whether it is right."""
-
-    name: str
-    width: int
-    seconds: float
-    right: bool
-
-    @property
-    def speed(self) -> float:
-        """Floating-point operations per second: 2 * width cubed, over the time."""
-        return 2 * self.width**3 / self.seconds
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.health import checks
 from bootstrap.health.checks import (
     ClockOffset,
-    Device,
     Finding,
     HostReadings,
     Reduction,
@@ -32,7 +31,6 @@ from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
 from bootstrap.provision.host_step import KERAS
 from bootstrap.runs import start
-from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run, read_json
@@ -40,10 +38,12 @@ from bootstrap.runs.start import HEALTH
 from bootstrap.ssh.bundle import REMOTE, pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Reply, Session
-from bootstrap.untrusted.decode import has_form, json_object
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.codec import key
+from railhead.documents.agent import CommandResult, EndRun
+from railhead.documents.codec import decode, key
+from railhead.documents.health import LinkRates, Probed
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -58,8 +58,6 @@ FIRST_ENDED = re.compile(
     r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
 NO_PROBE = "a reading of TensorFlow that is not valid"
-DEVICE = {"name": str, "width": int, "seconds": (int, float), "right": bool}
-PROBED = {"gpus": int, "devices": [DEVICE]}
 KILOBYTES = re.compile("[0-9]{1,15}")
 REASON_LENGTH = 200  # characters of a program's message
 # TensorFlow's messages about why it uses no GPU.
@@ -152,7 +150,7 @@ def tensorflow_readings(
     return everywhere(cluster.sessions, bench, what="running TensorFlow")
 
 
-def read_probe(reply: Reply) -> TensorFlowReadings:
+def read_probe(reply: CommandResult) -> TensorFlowReadings:
     """Parse the probe's reply; without one, `output` is the last message."""
     lines = [clean(line) for line in reply.tail if line.strip()]
     reasons = [m[0] for m in map(REASONS.search, lines) if m]
@@ -160,12 +158,8 @@ def read_probe(reply: Reply) -> TensorFlowReadings:
     if reply.rc or not answers:
         last = [f"it ended with {reply.rc}", *lines[-1:], *reasons[-1:]][-1]
         return TensorFlowReadings(None, output=last[:REASON_LENGTH])
-    answer = json_object(answers[-1], NO_PROBE)
-    if not has_form(answer, PROBED) or not all(d["seconds"] > 0 for d in answer["devices"]):
-        raise Hostile(NO_PROBE)
-    fields = DEVICE.keys()
-    devices = tuple(Device(**{key: d[key] for key in fields}) for d in answer["devices"])
-    return TensorFlowReadings(answer["gpus"], devices, "".join(reasons[-1:])[:REASON_LENGTH])
+    found = decode(Probed, json_object(answers[-1], NO_PROBE), what=NO_PROBE, error=Hostile)
+    return TensorFlowReadings(found.gpus, found.devices, "".join(reasons[-1:])[:REASON_LENGTH])
 
 
 def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
@@ -237,7 +231,7 @@ def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
-def _run_link_check(cluster: ConnectedCluster, check: Run) -> _Reduced:
+def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
     chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
@@ -250,7 +244,8 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> _Reduced:
         raise RailheadError(
             f"mpirun ended with {reply.rc}{first_failure(reply.tail, cluster.peers)}"
         )
-    return output
+    what = "a measurement of the links that is not valid"
+    return decode(LinkRates, output, what=what, error=Hostile)
 
 
 def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
@@ -282,7 +277,7 @@ def _clean_up(cluster: ConnectedCluster, check: Run) -> None:
     """End the remaining processes of the check, and remove its files."""
 
     def end(session: Session) -> None:
-        sweep(session, HEALTH)
+        session.call(EndRun(HEALTH))
 
     everywhere(cluster.sessions, end, what="clearing up")
     start.remove_run(cluster.sessions, check)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import print_lines
@@ -20,10 +19,10 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.consent import not_all_here, to_bring
 from bootstrap.lifecycle.receipt import Line, Receipt
 from bootstrap.provision.system import undo_system_changes
-from bootstrap.runs.cancel import ENDPOINT, sweep
 from bootstrap.ssh import connect
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
+from railhead.documents.agent import OF_ENDPOINTS, EndRun, Swept
 
 HOST_SECONDS = 1800.0  # on each host; the same command again continues
 
@@ -105,33 +104,33 @@ def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
     if not facts.python:
         return [*system, Line(name, "no Python for the agent: nothing to remove")]
     session.start_agent(facts.python)
-    ended = sweep(session, "all")
-    served = sweep(session, "all", ENDPOINT)
+    ended = session.call(EndRun("all"))
+    served = session.call(EndRun("all", OF_ENDPOINTS))
     authorize(session, cluster, [])
-    paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
-    gone = not session.call("remove", paths=paths)["left"]
-    left = f"; LEFT: {ended['left']}" if ended["left"] else ", none is left (looked through /proc)"
+    path = "~/.railhead" if purge else "~/.railhead/cluster"
+    gone = not session.remove(path)
+    left = f"; LEFT: {[*ended.left]}" if ended.left else ", none is left (looked through /proc)"
     kept = "keys removed; runtimes, runs and data kept (--purge)"
     what = "~/.railhead removed: runtimes, runs and data" if purge else kept
     return [
         *system,
         Line(
             name,
-            f"{count(ended['ended'], 'process')} of runs ended{left}",
-            verified=not ended["left"],
+            f"{count(ended.ended, 'process')} of runs ended{left}",
+            verified=not ended.left,
         ),
         *_endpoint_lines(name, served),
-        Line(name, what if gone else f"could not remove {paths[0]}", verified=gone),
+        Line(name, what if gone else f"could not remove {path}", verified=gone),
     ]
 
 
-def _endpoint_lines(name: str, ended: Mapping[str, Any]) -> list[Line]:
+def _endpoint_lines(name: str, ended: Swept) -> list[Line]:
     """What became of endpoints; nothing where there was none."""
-    if not ended["ended"] and not ended["left"]:
+    if not ended.ended and not ended.left:
         return []
-    left = f"; LEFT: {ended['left']}" if ended["left"] else ", none listens any more"
-    text = f"{count(ended['ended'], 'process')} of endpoints ended{left}"
-    return [Line(name, text, verified=not ended["left"])]
+    left = f"; LEFT: {[*ended.left]}" if ended.left else ", none listens any more"
+    text = f"{count(ended.ended, 'process')} of endpoints ended{left}"
+    return [Line(name, text, verified=not ended.left)]
 
 
 def _restore_system(session: Session) -> list[Line]:

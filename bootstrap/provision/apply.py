@@ -31,6 +31,7 @@ from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
+from railhead.documents.agent import TextFile
 
 KEY = "~/.railhead/cluster/key"
 IMPORTS = "import tensorflow, keras, tf_keras"
@@ -137,7 +138,7 @@ class _Installation:
         name, step_host = session.host.name, self._host_step(session)
         try:
             if ca := self.cluster.internet.ca:
-                session.call("write", files=[[CA, 0o644, ca]])
+                session.write(TextFile(CA, ca))
             for step in _parts(self.plan, name)[1]:
                 self.board.line(name, f"{step.name}: {step.why}")
                 if step.name in self.installers:
@@ -172,9 +173,7 @@ class _Installation:
         """Check that the environment can be imported, and mark it as complete."""
         folder = self.environment.folder
         step_host.run(step, self._import_command(imports), env=QUIET)
-        step_host.session.call(
-            "write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]]
-        )
+        step_host.session.write(TextFile(f"{folder}/.ok", self.environment.digest + "\n"))
 
     def _import_command(self, imports: str) -> list[str]:
         return [self.environment.interpreter, "-c", imports]
@@ -185,13 +184,13 @@ class _Installation:
         folder = client.folder
         locks = {f"{folder}.lock.txt": client.lock.read_text()}
         self._create_environment(step_host, "bucket", folder, locks)
-        step_host.session.call("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+        step_host.session.write(TextFile(f"{folder}/.ok", client.digest + "\n"))
 
     def _create_environment(
         self, step_host: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """Create an environment on a host with exactly the packages of `locks` {path: text}."""
-        step_host.session.call("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        step_host.session.write(*(TextFile(path, text) for path, text in locks.items()))
         python = step_host.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
         step_host.run(step, [*venv, folder], env=uv.ENVIRONMENT)
@@ -267,7 +266,7 @@ class _Installation:
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
             self._host_step(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
-            public = chief.call("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
+            public = (chief.read(f"{KEY}.pub") or "").strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
         everywhere(

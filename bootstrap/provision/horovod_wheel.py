@@ -14,6 +14,7 @@ from bootstrap.provision.apt_proxy import apt_proxy
 from bootstrap.provision.host_step import QUIET, HostStep
 from bootstrap.provision.wheel_store import NAME
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import TextFile
 
 BUILD = "~/.railhead/build"
 WHEEL_LIMIT = 1 << 28  # bytes; a wheel with NCCL has 21 MB
@@ -35,8 +36,7 @@ def build(step_host: HostStep, into: Path) -> Path:
     """
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
-    files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
-    step_host.session.call("write", files=files)
+    step_host.session.write(*(TextFile(f"{BUILD}/{p.name}", p.read_text()) for p in recipe))
     argv = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
     with supplied(step_host) as found:
         built = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=found)
@@ -45,7 +45,7 @@ def build(step_host: HostStep, into: Path) -> Path:
     _test(step_host)
     wheel = into / name
     step_host.session.get_file(f"{BUILD}/out/{name}", wheel, limit=WHEEL_LIMIT)
-    step_host.session.call("remove", paths=[BUILD])
+    step_host.session.remove(BUILD)
     return wheel
 
 
@@ -67,7 +67,7 @@ def supplied(step_host: HostStep) -> Iterator[Mapping[str, str]]:
             proxy = stack.enter_context(apt_proxy())
             origins = downloads.archives(facts, archive)
             address = stack.enter_context(proxy.on(step_host.session, origins))
-            step_host.session.call("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
+            step_host.session.write(TextFile(APT, APT_SETTINGS.format(address)))
             found |= {"APT_CONFIG": APT}
         yield found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console.live import Board
 from bootstrap.console.output import Reporter
@@ -15,9 +14,9 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.provision import uv
-from bootstrap.ssh.bounded_channel import LONG
 from bootstrap.ssh.bundle import Bundle
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import Session
+from railhead.documents.agent import LONG, CommandResult, Grown, Line
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for commands that only import TensorFlow
 # Local hosts may share a machine with the host that builds the wheel.
@@ -64,7 +63,15 @@ class HostStep:
         """A reporter that shows the progress of a step on the board."""
         return lambda text: self.board.line(self.name, f"{step}: {text}")
 
-    def run(self, step: str, argv: Sequence[str], **options: Any) -> Reply:
+    def run(
+        self,
+        step: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        fetches: bool = False,
+    ) -> CommandResult:
         """Run a command of a step.
 
         Raises:
@@ -72,16 +79,21 @@ class HostStep:
         """
         report = self.reporter(step)
 
-        def on_event(event: Mapping[str, Any]) -> None:
-            if "grown" in event:
-                report(f"{self._download(step)}; the disk has {size(event['grown'])} more")
-            elif event.get("line"):
-                report(self.cluster.internet.without_password(clean(event["line"])))
+        def on_event(event: Line | Grown) -> None:
+            if isinstance(event, Grown):
+                report(f"{self._download(step)}; the disk has {size(event.grown)} more")
+            elif event.line:
+                report(self.cluster.internet.without_password(clean(event.line)))
 
         argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
-        options.setdefault("silence", LONG.silence)  # it may compile, or install without a word
-        options["env"] = {**self.variables, **options.get("env", {})}
-        reply = self.session.run(argv, on_event=on_event, **options)
+        reply = self.session.run(
+            argv,
+            env={**self.variables, **(env or {})},
+            timeout=timeout,
+            fetches=fetches,
+            on_event=on_event,
+            silence=LONG.silence,  # it may compile, or install without a word
+        )
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
             tail = self.cluster.internet.without_password(tail)

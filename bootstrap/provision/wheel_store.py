@@ -11,12 +11,11 @@ and two concurrent uploads leave a valid one.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bootstrap.clouds import bucket
 from bootstrap.clouds.bucket import WHEELS, Bucket
@@ -29,10 +28,20 @@ from bootstrap.plan.cluster import HERE, CachedWheel, Cluster
 from bootstrap.plan.runtimes import Environment
 from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode, encode, key
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
-SHA256 = re.compile(r"[0-9a-f]{64}")
 ENTRY = 4096  # bytes of a wheel.json
+
+
+@dataclass(frozen=True)
+class StoredWheel:
+    """wheel.json: the name, the size and the sha256 of a wheel in the bucket."""
+
+    name: str = key(pattern=NAME.pattern)
+    bytes: int = key()
+    sha256: str = key(pattern="[0-9a-f]{64}")
+    schema: int = 1
 
 
 class CorruptWheel(RailheadError):
@@ -95,9 +104,9 @@ def store_wheel(inventory: Inventory, wheel: Path, key: str) -> None:
     """
     store, data = bucket.bucket_of(inventory).store, wheel.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    entry = {"schema": 1, "name": wheel.name, "bytes": len(data), "sha256": digest}
+    entry = StoredWheel(wheel.name, len(data), digest)
     store.write(f"{WHEELS}{key}/{digest}/{wheel.name}", data)
-    store.write(f"{WHEELS}{key}/wheel.json", json.dumps(entry).encode())
+    store.write(f"{WHEELS}{key}/wheel.json", json.dumps(encode(entry)).encode())
 
 
 def local_wheel(folder: Path) -> Path | None:
@@ -105,24 +114,23 @@ def local_wheel(folder: Path) -> Path | None:
     return min(folder.glob("horovod-*.whl"), default=None)
 
 
-def _entry(stack_bucket: Bucket, key: str) -> dict[str, Any] | None:
+def _entry(stack_bucket: Bucket, key: str) -> StoredWheel | None:
     """The wheel.json of a key; None if there is none."""
-    with contextlib.suppress(Hostile, KeyError, TypeError):
+    try:
         data = stack_bucket.read(f"{WHEELS}{key}/wheel.json", ENTRY)
         if data is None:
             return None
-        entry = json_object(data, "a wheel.json that is not valid")
-        if NAME.fullmatch(entry["name"]) and SHA256.fullmatch(entry["sha256"]):
-            return entry
-    raise CorruptWheel("its wheel.json names no wheel")
+        return decode(StoredWheel, json_object(data, "a wheel.json"), error=Hostile)
+    except Hostile:
+        raise CorruptWheel("its wheel.json names no wheel") from None
 
 
-def _download(stack_bucket: Bucket, entry: dict[str, Any], folder: Path) -> bool:
+def _download(stack_bucket: Bucket, entry: StoredWheel, folder: Path) -> bool:
     """Download a wheel if the folder has none; returns whether it was downloaded."""
     with local_state.alone(local_state.cache("wheels") / f"{folder.name}.lock"):
         if local_wheel(folder):
             return False
-        name, digest = entry["name"], entry["sha256"]
+        name, digest = entry.name, entry.sha256
         data = stack_bucket.read(f"{WHEELS}{folder.name}/{digest}/{name}")
         if data is None:
             raise CorruptWheel(f"{name} is not there any more")

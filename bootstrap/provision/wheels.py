@@ -21,8 +21,9 @@ from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
-from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.bundle import Bundle, pack_folder
+from bootstrap.ssh.session import BLOBS, Session
+from railhead.documents.agent import BundleFile
 
 GLIBC = 35  # of Ubuntu 22.04, the oldest system that is supported
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]
@@ -185,5 +186,5 @@ def deliver(session: Session, folder: Path, report: Reporter) -> Iterator[None]:
         session.send_tree(bundle, FOLDER, prune=False, on_sent=sent)
         before += bundle.total_bytes
     yield
-    contents = [f"~/.railhead/blobs/{file.sha256}" for bundle in bundles for file in bundle.files]
-    session.call("remove", paths=[FOLDER, *contents])
+    contents = (f"{BLOBS}/{file.sha256}" for bundle in bundles for file in bundle.files)
+    session.remove(FOLDER, *contents)

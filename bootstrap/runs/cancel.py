@@ -8,24 +8,15 @@ from collections.abc import Mapping
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import Command, HostsFailed, RailheadError
-from bootstrap.remote.run.end_processes import OF_RUNS
 from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.codec import decode
+from railhead.documents.agent import EndRun
 from railhead.documents.result import Swept
 from railhead.documents.state import RunState
 
-ENDPOINT = "RAILHEAD_ENDPOINT"  # the variable that marks the processes of an endpoint
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
-
-
-def sweep(session: Session, run_id: str, variable: str = OF_RUNS) -> Swept:
-    """End every process of a run ("all": of any run) on one host; with another `variable` in their
-    environment, those of an endpoint."""
-    reply = session.call("end_run", run_id=run_id, variable=variable)
-    return decode(Swept, reply, what="a report of the ended processes", error=Hostile)
 
 
 def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, str]:
@@ -40,7 +31,7 @@ def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, s
     if chief in sessions:
         with contextlib.suppress(RailheadError):  # then on its host, too, by its processes
             _cancel_by_supervisor(sessions[chief], run)
-    swept = everywhere(sessions, lambda s: sweep(s, run.run_id), what="cancelling the run")
+    swept = everywhere(sessions, lambda s: s.call(EndRun(run.run_id)), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
     if any(host.left for host in swept.values()):
         raise HostsFailed("processes are left", outcomes, hint=Command("cancel", run=run.run_id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bootstrap.console import log
 from bootstrap.console.live import Board
@@ -17,10 +16,10 @@ from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.records import record
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.records import Record
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
-SILENCE = 120.0  # seconds; a follower gets an event every 10 s, also where nothing changes
 
 
 Watch = Callable[[Record], None]
@@ -83,16 +82,8 @@ def follow(
     """Show the run until it ends; ConnectionLost when the connection breaks."""
     mark_attached(chief, run)
     view = _View(board, _first_ranks(chief, run), state, watch)
-    reply = chief.call(
-        "follow",
-        on_event=view.show,
-        silence=SILENCE,
-        folder=run.folder,
-        offset=state.offset,
-        log="rank-0",
-        log_offset=state.log_offset,
-    )
-    state.lost, state.done = reply["lost"], True
+    request = Follow(run.folder, state.offset, "rank-0", state.log_offset)
+    state.lost, state.done = chief.call(request, on_event=view.show).lost, True
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
 
@@ -109,18 +100,19 @@ class _View:
         first = {"0"} & {*hosts} if not board.live else ()
         self.with_progress = {hosts[rank] for rank in first}
 
-    def show(self, event: Mapping[str, Any]) -> None:
+    def show(self, event: RunEvent) -> None:
         """Show one event of the agent."""
-        if "log" in event:
-            self.state.log_offset = event["log_offset"]
-            self.last_line = clean(last_state(str(event["log"])))
+        if isinstance(event, LogLine):
+            self.state.log_offset = event.log_offset
+            self.last_line = clean(last_state(event.log))
             self.board.print_lines(f"[{self.hosts.get('0')}] {self.last_line}".rstrip())
-        if "metrics" in event:
-            self.state.offset = event["offset"]
-            show_record(event["metrics"], self.board, self.with_progress)
-            if self.watch and (found := record(event["metrics"])):
+        elif isinstance(event, MetricLine):
+            self.state.offset = event.offset
+            show_record(event.metrics, self.board, self.with_progress)
+            if self.watch and (found := record(event.metrics)):
                 self.watch(found)
-        self._show_last(event.get("last") or {})
+        else:
+            self._show_last(event.last)
 
     def _show_last(self, lines: Mapping[str, str]) -> None:
         """In each host's line the last line of its first rank; of rank 0 only one that is not above
@@ -140,8 +132,7 @@ def mark_attached(session: Session, run: Run) -> None:
 
 def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
     """{rank: host name} for the first rank of each host."""
-    path = f"{run.folder}/run.json"
-    text = chief.call("read", paths=[path])[path]
+    text = chief.read(f"{run.folder}/run.json")
     document = json_object(text or "", "a run.json that is not valid")
     rank, first = 0, {}
     try:

@@ -20,8 +20,9 @@ from bootstrap.runs.checkpoints import Checkpoints, here, on_host
 from bootstrap.runs.run import Run
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import Session
 from bootstrap.untrusted.decode import parsed
+from railhead.documents.agent import CommandResult
 from railhead.documents.manifest import Restored
 
 HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
@@ -93,11 +94,11 @@ def _relative(run: Run) -> str:
     return shlex.quote(f".railhead/runs/{run.run_id}/{FOLDER}")
 
 
-def _shell(chief: Session, run: Run, script: str, *args: str) -> Reply:
+def _shell(chief: Session, run: Run, script: str, *args: str) -> CommandResult:
     return chief.run(["sh", "-c", script, "restore", *args], cwd=run.folder, timeout=HOURS)
 
 
-def _refuse_failure(reply: Reply) -> None:
+def _refuse_failure(reply: CommandResult) -> None:
     if reply.rc:
         raise RailheadError("the checkpoints could not be copied: " + "\n".join(reply.tail[-3:]))
 
@@ -115,7 +116,7 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
         print_lines(f"not as they were uploaded, and left out: {', '.join(damaged[:5])}")
 
 
-def _damaged(reply: Reply) -> tuple[str, ...]:
+def _damaged(reply: CommandResult) -> tuple[str, ...]:
     """The files that restore_checkpoints left out, from its last line."""
     outcome = "".join(reply.tail[-1:])
     return parsed(Restored, outcome, "an outcome of the download").damaged
@@ -134,7 +135,7 @@ def _from_here(chief: Session, run: Run, source: Source) -> None:
         send_missing(share, opened, find_missing(share, opened), board)
     sent, folder = folder_of(data), f"{run.folder}/{FOLDER}"
     _refuse_failure(_shell(chief, run, COPY, sent, folder))
-    chief.call("remove", paths=[sent, f"{sent}.json", f"{sent}.lock"])
+    chief.remove(sent, f"{sent}.json", f"{sent}.lock")
 
 
 def _refuse_lost(sessions: Mapping[str, Session], run: Run, source: Source) -> None:

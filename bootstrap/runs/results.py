@@ -24,10 +24,10 @@ from bootstrap.untrusted.manifest import (
     is_same,
     read_manifest,
     refuse_changed,
-    skipped,
     skipped_line,
 )
 from bootstrap.untrusted.run_files import read_result
+from railhead.documents.agent import TextFile
 from railhead.documents.codec import encode
 from railhead.documents.manifest import Fetched, Skipped
 from railhead.documents.result import Culprit, NotSwept, Result
@@ -72,8 +72,8 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
     with unpack.stage(run.results) as stage:
         packed, files = stage / "packed", stage / "files"
         reply = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
-        left, not_sent = unpack.pairs(reply["left"]), skipped(reply["skipped"])
-        torn = {unpack.checked(name) for name in reply["changed"]}
+        left, not_sent = unpack.pairs(reply.left), reply.skipped
+        torn = {unpack.checked(name) for name in reply.changed}
         received = [p for p in unpack.unpack(packed, files, OUTPUT_LIMIT) if p not in torn]
         ended = RESULT in received
         if ended:
@@ -87,7 +87,7 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
         report(line)
     if ended:
         notice = json.dumps(encode(Fetched(count_left)))
-        session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
+        session.write(TextFile(f"{run.folder}/fetched", notice))
     return result_of(run.results)
 
 
@@ -109,8 +109,7 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
 
     The manifest may be absent if the chief's disk was full.
     """
-    path = f"{run.folder}/results/manifest.json"
-    if text := session.call("read", paths=[path])[path]:
+    if text := session.read(f"{run.folder}/results/manifest.json"):
         wanted = [entry for entry in read_manifest(text).files if entry.path not in left]
         refuse_changed([e.path for e in wanted if not is_same(e, files / e.path)])
 

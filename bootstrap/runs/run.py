@@ -50,14 +50,13 @@ def find_run(inventory: Inventory, run_id: str | None) -> Run:
 def read_json(session: Session, path: str, kind: type[T]) -> T | None:
     """The document in a small file on a host; None if the file does not exist, Hostile if it is
     not valid."""
-    text = session.call("read", paths=[path])[path]
+    text = session.read(path)
     return parsed(kind, text, f"a file {path.rpartition('/')[2]}") if text else None
 
 
 def read_state(chief: Session, run: Run, *, silence: float | None = None) -> RunState | None:
     """state.json of a run; None if it does not exist, Hostile if it is damaged."""
-    path = f"{run.folder}/state.json"
-    text = chief.call("read", silence=silence, paths=[path])[path]
+    text = chief.read(f"{run.folder}/state.json", silence=silence)
     return run_files.read_state(text) if text else None
 
 

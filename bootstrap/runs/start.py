@@ -29,6 +29,16 @@ from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, start_agent
 from bootstrap.ssh.session import Session
+from railhead.documents.agent import (
+    Dial,
+    DropTemporary,
+    Listen,
+    MakeTemporary,
+    PlacePrograms,
+    Ports,
+    Start,
+    TextFile,
+)
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
@@ -71,15 +81,15 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
     address = {p.name: p.address for p in cluster.peers}
     ports = everywhere(
         cluster.sessions,
-        lambda s: s.call("listen", address=address[s.host.name])["port"],
+        lambda s: s.call(Listen(address[s.host.name])).port,
         what="listening on the address for peers",
         error=HostsNotReady,
     )
 
     def connect(session: Session) -> str:
         peers = [name for name in cluster.sessions if name != session.host.name]
-        targets = [[address[name], ports[name]] for name in peers]
-        reasons = session.call("dial", peers=targets, timeout=5)["wrong"]
+        targets = tuple((address[name], ports[name]) for name in peers)
+        reasons = session.call(Dial(targets, timeout=5)).wrong
         return "\n".join(
             f"cannot reach {name} at {address[name]}: {why}"
             for name, why in zip(peers, reasons, strict=True)
@@ -114,11 +124,15 @@ def start(
         local_state.forget_run(document)
         raise
     cluster.sessions.chief.call(
-        "start",
-        argv=[cluster.python_of(cluster.chief), "-I", "-S", f"{run.folder}/{NAME}", SUPERVISOR],
-        cwd=run.folder,
-        env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
-        log=f"{run.folder}/logs/supervisor.log",
+        Start(
+            argv=(
+                *(cluster.python_of(cluster.chief), "-I", "-S"),
+                *(f"{run.folder}/{NAME}", SUPERVISOR),
+            ),
+            cwd=run.folder,
+            env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
+            log=f"{run.folder}/logs/supervisor.log",
+        )
     )
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
@@ -140,7 +154,7 @@ def lay_out(
             lambda s: _prepare(s, cluster, request, document, run),
             what="shipping the run",
         )
-        sessions.chief.call("write", files=_chief_files(cluster, document, run))
+        sessions.chief.write(*_chief_files(cluster, document, run))
         _check_logins(cluster, run)
         if restore:
             restore(cluster, run)
@@ -174,11 +188,11 @@ def _send_secrets(
     """Create the run's temporary folders, with a file of the secrets for each rank of this host and
     on the chief for the supervisor. Each reader removes its own. The last step before the start,
     because folders of runs without a process are soon removed."""
-    session.call("make_temporary", folder=run.folder)
+    session.call(MakeTemporary(run.folder))
     if secrets:
         text = json.dumps(dict(secrets))
         names = secret_files(document, session.host.name)
-        session.call("write", files=[[f"{run.folder}/memory/{n}", 0o600, text] for n in names])
+        session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
 
 
 def secret_files(document: Mapping[str, Any], host: str) -> list[str]:
@@ -212,7 +226,7 @@ def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
         return
     path, chief = f"{run.folder}/login_check.txt", cluster.sessions.chief
     chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder)
-    lines = chief.call("read", paths=[path])[path].splitlines()
+    lines = (chief.read(path) or "").splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
         outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
@@ -243,8 +257,8 @@ def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
     """Remove the files of a run, secrets included, from the hosts that can be reached."""
     for session in sessions.values():
         with contextlib.suppress(Exception):
-            session.call("drop_temporary_of", run_id=run.run_id)
-            session.call("remove", paths=[run.folder])
+            session.call(DropTemporary(run.run_id))
+            session.remove(run.folder)
 
 
 def environment_of(run: Run) -> dict[str, str]:
@@ -297,7 +311,7 @@ def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
     """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
     for peer, count in zip(cluster.peers, processes, strict=True):
-        offered = cluster.sessions[peer.name].call("ports", count=len(ports) + count)["ports"]
+        offered = cluster.sessions[peer.name].call(Ports(len(ports) + count)).ports
         ports += [port for port in offered if port not in ports][:count]
     return ports
 
@@ -309,15 +323,12 @@ def _prepare(
     session.send_tree(request.bundle, f"{run.folder}/work")
     if needs_reader(document):
         session.send_tree(pack_training(REPO), f"{run.folder}/reader")
-    files: list[list[Any]] = [
-        [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
-        [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
-        [f"{run.folder}/results/.keep", 0o644, ""],
-        [f"{run.folder}/logs/.keep", 0o644, ""],
-        [f"{run.folder}/checkpoints/.keep", 0o644, ""],
-    ]
-    session.call("write", files=files)
-    session.call("place_programs", folder=run.folder)
+    session.write(
+        TextFile(f"{run.folder}/run.json", json.dumps(document, indent=1) + "\n"),
+        TextFile(f"{run.folder}/rank.sh", rank_starter(document), 0o755),
+        *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
+    )
+    session.call(PlacePrograms(run.folder))
 
 
 def needs_reader(document: Mapping[str, Any]) -> bool:
@@ -346,7 +357,7 @@ def rank_starter(document: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"exec {python} {folder}/{NAME} rank.rank {folder}\n"])
 
 
-def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
+def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[TextFile]:
     home = cluster.facts[cluster.chief].home
     folder = f"{home}/.railhead/runs/{run.run_id}"
     argv = launch.mpirun_argv(
@@ -359,8 +370,8 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")
     slots = [h["slots"] for h in document["hosts"]]
     return [
-        [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
-        [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
-        [f"{run.folder}/ssh_config", 0o644, config],
-        [f"{run.folder}/known_hosts", 0o644, hostfile.known_hosts(cluster.peers)],
+        TextFile(f"{run.folder}/mpirun.json", json.dumps(argv)),
+        TextFile(f"{run.folder}/hostfile", hostfile.hostfile(slots)),
+        TextFile(f"{run.folder}/ssh_config", config),
+        TextFile(f"{run.folder}/known_hosts", hostfile.known_hosts(cluster.peers)),
     ]

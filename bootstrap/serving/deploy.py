@@ -26,6 +26,7 @@ from bootstrap.serving.state import (
 from bootstrap.ssh.local_session import HERE
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import PlacePrograms, Start, TextFile
 from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.options.serving import TENSORFLOW_SERVING
@@ -170,24 +171,25 @@ def lay_out(place: Place, endpoint: Deployed, document: EndpointDocument) -> Non
     folder = endpoint.folder
     files = [
         _file(folder, document),
-        [f"{folder}/versions/.keep", 0o644, ""],
-        [f"{folder}/logs/.keep", 0o644, ""],
+        TextFile(f"{folder}/versions/.keep", ""),
+        TextFile(f"{folder}/logs/.keep", ""),
     ]
     records.save(endpoint)
-    place.session.call("remove", paths=[folder])
-    place.session.call("write", files=files)
-    place.session.call("place_programs", folder=folder)
+    place.session.remove(folder)
+    place.session.write(*files)
+    place.session.call(PlacePrograms(folder))
 
 
 def start_supervisor(place: Place, endpoint: Deployed) -> None:
     """Start what keeps the endpoint running; it goes on without this connection."""
     folder = endpoint.folder
     place.session.call(
-        "start",
-        argv=[place.python, "-I", "-S", f"{folder}/{NAME}", ENDPOINT],
-        cwd=folder,
-        env={"RAILHEAD_ENDPOINT": endpoint.name, "RAILHEAD_HOME": "~"},
-        log=f"{folder}/logs/endpoint.log",
+        Start(
+            argv=(place.python, "-I", "-S", f"{folder}/{NAME}", ENDPOINT),
+            cwd=folder,
+            env={"RAILHEAD_ENDPOINT": endpoint.name, "RAILHEAD_HOME": "~"},
+            log=f"{folder}/logs/endpoint.log",
+        )
     )
 
 
@@ -205,7 +207,7 @@ def update(
     document = replace(read_document(session, folder), until=until)
     if document.server == TENSORFLOW_SERVING:
         tensorflow_serving.require_saved_model(place, model)
-    session.call("write", files=[_file(folder, document)])
+    session.write(_file(folder, document))
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]
@@ -215,13 +217,13 @@ def update(
     report(f"version {number} is loading; the one before serves meanwhile")
     state = _wait(session, endpoint, number)
     served = replace(document, run_id=endpoint.run_id)
-    session.call("write", files=[_file(folder, served)])
+    session.write(_file(folder, served))
     records.save(endpoint)
     return state
 
 
-def _file(folder: str, document: EndpointDocument) -> list[str | int]:
-    return [f"{folder}/endpoint.json", 0o600, json.dumps(encode(document))]
+def _file(folder: str, document: EndpointDocument) -> TextFile:
+    return TextFile(f"{folder}/endpoint.json", json.dumps(encode(document)), 0o600)
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:
@@ -245,7 +247,7 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
     if state:
         why = state.failed.get(str(number)) or state.reason
     if number > 1:  # the version before serves on; a restart does not try this one again
-        session.call("remove", paths=[f"{endpoint.folder}/versions/{number}"])
+        session.remove(f"{endpoint.folder}/versions/{number}")
     shown = printable(why) or "\n".join(_log_tail(session, endpoint))
     deploy = Command("deploy", name=endpoint.name)
     raise RailheadError(

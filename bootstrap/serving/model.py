@@ -18,7 +18,7 @@ from bootstrap.runs.model_files import (
     names_below,
 )
 from bootstrap.ssh.bundle import Bundle, pack_every_file, pack_file
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import BLOBS, Session
 from bootstrap.untrusted.manifest import read_manifest
 
 LIMIT = 4_000_000_000  # bytes of a model
@@ -97,8 +97,7 @@ def send_model(session: Session, model: Model) -> str:
     """
     if session.run(["test", "-d", model.folder]).rc:
         session.send_folder(model.bundle, model.folder)
-        blobs = [f"~/.railhead/blobs/{file.sha256}" for file in model.bundle.files]
-        session.call("remove", paths=blobs)
+        session.remove(*(f"{BLOBS}/{file.sha256}" for file in model.bundle.files))
     return model.folder
 
 
@@ -114,8 +113,7 @@ def find_on_chief(chief: Session, run_folder: str, search: ModelSearch) -> str |
         UsageError: there are several, or none is the one that is named, or only checkpoints.
         Hostile: the chief's list of the run's files is not valid.
     """
-    path = f"{run_folder}/results/manifest.json"
-    text = chief.call("read", paths=[path])[path]
+    text = chief.read(f"{run_folder}/results/manifest.json")
     files = {entry.home: entry.path for entry in read_manifest(text).files} if text else {}
     found = search.choose(files)
     if found is None:

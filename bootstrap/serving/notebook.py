@@ -19,6 +19,7 @@ from bootstrap.serving.records import NOTEBOOK, endpoint_folder
 from bootstrap.serving.state import is_alive, read_document, read_state, wait_for
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import TextFile
 from railhead.documents.endpoint import Deployed
 
 NAME = NOTEBOOK
@@ -95,7 +96,7 @@ def start(
         "metadata": {"debugger": True, "supported_encryption": ["curve"]},
     }
     path = f"{folder}/jupyter/kernels/python3/kernel.json"
-    session.call("write", files=[[path, 0o644, json.dumps(kernel)]])
+    session.write(TextFile(path, json.dumps(kernel)))
     start_supervisor(place, endpoint)
     _wait(session, endpoint)
     return token
@@ -123,9 +124,9 @@ def _install(session: Session, python: str, report: Reporter) -> str:
         return dest
     report("JupyterLab is sent to the host, about 49 MB, once")
     folder = wheels.fetch([lock], version, lambda count: None)
-    session.call("write", files=[[f"{dest}.lock.txt", 0o644, lock]])
+    session.write(TextFile(f"{dest}.lock.txt", lock))
     with wheels.deliver(session, folder, lambda text: None):
-        session.call("remove", paths=[part])
+        session.remove(part)
         argv = [UV, "pip", "install", "--quiet", "--require-hashes", "--no-deps", *wheels.FOR_UV]
         argv += ["--python", python, "--target", part, "-r", f"{dest}.lock.txt"]
         done = session.run(argv, env=uv.ENVIRONMENT)

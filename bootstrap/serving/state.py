@@ -46,8 +46,7 @@ def describe(state: EndpointState, alive: bool, now: float) -> str:
 
 def read_state(session: Session, folder: str) -> EndpointState | None:
     """The state of the endpoint in a folder of a host; None if there is none."""
-    path = f"{folder}/state.json"
-    text = session.call("read", paths=[path])[path]
+    text = session.read(f"{folder}/state.json")
     return parsed(text) if text else None
 
 
@@ -69,9 +68,8 @@ def read_document(session: Session, folder: str) -> EndpointDocument:
     Raises:
         Hostile: it is missing or not valid.
     """
-    path = f"{folder}/endpoint.json"
     what = f"an endpoint.json of {folder.rpartition('/')[2]} that is not valid"
-    document = json_object(session.call("read", paths=[path])[path] or "", what)
+    document = json_object(session.read(f"{folder}/endpoint.json") or "", what)
     found = decode(EndpointDocument, document, what=what, error=Hostile)
     if not found.argv:
         raise Hostile(f"{what}: argv")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError
-from bootstrap.runs.cancel import ENDPOINT, sweep
 from bootstrap.serving import records
 from bootstrap.serving.model import remove_unused_models
 from bootstrap.serving.place import Place
 from bootstrap.serving.state import is_alive, read_state
+from railhead.documents.agent import OF_ENDPOINTS, EndRun
 from railhead.documents.endpoint import Deployed
 
 END_SECONDS = 20.0  # seconds for the requests in progress
@@ -35,7 +35,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
             seconds=END_SECONDS,
             every=0.2,
         )
-    swept = sweep(session, endpoint.name, ENDPOINT)
+    swept = session.call(EndRun(endpoint.name, OF_ENDPOINTS))
     closed = session.run([python, "-I", "-S", "-c", _CLOSED, str(endpoint.port)]).rc == 0
     if swept.left or (served and not closed):
         left = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
@@ -43,7 +43,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
             f"endpoint {endpoint.name} is not gone: {left}",
             hint=place.undeploy(endpoint.name),
         )
-    session.call("remove", paths=[endpoint.folder])
+    session.remove(endpoint.folder)
     remove_unused_models(session)
     records.forget(endpoint)
     requests = f" after {count(state.requests, 'request')}" if state else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bootstrap.ssh.session import Session
+from railhead.documents.agent import TextFile
 
 PATH = "~/.ssh/authorized_keys"
 
@@ -12,8 +13,8 @@ def authorize(session: Session, cluster: str, lines: list[str]) -> None:
 
     A line belongs to a cluster when its comment is `railhead:CLUSTER`.
     """
-    text = session.call("read", paths=[PATH])[PATH] or ""
+    text = session.read(PATH) or ""
     kept = [line for line in text.splitlines() if not line.endswith(f" railhead:{cluster}")]
     wanted = "".join(f"{line}\n" for line in [*kept, *lines])
     if wanted != text:
-        session.call("write", files=[[PATH, 0o600, wanted]])
+        session.write(TextFile(PATH, wanted, 0o600))

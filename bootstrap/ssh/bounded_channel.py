@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from paramiko.ssh_exception import SSHException
@@ -16,35 +15,9 @@ from bootstrap.console.output import ByteReporter
 from bootstrap.console.text import size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory.hosts import Host
+from railhead.documents.agent import QUICK, Bounds
 
 PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
-
-
-ANSWER = 64_000_000  # bytes of a line of the agent: all file names of a run, or a log
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Of one operation: the longest silence and the whole time in seconds, and the bytes that it
-    may send."""
-
-    silence: float
-    seconds: float
-    bytes: float = 2 * ANSWER
-
-
-QUICK = Bounds(60, 1800)  # no work on many files
-WORK = Bounds(600, 12 * 3600)
-LONG = Bounds(3600, 72 * 3600)  # compiles, installs, receives 100 GB
-BOUNDS = {
-    "open": Bounds(60, 60, 4_000_000),  # the shell's greeting, the facts, the agent's start
-    "sh": Bounds(600, 12 * 3600, 16_000_000),
-    "run": Bounds(600, 12 * 3600, 4 * ANSWER),
-    **dict.fromkeys(("tree", "place_folder", "get", "get_file", "collect"), WORK),
-    **dict.fromkeys(("remove", "data_state", "paths_state"), WORK),
-    "receive_data": LONG,
-    "follow": Bounds(120, math.inf, math.inf),  # an event comes every 10 s; a run may take weeks
-}  # by operation; QUICK for all others
 
 
 class ConnectionLost(RailheadError):
@@ -76,14 +49,13 @@ class BoundedChannel:
 
     @contextlib.contextmanager
     def operation(
-        self, name: str, *, silence: float | None = None, bytes: float = 0
+        self, bounds: Bounds, *, silence: float | None = None, bytes: float = 0
     ) -> Iterator[None]:
-        """One operation within its BOUNDS; with another `silence`, and `bytes` more.
+        """One operation within its bounds; with another `silence`, and `bytes` more.
 
         Raises:
             Unresponsive: it did not keep them.
         """
-        bounds = BOUNDS.get(name, QUICK)
         seconds = max(bounds.seconds, silence or 0)
         self._bounds = Bounds(silence or bounds.silence, seconds, bounds.bytes + bytes)
         begun, self._before = time.monotonic(), self.received

@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -20,22 +20,13 @@ from typing import Any
 import railhead.documents
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.ssh.bundle_files import Found, files_in, unreadable
+from railhead.documents.agent import BundleFile
 
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
 PACKED = (".whl", ".gz")  # already compressed
 REMOTE = Path(__file__).parents[1] / "remote"
 DOCUMENTS = Path(railhead.documents.__file__).parent
-
-
-@dataclass(frozen=True)
-class BundleFile:
-    """One file: its posix path in the bundle, the hash of its content, its size in bytes."""
-
-    path: str
-    sha256: str
-    size: int
-    executable: bool
 
 
 @dataclass(frozen=True)
@@ -55,11 +46,6 @@ class Bundle:
     def total_bytes(self) -> int:
         """The sum of all files' sizes."""
         return sum(file.size for file in self.files)
-
-    def manifest(self) -> dict[str, Any]:
-        """The bundle as JSON: a host compares it with the files that it has."""
-        files = [asdict(file) for file in self.files]
-        return {"digest": self.digest, "total_bytes": self.total_bytes, "files": files}
 
 
 def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:

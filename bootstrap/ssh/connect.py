@@ -272,7 +272,7 @@ def attempts(
     return done, failed
 
 
-def _all(work: Callable[[Any], None], items: Mapping[str, Any]) -> None:
+def _all(work: Callable[[T], object], items: Mapping[str, T]) -> None:
     """Do the work on each item, by the name of its host, at the same time."""
     pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
     waiting = set(items)

@@ -111,13 +111,7 @@ def pins_of(host: Host, inventory: Inventory) -> Pins:
 def _connection(
     name: str, user: str | None = None, port: int | None = None, key_file: str | None = None
 ) -> Any:
-    options: dict[str, Any] = {
-        "banner_timeout": BANNER_SECONDS,
-        "auth_timeout": BANNER_SECONDS,
-        "channel_timeout": CONNECT_SECONDS,
-    }
-    if key_file:
-        options |= {"key_filename": [key_file], "allow_agent": False, "look_for_keys": False}
+    only = {"key_filename": [key_file], "allow_agent": False, "look_for_keys": False}
     return Connection(
         name,
         user=user,
@@ -125,7 +119,12 @@ def _connection(
         gateway=False,
         connect_timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
         config=_config().clone(),
-        connect_kwargs=options,
+        connect_kwargs={
+            "banner_timeout": BANNER_SECONDS,
+            "auth_timeout": BANNER_SECONDS,
+            "channel_timeout": CONNECT_SECONDS,
+            **(only if key_file else {}),
+        },
     )
 
 

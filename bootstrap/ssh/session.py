@@ -14,10 +14,9 @@ import shlex
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import paramiko
 from fabric import Connection
@@ -29,15 +28,47 @@ from bootstrap.errors import Command, RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
 from bootstrap.remote.run.manifest import size_and_sha256
-from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel, Unresponsive
+from bootstrap.ssh.bounded_channel import BoundedChannel, Unresponsive
 from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
 from bootstrap.ssh.bundle import Bundle, archive, tar
 from bootstrap.untrusted import decode, unpack
-from bootstrap.untrusted.answers import check_result, checked_event
+from railhead.documents.agent import (
+    LONGEST_LINE,
+    Bounds,
+    Chunk,
+    Collect,
+    Collected,
+    CommandResult,
+    E,
+    Failure,
+    Get,
+    GetFile,
+    Grown,
+    Hello,
+    IsRunning,
+    Line,
+    Needed,
+    Placed,
+    PlaceFolder,
+    R,
+    Read,
+    Remove,
+    Request,
+    Run,
+    Sent,
+    TextFile,
+    Tree,
+    Write,
+)
+from railhead.documents.codec import decode as decode_document
+from railhead.documents.codec import encode
 
 OPEN_SECONDS = 10
+OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
+SHELL = Bounds(600, 12 * 3600, 16_000_000)
+BLOBS = "~/.railhead/blobs"
 EXIT_CODE = re.compile("[0-9]{1,3}")
-OnEvent = Callable[[Mapping[str, Any]], None]
+OnLine = Callable[[Line | Grown], None]
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
 # takes no byte beyond its line, so `exec` can pass the same channel to the agent. Output before
@@ -58,14 +89,6 @@ sys.path.insert(0, f"/proc/self/fd/{archive}")
 from remote.agent import agent
 agent.main()
 """
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The result of one command on a host: its exit code and its last lines of output."""
-
-    rc: int
-    tail: tuple[str, ...]
 
 
 class Session:
@@ -101,12 +124,17 @@ class Session:
             ConnectionLost: the channel broke, or the command did not keep its bounds
                 (bounded_channel.py); `silence` replaces the longest one.
         """
-        return self._sh("sh", text, report, silence)
+        return self._sh(SHELL, text, report, silence)
 
     def _sh(
-        self, kind: str, text: str, report: Reporter | None = None, silence: float | None = None
+        self,
+        bounds: Bounds,
+        text: str,
+        report: Reporter | None = None,
+        silence: float | None = None,
     ) -> str:
-        with self._logged(f"sh: {log.shown(text)}"), self._channel.operation(kind, silence=silence):
+        operation = self._channel.operation(bounds, silence=silence)
+        with self._logged(f"sh: {log.shown(text)}"), operation:
             self._send(f"{text}\necho; echo @end {self._mark}\n@go\n".encode())
             return "".join(self._lines(report))
 
@@ -142,7 +170,7 @@ class Session:
         return body, code
 
     def _lines(self, report: Reporter | None) -> Iterator[str]:
-        for raw in iter(lambda: self._channel.readline(ANSWER), b""):
+        for raw in iter(lambda: self._channel.readline(LONGEST_LINE), b""):
             line = raw.decode(errors="replace")
             if line == f"@end {self._mark}\n":
                 return
@@ -157,15 +185,15 @@ class Session:
         Raises:
             Unresponsive: the host accepted the login, and no shell has answered.
         """
-        with self._channel.operation("open"):
-            for line in iter(lambda: self._channel.readline(ANSWER), b""):
+        with self._channel.operation(OPEN):
+            for line in iter(lambda: self._channel.readline(LONGEST_LINE), b""):
                 if line == b"@loop\n":
                     return
             raise self._channel.lost()
 
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing on it."""
-        return parse(self._sh("open", script()))
+        return parse(self._sh(OPEN, script()))
 
     @property
     def has_agent(self) -> bool:
@@ -178,99 +206,112 @@ class Session:
             return
         source = archive()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
-        with self._logged(f"start the agent with {python}"), self._channel.operation("open"):
+        with self._logged(f"start the agent with {python}"), self._channel.operation(OPEN):
             self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
             self._agent = True
-            self._answer("agent")
+            first = next(self._messages())
+            _document(Hello, first.get("event"), "a greeting of the agent")
 
     def call(
         self,
-        op: str,
+        request: Request[R, E],
         *,
-        on_event: OnEvent | None = None,
+        on_event: Callable[[E], None] | None = None,
         silence: float | None = None,
         bytes: int = 0,
-        **kw: Any,
-    ) -> Any:
-        """Run one operation of the agent; its events go to `on_event`.
+    ) -> R:
+        """Carry out one operation of the agent; its events go to `on_event`.
 
         Raises:
             RailheadError: the operation failed on the host, the connection broke, or the operation
-                did not keep its bounds (bounded_channel.py); `silence` replaces the longest one,
-                and so many `bytes` may come besides.
-            Hostile: what it sent is not in the form of this operation's events and result.
+                did not keep its bounds; `silence` replaces the longest one, and so many `bytes` may
+                come besides.
+            Hostile: what it sent is not in the form of this operation's events and reply.
         """
         assert self._agent, "start_agent first"
-        with self._logged(f"agent {op}{_log_details(kw)}") as notes:
-            with self._channel.operation(op, silence=silence, bytes=bytes):
-                self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-                answer = self._answer(op, on_event=on_event)
-            check_result(op, answer, kw)
-            if op == "run":
-                notes.append(f"exit {answer['rc']}")
-            return answer
+        bounds = self._channel.operation(request.bounds, silence=silence, bytes=bytes)
+        with self._logged(f"agent {request.op}{_log_details(request)}") as notes:
+            with bounds:
+                self._send(json.dumps({"op": request.op, **encode(request)}).encode() + b"\n")
+                reply = self._reply(request, on_event)
+            if isinstance(reply, CommandResult):
+                notes.append(f"exit {reply.rc}")
+            return reply
+
+    def read(self, path: str, *, silence: float | None = None) -> str | None:
+        """The text of a small file on the host; None if it does not exist."""
+        return self.call(Read(path), silence=silence).text
+
+    def write(self, *files: TextFile) -> None:
+        """Write small files on the host."""
+        self.call(Write(files))
+
+    def remove(self, *paths: str) -> tuple[str, ...]:
+        """Remove files and folders on the host; returns those that could not be removed."""
+        return self.call(Remove(paths)).left
 
     def is_running(self, pid: int, folder: str, program: str) -> bool:
         """Whether a process is this program (remote/programs.py) of a run or an endpoint."""
-        reply = self.call("is_running", pid=pid, folder=folder, program=program)
-        return bool(reply["running"])
+        return self.call(IsRunning(pid, folder, program)).running
 
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: ByteReporter | None = None
-    ) -> Any:
+    ) -> Placed:
         """Make folder `dest` on the host contain the bundle; only missing contents are sent.
         `on_sent` gets the bytes sent so far."""
-        return self._send_files("tree", bundle, on_sent, dest=dest, prune=prune)
+        return self._send_files(Tree(bundle.files, BLOBS, dest, prune), bundle, on_sent)
 
-    def send_folder(self, bundle: Bundle, dest: str, *, on_sent: ByteReporter | None = None) -> Any:
+    def send_folder(
+        self, bundle: Bundle, dest: str, *, on_sent: ByteReporter | None = None
+    ) -> Placed:
         """Create folder `dest`, named by a digest, on the host with the whole bundle or not at all;
         a damaged one is replaced."""
-        return self._send_files("place_folder", bundle, on_sent, dest=dest)
+        return self._send_files(PlaceFolder(bundle.files, BLOBS, dest), bundle, on_sent)
 
-    def _send_files(self, op: str, bundle: Bundle, on_sent: ByteReporter | None, **kw: Any) -> Any:
-        def needed(event: Mapping[str, Any]) -> None:
+    def _send_files(
+        self, request: Request[Placed, Needed], bundle: Bundle, on_sent: ByteReporter | None
+    ) -> Placed:
+        def needed(event: Needed) -> None:
             missing = _checked_digests(event, bundle)
             payload = _packed(bundle, missing) if missing else b""
             self._send(b"%d\n" % len(payload))
             self._send(payload, on_sent)
 
-        manifest = bundle.manifest()["files"]
-        return self.call(op, on_event=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
+        return self.call(request, on_event=needed)
 
-    def send_stream(
-        self, op: str, content: Callable[[Mapping[str, Any]], Iterator[bytes]], **kw: Any
-    ) -> Any:
-        """Run an operation that requests bytes by an event; `content` gives the bytes for it, which
-        are sent as they come."""
+    def send_stream(self, request: Request[R, E], content: Callable[[E], Iterator[bytes]]) -> R:
+        """Carry out an operation that requests bytes by an event; `content` gives the bytes for it,
+        which are sent as they come."""
 
-        def requested(event: Mapping[str, Any]) -> None:
+        def requested(event: E) -> None:
             for piece in content(event):
                 self._send(piece)
 
-        return self.call(op, on_event=requested, **kw)
+        return self.call(request, on_event=requested)
 
     def run(
         self,
         argv: Sequence[str],
         *,
-        on_event: OnEvent | None = None,
-        silence: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        text: str | None = None,
         timeout: float | None = None,
-        **kw: Any,
-    ) -> Reply:
+        fetches: bool = False,
+        on_event: OnLine | None = None,
+        silence: float | None = None,
+    ) -> CommandResult:
         """Run a command on the host; `~` at the start of an argument means the host's home. After
         `timeout` seconds the host ends it."""
         if timeout is not None:
-            kw["timeout"] = timeout
-            silence = silence or max(BOUNDS["run"].silence, timeout + BOUNDS["open"].silence)
-        answer = self.call("run", on_event=on_event, silence=silence, argv=list(argv), **kw)
-        return Reply(answer["rc"], tuple(answer["tail"]))
+            silence = silence or max(Run.bounds.silence, timeout + OPEN.silence)
+        request = Run(tuple(argv), env or {}, cwd, text, timeout, fetches)
+        return self.call(request, on_event=on_event, silence=silence)
 
-    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
-        """Fetch the matching files as one tar.gz into `out`, which must not exist; returns
-        {"files": [...], "left": [...]}. Open it with `unpack.unpack`: its content is untrusted."""
-        most = unpack.packed_limit(limit)
-        return self._receive(out, most, "get", root=root, patterns=list(patterns), limit=limit)
+    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Sent:
+        """Fetch the matching files as one tar.gz into `out`, which must not exist. Open it with
+        `unpack.unpack`: its content is untrusted."""
+        return self._receive(out, unpack.packed_limit(limit), Get(root, tuple(patterns), limit))
 
     def get_file(self, path: str, out: Path, *, limit: int) -> None:
         """Fetch one file of at most `limit` bytes, as it is, into `out`, which must not exist.
@@ -278,23 +319,22 @@ class Session:
         Raises:
             Hostile: it is larger, or not what the host has the sha256 of.
         """
-        answer = self._receive(out, limit, "get_file", path=path, limit=limit)
-        if size_and_sha256(str(out))[1] != answer["sha256"]:
+        digest = self._receive(out, limit, GetFile(path, limit))
+        if size_and_sha256(str(out))[1] != digest.sha256:
             raise unpack.Hostile("a file with another content than its sha256 says")
 
-    def sizes(self, root: str, patterns: Sequence[str]) -> list[Any]:
-        """The matching files of a folder, [path, bytes] each; untrusted, as all names of a host."""
+    def sizes(self, root: str, patterns: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        """The matching files of a folder, (path, bytes) each; untrusted, as all names of a host."""
         with tempfile.TemporaryDirectory() as folder:
             found = self.get(root, patterns, Path(folder) / "empty", limit=0)
-        return [*found["files"], *found["left"]]
+        return (*found.files, *found.left)
 
-    def collect(self, folder: str, out: Path, *, limit: int) -> Any:
-        """Fetch a run's results as `get` does; the result has also "skipped" and "changed"."""
-        most = unpack.packed_limit(limit)
-        return self._receive(out, most, "collect", folder=folder, limit=limit)
+    def collect(self, folder: str, out: Path, *, limit: int) -> Collected:
+        """Fetch a run's results as `get` does."""
+        return self._receive(out, unpack.packed_limit(limit), Collect(folder, limit))
 
-    def _receive(self, out: Path, most: int, op: str, **kw: Any) -> Any:
-        """The result of an operation that sends at most `most` bytes, which go to `out`.
+    def _receive(self, out: Path, most: int, request: Request[R, Chunk]) -> R:
+        """The reply of an operation that sends at most `most` bytes, which go to `out`.
 
         Raises:
             Hostile: the host sent more.
@@ -302,10 +342,10 @@ class Session:
         remaining = most
         with unpack.new_file(out) as sink:
 
-            def chunk(event: Mapping[str, Any]) -> None:
+            def chunk(event: Chunk) -> None:
                 nonlocal remaining
-                left = event.get("chunk")
-                if type(left) is not int or not 0 < left <= remaining:
+                left = event.chunk
+                if left > remaining:
                     raise unpack.Hostile(f"more than {most} bytes")
                 remaining -= left
                 while left:
@@ -316,7 +356,7 @@ class Session:
                     left -= len(data)
 
             more = 2 * most  # with the lines between the pieces
-            return self.call(op, on_event=chunk, bytes=more, **kw)
+            return self.call(request, on_event=chunk, bytes=more)
 
     def close(self) -> None:
         """Close the channel and the connection; processes detached from them keep running."""
@@ -326,32 +366,52 @@ class Session:
     def _send(self, data: bytes, on_sent: ByteReporter | None = None) -> None:
         self._channel.send(data, on_sent)
 
-    def _answer(self, op: str, on_event: OnEvent | None = None) -> Any:
-        """The result of an operation, after its events; of the start of the agent, its event."""
-        for raw in iter(lambda: self._channel.readline(ANSWER), b""):
-            if not raw.startswith(b"{"):  # not from the agent
-                continue
-            answer = self._decoded(raw)
-            if "ok" in answer:
-                return answer["ok"]
-            if "error" in answer:
-                raise _agent_error(self.host, op, answer["error"])
-            event = checked_event(op, answer.get("event"))
-            if op == "agent":
-                return event
-            if on_event:
-                on_event(event)
+    def _reply(self, request: Request[R, E], on_event: Callable[[E], None] | None) -> R:
+        """The reply to a request, after its events."""
+        for message in self._messages():
+            match message:
+                case {"ok": reply}:
+                    return _checked_reply(request, reply)
+                case {"error": error}:
+                    raise _agent_error(self.host, request.op, error)
+                case {"event": value} if request.event_kind is not NoReturn:
+                    event = _document(request.event_kind, value, "an event that is not valid")
+                    if on_event:
+                        on_event(event)
+                case _:
+                    raise unpack.Hostile(f"neither an event nor a reply of {request.op!r}")
+        raise AssertionError  # _messages ends with an error
+
+    def _messages(self) -> Iterator[Mapping[str, Any]]:
+        """What the agent sends; ConnectionLost at the end of the channel."""
+        for raw in iter(lambda: self._channel.readline(LONGEST_LINE), b""):
+            if raw.startswith(b"{"):  # others are not from the agent
+                yield self._decoded(raw)
         raise self._channel.lost()
 
     def _decoded(self, raw: bytes) -> dict[str, Any]:
         """One JSON line of the agent; Hostile when it is too long or no JSON object."""
         try:
-            if len(raw) >= ANSWER:
-                raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
+            if len(raw) >= LONGEST_LINE:
+                raise unpack.Hostile(f"a line of more than {LONGEST_LINE} bytes")
             return decode.json_object(raw, "an answer that is no JSON")
         except unpack.Hostile:
             self.close()  # what follows may be the rest of it
             raise
+
+
+def _document(kind: Any, value: Any, what: str) -> Any:
+    """A document of this kind; Hostile with `what` if the value is none."""
+    return decode_document(kind, value, what=what, error=unpack.Hostile)
+
+
+def _checked_reply(request: Request[R, E], value: Any) -> R:
+    """The reply to a request; Hostile if the value is none."""
+    what = f"a reply of {request.op!r} that is not valid"
+    reply = cast(R, _document(request.reply_kind, value, what))
+    if not request.is_answered_by(reply):
+        raise unpack.Hostile(f"{what}: it is not complete")
+    return reply
 
 
 @contextlib.contextmanager
@@ -377,43 +437,38 @@ def _closed_after(seconds: float, host: Host, channel: Any) -> Iterator[None]:
         timer.cancel()
 
 
-def _log_details(arguments: Mapping[str, Any]) -> str:
+def _log_details(request: Request[R, E]) -> str:
     """An operation's arguments for the debug log: commands and paths, never contents."""
     details = []
-    if "argv" in arguments:
-        details.append(log.shown(shlex.join(arguments["argv"])))
-    for name in ("dest", "root", "folder"):
-        if name in arguments:
-            details.append(str(arguments[name]))
-    if "paths" in arguments:
-        details.append(log.shown(", ".join(arguments["paths"])))
-    if "files" in arguments:
-        details += [f"{path} ({len(text)} characters)" for path, _, text in arguments["files"]]
-    if "manifest" in arguments:
-        details.append(f"{len(arguments['manifest'])} files")
+    for name, value in vars(request).items():
+        if name == "argv":
+            details.append(log.shown(shlex.join(value)))
+        elif name in ("dest", "root", "folder", "path"):
+            details.append(str(value))
+        elif name == "paths":
+            details.append(log.shown(", ".join(value)))
+        elif name == "files":
+            details += [f"{file.path} ({len(file.text)} characters)" for file in value]
+        elif name == "manifest":
+            details.append(f"{len(value)} files")
     return f": {', '.join(details)}" if details else ""
 
 
-def _checked_digests(event: Mapping[str, Any], bundle: Bundle) -> tuple[str, ...]:
+def _checked_digests(event: Needed, bundle: Bundle) -> tuple[str, ...]:
     """The contents that a host requests; Hostile if it requests others than those of the bundle."""
-    known = {entry["sha256"] for entry in bundle.manifest()["files"]}
-    needed = event.get("need")
-    if not isinstance(needed, list) or not all(isinstance(digest, str) for digest in needed):
-        raise unpack.Hostile("a request for files that is not valid")
-    if not {*needed} <= known:
+    if not {*event.need} <= {file.sha256 for file in bundle.files}:
         raise unpack.Hostile("a request for a file that was not offered")
-    return tuple(sorted(needed))
+    return tuple(sorted(event.need))
 
 
 def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
-    if not isinstance(error, dict) or not {"errno", "text"} <= {*error}:
-        return unpack.Hostile("an error that is not valid")
-    if error["errno"] in ("ENOSPC", "EDQUOT"):
+    failure = _document(Failure, error, "an error that is not valid")
+    if failure.errno in ("ENOSPC", "EDQUOT"):
         return RailheadError(
-            f"the disk is full ({error['text']})",
+            f"the disk is full ({failure.text})",
             hint=Command("exec", hosts=host, cmd="df -h ~"),
         )
-    return RailheadError(f"{op}: {error['text']}")
+    return RailheadError(f"{op}: {failure.text}")
 
 
 @lru_cache(maxsize=1)  # one archive for all hosts; more would fill the memory

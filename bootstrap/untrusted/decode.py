@@ -2,8 +2,7 @@
 
 A number that is not finite, or of 2^63 and more, becomes None: what needs a number refuses that.
 
-A form is a type, a tuple of types, `[form]` for a list, `{str: form}` for any keys, or `{"key":
-form, ...}` for keys that must be there. Others are ignored. True and False are no numbers.
+What a document must have is checked by railhead.documents.
 """
 
 from __future__ import annotations
@@ -85,19 +84,6 @@ def outputs(text: str, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Hostile(what)
     return found
-
-
-def has_form(value: Any, form: Any) -> bool:
-    """Whether a value has a form."""
-    if isinstance(form, list):
-        return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
-    if not isinstance(form, dict):
-        return isinstance(value, form) and (form in (bool, object) or not isinstance(value, bool))
-    if not isinstance(value, dict):
-        return False
-    if str in form:
-        return all(has_form(item, form[str]) for item in value.values())
-    return all(key in value and has_form(value[key], form[key]) for key in form)
 
 
 def _integer(digits: str) -> int | None:

@@ -16,13 +16,12 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from bootstrap.console.text import clean
 from bootstrap.errors import Command, Hint, RailheadError
-from bootstrap.remote.run.manifest import FILES
 from railhead.documents.manifest import FILES, NAME, fault
 
 BLOCK = tarfile.BLOCKSIZE
@@ -222,16 +221,8 @@ def place_text(text: str, stage: Path, root: Path, name: str) -> None:
     place(Path(part), root, name)
 
 
-def pairs(value: Any) -> list[tuple[str, int]]:
-    """Parse a host's list of files, each a name and its size in bytes.
-
-    Raises:
-        Hostile: the value is not such a list.
-    """
-    try:
-        found = [(checked(name), size) for name, size in value]
-    except (TypeError, ValueError):
-        raise Hostile("a list of files that is not valid") from None
-    if len(found) > FILES or not all(type(size) is int and size >= 0 for _, size in found):
+def pairs(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """A host's list of files, each a name and its size in bytes; Hostile if one is refused."""
+    if len(files) > FILES or any(size < 0 for _, size in files):
         raise Hostile("a list of files that is not valid")
-    return found
+    return [(checked(name), size) for name, size in files]

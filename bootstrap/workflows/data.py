@@ -22,9 +22,11 @@ from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import runtime_here, variables_here
-from bootstrap.untrusted.decode import has_form, json_object
+from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.codec import decode
 from railhead.documents.options.runs import ProgramOptions, ShardOptions
+from railhead.documents.stored_data import StoredData
 from railhead.documents.uri import BucketUri, bucket_uri, scheme_of
 
 SHOWN = 20  # objects in a list
@@ -86,12 +88,11 @@ def _described(kept: bucket.Bucket, key: str) -> str:
     """The data that an entry of the stack's bucket describes."""
     try:
         found = json_object(kept.read(key, ENTRY) or b"", key)
+        stored = decode(StoredData, found, error=Hostile)
     except Hostile:
-        found = {}
-    if not has_form(found, {"files": int, "bytes": int}):
         return f"damaged: {clean(key)} does not describe data"
-    files, total = count(found["files"], "file"), size(found["bytes"])
-    return f"{files}, {total}, from {clean(str(found.get('from', '?')))}"
+    files, total = count(stored.files, "file"), size(stored.bytes)
+    return f"{files}, {total}, from {clean(stored.from_)}"
 
 
 def shard(given: ShardOptions, program: ProgramOptions) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import last_state
 from bootstrap.errors import Command, RunFailed, UsageError
@@ -13,6 +10,7 @@ from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.decode import json_object
 from bootstrap.workflows.attach import connected
+from railhead.documents.agent import Follow, LogLine, RunEvent
 
 OTHERS = ("mpirun", "supervisor")
 
@@ -21,8 +19,7 @@ def show(inventory: Inventory, run_id: str | None, rank: str) -> None:
     """Print a log of a run. `rank` is a rank's number, "mpirun" or "supervisor"."""
     run, name = find_run(inventory, run_id), _log_name(rank)
     with connected(inventory, run) as connection:
-        path = f"{run.folder}/logs/{name}.log"
-        text = connection.chief.call("read", paths=[path])[path]
+        text = connection.chief.read(f"{run.folder}/logs/{name}.log")
         if text is None:
             raise _missing(connection.chief, run, rank)
     print_lines(*map(last_state, text.removesuffix("\n").split("\n")))
@@ -36,13 +33,13 @@ def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
     """
     run, name = find_run(inventory, run_id), _log_name(rank)
 
-    def show_line(event: Mapping[str, Any]) -> None:
-        if "log" in event:
-            print_lines(last_state(str(event["log"])))
+    def show_line(event: RunEvent) -> None:
+        if isinstance(event, LogLine):
+            print_lines(last_state(event.log))
 
     try:
         with connected(inventory, run) as connection:
-            connection.chief.call("follow", on_event=show_line, folder=run.folder, log=name)
+            connection.chief.call(Follow(run.folder, log=name), on_event=show_line)
     except KeyboardInterrupt:
         raise RunFailed("the run continues", hint=Command("attach", run=run.run_id)) from None
 
@@ -53,8 +50,7 @@ def _log_name(rank: str) -> str:
 
 def _missing(chief: Session, run: Run, rank: str) -> UsageError:
     """The error for a log that does not exist, with the choices."""
-    path = f"{run.folder}/run.json"
-    text = chief.call("read", paths=[path])[path]
+    text = chief.read(f"{run.folder}/run.json")
     if not text:
         return UsageError(
             f"run {run.run_id} is not on {chief.host.name} any more", hint=Command("status")

@@ -252,7 +252,7 @@ def show_log(name: str, inventory: Inventory | None = None) -> None:
     """
     with _found(name, inventory) as (endpoint, place):
         log = f"{endpoint.folder}/logs/server.log"
-        parts = [place.session.call("read", paths=[path])[path] for path in (f"{log}.1", log)]
+        parts = [place.session.read(path) for path in (f"{log}.1", log)]
         target = place.target
     text = "".join(part for part in parts if part)
     if not text:

@@ -26,6 +26,7 @@ from typing import (
 T = TypeVar("T")
 LARGEST = 2**63  # of any number, exclusive
 SHOWN = 60  # characters of a wrong value in a message
+LONGEST = 600  # characters of a message
 KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 _RULE = "rule"
 
@@ -103,7 +104,7 @@ def decode(
     try:
         return cast(T, _Decoder(unknown_keys).value(kind, value, "", Rule(), 0))
     except Malformed as wrong:
-        raise error(f"{what}: {wrong}") from None
+        raise error(f"{what}: {_printable(str(wrong))}") from None
 
 
 def encode(document: Any) -> Any:
@@ -282,6 +283,11 @@ def _printable(at: str) -> str:
     """A path as a message shows it: its keys may be those of a host."""
     text = at if at.isprintable() else repr(at)
     return text if len(text) <= 2 * SHOWN else f"{text[: 2 * SHOWN]}..."
+
+
+def _printable(message: str) -> str:
+    """A message in one line, not longer than a few: the keys of a mapping may be hostile."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:LONGEST])
 
 
 def _shortened(value: Any) -> str:

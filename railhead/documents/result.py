@@ -43,8 +43,8 @@ class Culprit:
 class Swept:
     """The processes of a run on one host: how many were ended, and the pids of those left."""
 
-    ended: int
-    left: tuple[int, ...]
+    ended: int = key(at_least=0)
+    left: tuple[int, ...] = key()
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def test_a_failure_is_an_answer_and_the_next_request_works(agent: Agent) -> None
         agent.call("run", argv=["~/not-there"])
     with pytest.raises(Failed, match="KeyError"):
         agent.call("not-an-op")
-    assert agent.call("read", paths=["~/none"])[0] == {"~/none": None}
+    assert agent.call("read", path="~/none")[0] == {"text": None}
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
@@ -55,7 +55,7 @@ def test_any_python_of_a_host_will_do(home: Path, version: str) -> None:
         pytest.skip(f"{name} does not start here")
     agent = Agent(home, done.stdout.decode().strip())
     assert agent.hello["python"].startswith(version)
-    agent.call("write", files=[["~/run/.a", 0o600, "x"]])
+    agent.call("write", files=[{"path": "~/run/.a", "mode": 0o600, "text": "x"}])
     assert unpacked(agent.call("get", root="~", patterns=["run/*"], limit=9)[1]) == {"run/.a": "x"}
     assert agent.call("run", argv=["echo", "a"])[0] == {"rc": 0, "tail": ["a"]}
     agent.process.communicate()

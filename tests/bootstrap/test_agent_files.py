@@ -17,10 +17,14 @@ from standins.agent_process import Agent, Failed, build, found
 
 from bootstrap.ssh.bundle import pack_folder, tar
 from bootstrap.ssh.session import START_AGENT
+from railhead.documents.codec import encode
 
 
 def test_write_changes_only_what_differs(agent: Agent, home: Path) -> None:
-    files = [["~/.ssh/a", 0o600, "one\n"], ["~/b", 0o755, "two\n"]]
+    files = [
+        {"path": "~/.ssh/a", "mode": 0o600, "text": "one\n"},
+        {"path": "~/b", "mode": 0o755, "text": "two\n"},
+    ]
     assert agent.call("write", files=files)[0]["changed"] == [f"{home}/.ssh/a", f"{home}/b"]
     assert agent.call("write", files=files)[0] == {"changed": []}
     (home / "b").chmod(0o644)
@@ -31,7 +35,7 @@ def test_write_changes_only_what_differs(agent: Agent, home: Path) -> None:
 def test_write_keeps_the_users_own_link(agent: Agent, home: Path) -> None:
     (home / "dotfiles").mkdir()
     (home / "keys").symlink_to(home / "dotfiles" / "keys")
-    agent.call("write", files=[["~/keys", 0o600, "line\n"]])
+    agent.call("write", files=[{"path": "~/keys", "mode": 0o600, "text": "line\n"}])
     assert (home / "keys").is_symlink()
     assert (home / "dotfiles" / "keys").read_text() == "line\n"
 
@@ -64,7 +68,7 @@ def test_tree(
     bundle = pack_folder(tmp_path / "here")
     payload = tar(bundle, {f.sha256 for f in bundle.files})
     options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
-    manifest = bundle.manifest()["files"]
+    manifest = encode(bundle.files)
     agent.call("tree", payload, manifest=manifest, **options)
     now = found(tmp_path / "dest")
     assert {k: now.get(k) for k in wanted} == wanted
@@ -80,7 +84,7 @@ def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path:
     bundle = pack_folder(tmp_path / "here")
     payload = tar(bundle, {f.sha256 for f in bundle.files})
     options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": False}
-    agent.call("tree", payload, manifest=bundle.manifest()["files"], **options)
+    agent.call("tree", payload, manifest=encode(bundle.files), **options)
     assert found(tmp_path / "dest") == {"a": "1", "d/e/f": "kept", "other": "kept"}
 
 
@@ -103,7 +107,7 @@ class Sent:
         build(here, INSTALLER)
         bundle = pack_folder(here)
         self.payload = tar(bundle, {f.sha256 for f in bundle.files})
-        self.options: dict[str, Any] = {"manifest": bundle.manifest()["files"]}
+        self.options: dict[str, Any] = {"manifest": encode(bundle.files)}
         self.options |= {"blobs": "~/blobs", "dest": "~/above/there"}
 
     def to(self, agent: Agent) -> Any:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import follow
 from bootstrap.runs.run import Run
 from bootstrap.ssh.bounded_channel import ConnectionLost
+from railhead.documents.agent import Follow, Followed, LogLine, MetricLine, RunEvent
 
 
 def run_folder(home: Path, state: str, pid: int) -> Path:
@@ -75,22 +77,23 @@ class Breaking:
     def run(self, argv: list[str], cwd: str) -> None:
         """Nothing."""
 
-    def call(self, op: str, on_event: Any = None, **options: Any) -> Any:
-        if op == "read":
-            return {options["paths"][0]: '{"hosts": [{"name": "h1", "slots": 1}]}'}
-        begin, log_begin = options["offset"], options["log_offset"]
+    def read(self, path: str) -> str:
+        return '{"hosts": [{"name": "h1", "slots": 1}]}'
+
+    def call(self, request: Follow, on_event: Callable[[RunEvent], None]) -> Followed:
+        begin, log_begin = request.offset, request.log_offset
         self.requested.append((begin, log_begin))
-        events: list[dict[str, Any]] = [
-            {"metrics": json.dumps({"kind": "epoch", "epoch": n, "loss": 0.5}), "offset": n}
+        events: list[RunEvent] = [
+            MetricLine(json.dumps({"kind": "epoch", "epoch": n, "loss": 0.5}), n)
             for n in range(begin + 1, 5)
         ]
-        events += [{"log": f"line {n}", "log_offset": n} for n in range(log_begin + 1, 5)]
+        events += [LogLine(f"line {n}", n) for n in range(log_begin + 1, 5)]
         broken = bool(self.breaks)
         for event in events[: self.breaks.pop(0) if broken else None]:
             on_event(event)
         if broken:
             raise ConnectionLost("broke")
-        return {"offset": 4, "lost": False}
+        return Followed(lost=False)
 
 
 def test_after_broken_connections_each_line_is_shown_once(
@@ -111,27 +114,6 @@ def test_after_broken_connections_each_line_is_shown_once(
     assert lines == [f"line {n}" for n in range(1, 5)]
 
 
-def test_a_chief_that_falls_silent_while_it_is_followed_is_given_up(tmp_path: Path) -> None:
+def test_a_chief_that_falls_silent_while_it_is_followed_is_given_up() -> None:
     """The agent sends an event every ten seconds, also where nothing changes."""
-    given: dict[str, Any] = {}
-
-    class Chief:
-        """Records how the agent is called."""
-
-        def run(self, argv: list[str], cwd: str) -> None:
-            assert argv[-1].endswith(">attached") and cwd == "~/.railhead/runs/r1"
-
-        def call(self, op: str, **options: Any) -> Any:
-            if op == "read":
-                return {
-                    path: '{"hosts": [{"name": "h1", "slots": 1}]}' for path in options["paths"]
-                }
-            given.update(options)
-            return {"offset": 0, "lost": False}
-
-    chief: Any = Chief()
-    state = follow.FollowState()
-    with Board(io.StringIO(), ["h1"]) as board:
-        follow.follow(chief, Run("r1", tmp_path), board, state)
-    assert given["silence"] is not None and 20 <= given["silence"] <= 300
-    assert state.done and not state.lost
+    assert 20 <= Follow.bounds.silence <= 300

@@ -89,7 +89,7 @@ def test_what_is_no_file_is_named_and_holds_nothing_up(agent: Agent, home: Path)
         ("logs/pipe", "FIFO"),
         ("work/link", "link"),
     }
-    assert agent.call("read", paths=["~/.railhead/runs/r1/logs/pipe"])[0].popitem()[1] is None
+    assert agent.call("read", path="~/.railhead/runs/r1/logs/pipe")[0] == {"text": None}
 
 
 def test_a_file_that_is_cut_while_it_is_sent_breaks_no_archive() -> None:

@@ -2,96 +2,154 @@
 
 from __future__ import annotations
 
+import json
+import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from bootstrap.inventory.hosts import Host
+from bootstrap.remote.agent.agent import OPS
+from bootstrap.ssh.session import Session
 from bootstrap.untrusted import decode
-from bootstrap.untrusted.answers import check_result, checked_event
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import (
+    Collect,
+    DataFolder,
+    DataState,
+    Dial,
+    DropTemporary,
+    Follow,
+    Get,
+    GetFile,
+    Listen,
+    PathsState,
+    PlaceFolder,
+    Ports,
+    Read,
+    ReceiveData,
+    Remove,
+    Request,
+    Run,
+    Tree,
+    Write,
+)
 
+READ, RUN, FOLLOW, LISTEN = Read("/a"), Run(("true",)), Follow("f"), Listen("::1")
+GET, GET_FILE, COLLECT = Get("~", ("*",), 9), GetFile("/a", 9), Collect("f", 9)
+DIAL, PORTS = Dial((("a", 1), ("b", 2)), 5), Ports(2)
+DATA, PATHS, RECEIVE = DataState(("a",)), PathsState(("/a",)), ReceiveData("f", ())
+REMOVE, WRITE = Remove(()), Write(())
+TREE, FOLDER = Tree((), "b", "d"), PlaceFolder((), "b", "d")
 SENT: dict[str, Any] = {"files": [["a", 1]], "left": [], "changed": ["b"]}
-GOOD: list[tuple[str, Any, dict[str, Any]]] = [
-    ("read", {"/a": "text", "/b": None}, {"paths": ["/a", "/b"]}),
-    ("run", {"rc": -9, "tail": ["x"]}, {}),
-    ("get", SENT, {}),
-    ("get_file", {"sha256": "0" * 64}, {}),
-    ("collect", {**SENT, "skipped": [{"path": "c", "kind": "FIFO"}]}, {}),
-    ("follow", {"offset": 5, "lost": False}, {}),
-    ("listen", {"port": 5}, {}),
-    ("dial", {"wrong": [None, "refused"]}, {"peers": [1, 2]}),
-    ("ports", {"ports": [5, 6]}, {"count": 2}),
-    ("remove", {"left": []}, {}),
-    ("data_state", {"folders": {"a": {"complete": True, "there": 0}}, "free": 9}, {"folders": "a"}),
-    ("paths_state", {"/a": "folder"}, {"paths": ["/a"]}),
-    ("receive_data", {"wrong": [], "path": "/a"}, {}),
-    ("write", {"changed": []}, {}),
-]
-BAD: list[tuple[str, Any, dict[str, Any]]] = [
-    ("read", {"/a": {}}, {"paths": ["/a"]}),
-    ("read", {"/b": ""}, {"paths": ["/a"]}),
-    ("read", [], {"paths": ["/a"]}),
-    ("run", {"rc": True, "tail": []}, {}),
-    ("run", {"rc": 0, "tail": [5]}, {}),
-    ("run", {"rc": 0}, {}),
-    ("run", None, {}),
-    ("get", {**SENT, "files": {}}, {}),
-    ("get", {**SENT, "changed": [[]]}, {}),
-    ("get_file", {"sha256": None}, {}),
-    ("collect", SENT, {}),
-    ("follow", {"lost": 0}, {}),
-    ("listen", {"port": "5"}, {}),
-    ("dial", {"wrong": [None]}, {"peers": [1, 2]}),
-    ("ports", {"ports": [5]}, {"count": 2}),
-    ("data_state", {"folders": {}, "free": 9}, {"folders": "a"}),
-    (
-        "data_state",
-        {"folders": {"a": {"complete": True, "there": "0"}}, "free": 9},
-        {"folders": []},
-    ),
-    ("paths_state", {}, {"paths": ["/a"]}),
-]
-EVENTS: list[tuple[str, Any]] = [
-    ("agent", {"agent": 1, "python": "3.11"}), ("run", {"line": "x"}), ("run", {"grown": 5}),
-    ("tree", {"need": []}), ("place_folder", {"need": []}), ("receive_data", {"need": []}),
-    ("get", {"chunk": 5}), ("collect", {"chunk": 5}), ("follow", {"metrics": "{}", "offset": 3}),
-    ("follow", {"log": "x", "log_offset": 3}), ("follow", {"state": None, "last": {}}),
-    ("follow", {"state": "{}", "last": {"0": "x"}}),
+GOOD: list[tuple[Request[Any, Any], Any]] = [
+    (READ, {"text": "x"}), (READ, {"text": None}), (RUN, {"rc": -9, "tail": ["x"]}), (GET, SENT),
+    (GET_FILE, {"sha256": "0" * 64}), (FOLLOW, {"offset": 5, "lost": False}),
+    (COLLECT, {**SENT, "skipped": [{"path": "c", "kind": "FIFO"}]}), (LISTEN, {"port": 5}),
+    (DIAL, {"wrong": [None, "refused"]}), (PORTS, {"ports": [5, 6]}), (REMOVE, {"left": []}),
+    (DATA, {"folders": {"a": {"complete": True, "there": 0}}, "free": 9}),
+    (PATHS, {"paths": {"/a": "folder"}}), (RECEIVE, {"wrong": [], "path": "/a"}),
+    (WRITE, {"changed": []}), (TREE, {"sent": 0, "changed": []}),
+    (FOLDER, {"sent": 0, "changed": []}), (DropTemporary("r1"), None),
 ]  # fmt: skip
-BAD_EVENTS: list[tuple[str, Any]] = [
-    ("run", None), ("run", []), ("run", "x"), ("run", {}), ("run", {"line": 5}),
-    ("get", {"chunk": "5"}), ("get", {"chunk": True}), ("follow", {"metrics": "{}"}),
-    ("follow", {"log": "x"}), ("follow", {"metrics": "{}", "offset": None}),
-    ("follow", {"state": None, "last": {"0": 5}}), ("follow", {"state": 5, "last": {}}),
+BAD: list[tuple[Request[Any, Any], Any]] = [
+    (READ, {"text": {}}), (READ, {}), (READ, []), (RUN, {"rc": True, "tail": []}),
+    (RUN, {"rc": 0, "tail": [5]}), (RUN, {"rc": 0}), (RUN, None), (GET, {**SENT, "files": {}}),
+    (GET, {**SENT, "files": [["a"]]}), (GET, {**SENT, "changed": [[]]}),
+    (GET_FILE, {"sha256": None}), (COLLECT, SENT), (FOLLOW, {"lost": 0}), (LISTEN, {"port": "5"}),
+    (LISTEN, {"port": 70000}), (DIAL, {"wrong": [None]}), (PORTS, {"ports": [5]}),
+    (DATA, {"folders": {}, "free": 9}), (PATHS, {"paths": {}}), (PATHS, {"paths": {"/a": "x"}}),
+    (DATA, {"folders": {"a": {"complete": True, "there": "0"}}, "free": 9}),
+]  # fmt: skip
+EVENTS: list[tuple[Request[Any, Any], Any]] = [
+    (RUN, {"line": "x"}), (RUN, {"grown": 5}), (TREE, {"need": []}),
+    (FOLDER, {"need": ["0"]}), (RECEIVE, {"need": [[0, 5]]}),
+    (GET, {"chunk": 5}), (COLLECT, {"chunk": 5}), (FOLLOW, {"metrics": "{}", "offset": 3}),
+    (FOLLOW, {"log": "x", "log_offset": 3}), (FOLLOW, {"state": None, "last": {}}),
+    (FOLLOW, {"state": "{}", "last": {"0": "x"}}),
+]  # fmt: skip
+BAD_EVENTS: list[tuple[Request[Any, Any], Any]] = [
+    (RUN, None), (RUN, []), (RUN, "x"), (RUN, {}), (RUN, {"line": 5}), (GET, {"chunk": "5"}),
+    (GET, {"chunk": True}), (GET, {"chunk": 0}), (RECEIVE, {"need": [[0]]}),
+    (RECEIVE, {"need": [[-1, 0]]}), (RECEIVE, {"need": ["00"]}), (TREE, {"need": 5}),
+    (FOLLOW, {"metrics": "{}"}), (FOLLOW, {"log": "x"}),
+    (FOLLOW, {"metrics": "{}", "offset": None}),
+    (FOLLOW, {"state": None, "last": {"0": 5}}), (FOLLOW, {"state": 5, "last": {}}),
     # Without end they would hold an operation that has no events.
-    ("read", {"line": "x"}), ("write", {"chunk": 5}), ("remove", {"state": None, "last": {}}),
+    (READ, {"line": "x"}), (WRITE, {"chunk": 5}), (REMOVE, {"state": None, "last": {}}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("op, result, arguments", GOOD, ids=lambda value: str(value)[:30])
-def test_a_result_of_the_agent_is_taken(op: str, result: Any, arguments: dict[str, Any]) -> None:
-    check_result(op, result, arguments)
+@pytest.fixture
+def pair() -> Iterator[tuple[Session, socket.socket]]:
+    """A session whose agent has been started, and the host's end."""
+    near, far = socket.socketpair()
+    session = Session.__new__(Session)
+    session._use(Host("h1", "h1"), near, lambda: None)
+    session._agent = True
+    with near, far:
+        yield session, far
 
 
-@pytest.mark.parametrize("op, result, arguments", BAD, ids=lambda value: str(value)[:30])
-def test_another_result_is_refused(op: str, result: Any, arguments: dict[str, Any]) -> None:
-    with pytest.raises(Hostile, match=op):
-        check_result(op, result, arguments)
+def sent(pair: tuple[Session, socket.socket], request: Request[Any, Any], *messages: Any) -> Any:
+    """The reply and the events of a request to a host that answers so."""
+    session, far = pair
+    events: list[Any] = []
+    far.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+    return session.call(request, on_event=events.append), events
 
 
-@pytest.mark.parametrize("op, event", EVENTS, ids=str)
-def test_an_event_of_the_operation_is_taken(op: str, event: Any) -> None:
-    assert checked_event(op, event) is event
+def test_the_agent_has_each_operation() -> None:
+    assert {operation.op for operation in Request.__subclasses__()} == {*OPS}
 
 
-@pytest.mark.parametrize("op, event", BAD_EVENTS, ids=str)
-def test_another_event_is_refused(op: str, event: Any) -> None:
-    with pytest.raises(Hostile, match="sent an event that is not valid:"):
-        checked_event(op, event)
+@pytest.mark.parametrize("request_, reply", GOOD, ids=lambda value: str(value)[:30])
+def test_a_reply_of_the_agent_is_taken(
+    pair: tuple[Session, socket.socket], request_: Request[Any, Any], reply: Any
+) -> None:
+    found, _ = sent(pair, request_, {"ok": reply})
+    assert reply is found is None or {**reply}.keys() >= vars(found).keys()
+
+
+def test_the_items_of_a_reply_are_documents(pair: tuple[Session, socket.socket]) -> None:
+    found, _ = sent(pair, DATA, {"ok": GOOD[11][1]})
+    assert found.folders == {"a": DataFolder(complete=True, there=0)}
+
+
+@pytest.mark.parametrize("request_, reply", BAD, ids=lambda value: str(value)[:30])
+def test_another_reply_is_refused(
+    pair: tuple[Session, socket.socket], request_: Request[Any, Any], reply: Any
+) -> None:
+    with pytest.raises(Hostile, match=request_.op):
+        sent(pair, request_, {"ok": reply})
+
+
+@pytest.mark.parametrize("request_, event", EVENTS, ids=str)
+def test_an_event_of_the_operation_is_taken(
+    pair: tuple[Session, socket.socket], request_: Request[Any, Any], event: Any
+) -> None:
+    good = next(reply for request, reply in GOOD if request is request_)
+    _, (found,) = sent(pair, request_, {"event": event}, {"ok": good})
+    assert vars(found).keys() == event.keys()
+
+
+@pytest.mark.parametrize("request_, event", BAD_EVENTS, ids=str)
+def test_another_event_is_refused(
+    pair: tuple[Session, socket.socket], request_: Request[Any, Any], event: Any
+) -> None:
+    with pytest.raises(Hostile):
+        sent(pair, request_, {"event": event}, {"ok": {}})
+
+
+@pytest.mark.parametrize("message", [{}, {"error": {}}, {"error": {"errno": 5, "text": "x"}}])
+def test_another_message_is_refused(pair: tuple[Session, socket.socket], message: Any) -> None:
+    with pytest.raises(Hostile):
+        sent(pair, READ, message)
 
 
 def test_a_record_of_too_many_values_is_none() -> None:
     """An event has it as a text, whose values do not count there."""
     lists = ",".join(["[]"] * (decode.MARKS // 2))
-    assert decode.record('{"a": [[], NaN]}')["a"][0] == []
-    assert decode.record(f'{{"a": [{lists}, [], []]}}') == {}
+    assert decode.json_line('{"a": [[], NaN]}')["a"][0] == []
+    assert decode.json_line(f'{{"a": [{lists}, [], []]}}') == {}

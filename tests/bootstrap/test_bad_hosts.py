@@ -27,8 +27,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
-from bootstrap.ssh import bounded_channel, connect
-from bootstrap.ssh.bounded_channel import Bounds
+from bootstrap.ssh import connect, session
+from railhead.documents.agent import Bounds
 from railhead.documents.endpoint import Deployed
 
 HOSTS = "bad,good"
@@ -148,7 +148,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sandbox]:
 
 def reach(box: Sandbox, kind: type[Channel]) -> None:
     """From now on there are these hosts; nothing else is reached."""
-    bounded_channel.BOUNDS["open"] = Bounds(60, 60, 100_000)
+    setattr(session, "OPEN", Bounds(60, 60, 100_000))  # noqa: B010
     os.environ.update(dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:1"))
 
     def connections(host: Host, inventory: Inventory) -> list[Any]:

@@ -23,9 +23,10 @@ from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import bounded_channel, connect
 from bootstrap.ssh import session as session_module
-from bootstrap.ssh.bounded_channel import BoundedChannel, Bounds, ConnectionLost, Unresponsive
+from bootstrap.ssh.bounded_channel import BoundedChannel, ConnectionLost, Unresponsive
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import Bounds, Follow, Get, Request, TextFile
 
 MOST = 20_000  # bytes of an operation of these tests
 LONG = 30.0  # seconds; no test waits so long
@@ -60,9 +61,10 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
 
     def work(silence: float = LONG, seconds: float = LONG) -> None:
         bounds = Bounds(silence, seconds, MOST)
-        for name in bounded_channel.BOUNDS:
-            monkeypatch.setitem(bounded_channel.BOUNDS, name, bounds)
-        monkeypatch.setattr(bounded_channel, "QUICK", bounds)
+        for operation in Request.__subclasses__():
+            monkeypatch.setattr(operation, "bounds", bounds)
+        for name in ("OPEN", "SHELL"):
+            monkeypatch.setattr(session_module, name, bounds)
 
     work()
     return work
@@ -87,9 +89,9 @@ OPERATIONS: dict[str, Callable[[Session, Path], Any]] = {
     "facts": lambda session, _: session.facts(),
     "sh": lambda session, _: session.sh("true"),
     "start of the agent": lambda session, _: restarted(session),
-    "read": lambda session, _: session.call("read", paths=[]),
+    "read": lambda session, _: session.read("f"),
     "run": lambda session, _: session.run(["true"]),
-    "follow": lambda session, _: session.call("follow", folder="f"),
+    "follow": lambda session, _: session.call(Follow("f")),
     "get": lambda session, folder: session.get("~", ["**"], folder / "got", limit=10),
 }
 
@@ -118,7 +120,7 @@ def test_a_silent_host_ends_the_operation_and_the_channel(
     seconds = seconds_until(Unresponsive, lambda: operation(session, tmp_path), "silent for 0 s")
     assert 0.1 <= seconds < LONG
     with pytest.raises(ConnectionLost):  # a late answer would be taken for that of the next one
-        session.call("read", paths=[])
+        session.read("f")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
@@ -182,7 +184,7 @@ def test_events_of_a_command_without_end_are_cut_off(pair: tuple[Session, Far], 
 def test_a_line_that_no_agent_sends_is_refused(
     pair: tuple[Session, Far], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
 ) -> None:
-    monkeypatch.setitem(bounded_channel.BOUNDS, "get", Bounds(LONG, LONG))
+    monkeypatch.setattr(Get, "bounds", Bounds(LONG, LONG))
     session, far = pair
     threading.Thread(target=far.end.sendall, args=(line.encode() + b"\n",), daemon=True).start()
     with pytest.raises(Hostile):
@@ -194,18 +196,18 @@ def test_a_host_that_does_not_read_ends_the_sending(
 ) -> None:
     limit(silence=0.1)
     session, _ = pair
-    big = [["~/f", 0o644, "x" * 5_000_000]]
-    assert seconds_until(Unresponsive, lambda: session.call("write", files=big)) < LONG
+    big = TextFile("~/f", "x" * 5_000_000)
+    assert seconds_until(Unresponsive, lambda: session.write(big)) < LONG
 
 
 def test_several_operations_have_one_limit_together(pair: tuple[Session, Far]) -> None:
     session, far = pair
-    far.repeat(b'{"ok": {}}\n', pause=0.1)
+    far.repeat(b'{"ok": {"text": null}}\n', pause=0.1)
 
     def several() -> None:
         with session.within(0.25):
             while True:
-                session.call("read", paths=[])
+                session.read("f")
 
     assert 0.25 <= seconds_until(Unresponsive, several) < LONG
     assert session._channel._end == float("inf")
@@ -218,7 +220,7 @@ def test_the_end_of_the_channel_within_a_line_is_a_broken_connection(
     far.end.sendall(b'{"ok": ')
     far.end.shutdown(socket.SHUT_WR)
     with pytest.raises(ConnectionLost, match="broke"):
-        session.call("read", paths=[])
+        session.read("f")
 
 
 @pytest.mark.parametrize(
@@ -348,8 +350,8 @@ def test_a_silent_host_is_one_outcome_and_the_others_continue(limit: Limit) -> N
         sessions[name]._use(Host(name, name), near, lambda: None)
         sessions[name]._agent = True
     ends["good"][1].sendall(json.dumps({"ok": {"left": []}}).encode() + b"\n")
-    done, failed = connect.attempts(sessions, lambda s: s.call("remove", paths=[]))
-    assert done == {"good": {"left": []}} and [*failed] == ["silent"]
+    done, failed = connect.attempts(sessions, lambda s: s.remove())
+    assert done == {"good": ()} and [*failed] == ["silent"]
     with pytest.raises(HostsFailed) as error:
         connect.everywhere({"silent": sessions["silent"]}, lambda s: s.greet(), what="x")
     assert [*error.value.outcomes] == ["silent"]

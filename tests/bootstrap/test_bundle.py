@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import re
 import socket
@@ -18,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder, pack_script, pack_training, tar
+from bootstrap.ssh.bundle import Bundle, pack_folder, pack_script, pack_training, tar
+from railhead.documents.agent import BundleFile
 
 
 def plant(root: Path, *paths: str, content: str = "x") -> Path:
@@ -254,15 +254,6 @@ def test_the_digest_of_a_known_bundle_stays_what_it_is() -> None:
     file = BundleFile("train.py", sha256("x"), 1, executable=False)
     expected = sha256(f"{sha256('x')} 0 train.py\n")
     assert Bundle(Path("/anywhere"), (file,)).digest == expected
-
-
-def test_the_manifest_is_json(tmp_path: Path) -> None:
-    bundle = pack_folder(plant(tmp_path, "a"))
-    assert json.loads(json.dumps(bundle.manifest())) == {
-        "digest": bundle.digest,
-        "total_bytes": 1,
-        "files": [{"path": "a", "sha256": sha256("x"), "size": 1, "executable": False}],
-    }
 
 
 # Our own training, and a script

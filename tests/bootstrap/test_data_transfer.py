@@ -37,6 +37,7 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 from bootstrap.ssh.traffic import host_traffic
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import DataState, NeededParts, PathsState, ReceiveData
 
 Opened = Sessions
 
@@ -55,7 +56,7 @@ def opened(inventory: Inventory, cluster: Cluster) -> Iterator[Opened]:
     with reach.sessions(inventory) as opened:
         for session in opened.values():
             session.start_agent("python3")
-            session.call("remove", paths=["~/.railhead/data"])
+            session.remove("~/.railhead/data")
         yield opened
 
 
@@ -166,8 +167,8 @@ def test_an_interrupted_transfer_continues_inside_a_file(
     for name, session in opened.items():
         folder = home_of(cluster, name) / ".railhead/data"
 
-        def cut(event: Mapping[str, Any], folder: Path = folder) -> Iterator[bytes]:
-            for number, _ in event["need"]:
+        def cut(event: NeededParts, folder: Path = folder) -> Iterator[bytes]:
+            for number, _ in event.need:
                 content = (data / found.files[number].path).read_bytes()
                 yield content[: 2 * PIECE]
                 if len(content) > PIECE:
@@ -175,9 +176,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
                     raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            session.send_stream(
-                "receive_data", cut, folder=send.folder_of(found), manifest=found.manifest()
-            )
+            session.send_stream(ReceiveData(send.folder_of(found), found.manifest()), cut)
     for session in opened.values():
         session.close()
     sent = Sent(list(opened))
@@ -185,9 +184,9 @@ def test_an_interrupted_transfer_continues_inside_a_file(
         for session in again.values():
             session.start_agent("python3")
         part = next((home_of(cluster, "h1") / ".railhead/data").glob("*.part"))
-        state = again["h1"].call("data_state", folders=[f"~/.railhead/data/{part.stem}"])
-        (held,) = state["folders"].values()
-        assert not held["complete"] and held["there"] >= PIECE, "what arrived needs no room"
+        state = again["h1"].call(DataState((f"~/.railhead/data/{part.stem}",)))
+        (held,) = state.folders.values()
+        assert not held.complete and held.there >= PIECE, "what arrived needs no room"
         (document,) = place_data(inputs_of(f"train={data}"), again)
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
@@ -221,7 +220,7 @@ def test_a_file_that_changes_while_it_is_sent_is_named_and_nothing_appears(
         send.send_missing(shares, opened, lacks, Board(io.StringIO(), list(opened)))
     folder = home_of(cluster, "h1") / ".railhead/data"
     assert not [p for p in folder.iterdir() if p.is_dir() and p.suffix != ".part"]
-    assert opened["h1"].call("data_state", folders=[])["free"], "the channel still works"
+    assert opened["h1"].call(DataState(())).free, "the channel still works"
 
 
 def test_too_little_room_is_found_before_anything_is_sent(data: Path, opened: Opened) -> None:
@@ -236,16 +235,14 @@ def test_too_little_room_is_found_before_anything_is_sent(data: Path, opened: Op
 def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
     requests: list[Any] = []
 
-    def content(event: Mapping[str, Any]) -> Iterator[bytes]:
-        requests.append(event["need"])
-        return iter([b"x"] if event["need"] else [])
+    def content(event: NeededParts) -> Iterator[bytes]:
+        requests.append(event.need)
+        return iter([b"x"] if event.need else [])
 
     sha256 = hashlib.sha256(b"x").hexdigest()
     for _ in range(2):
-        folder = "~/.railhead/data/y"
-        manifest = [["f", 1, sha256]]
-        opened["h1"].send_stream("receive_data", content, folder=folder, manifest=manifest)
-    assert requests == [[[0, 0]]]
+        opened["h1"].send_stream(ReceiveData("~/.railhead/data/y", (("f", 1, sha256),)), content)
+    assert requests == [((0, 0),)]
 
 
 def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(
@@ -256,12 +253,10 @@ def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(
     blocked.mkdir()  # a write that fails, as on a full disk
     with pytest.raises(Exception, match="receive_data"):
         opened["h1"].send_stream(
-            "receive_data",
-            lambda event: iter([bytes(PIECE + 1 - event["need"][0][1])]),
-            folder="~/.railhead/data/x",
-            manifest=[["f", PIECE + 1, "0" * 64]],
+            ReceiveData("~/.railhead/data/x", (("f", PIECE + 1, "0" * 64),)),
+            lambda event: iter([bytes(PIECE + 1 - event.need[0][1])]),
         )
-    assert opened["h1"].call("paths_state", paths=["~"]) == {"~": "folder"}
+    assert opened["h1"].call(PathsState(("~",))).paths == {"~": "folder"}
 
 
 def test_a_path_must_be_on_all_hosts(
@@ -393,16 +388,14 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
     assert sent.bytes > PIECE
 
 
-@pytest.mark.parametrize(
-    "needed", [None, 7, [["x", 0]], [[0]], [[1, 0]], [[-1, 0]], [[0, 4]], [[0, 0], [0, 0]]]
-)
-def test_a_request_that_no_host_makes_is_hostile(needed: object) -> None:
+@pytest.mark.parametrize("needed", [[(1, 0)], [(0, 4)], [(0, 0), (0, 0)]])
+def test_a_request_that_no_host_makes_is_hostile(needed: list[tuple[int, int]]) -> None:
     data = LocalData(Path("/data"), (DataFile("a", 3, "0" * 64),))
-    assert send._checked(data, [[0, 1]], set()) == [(0, 1)]
+    send._refuse_wrong(data, [(0, 1)], set())
     with pytest.raises(Hostile):
-        send._checked(data, needed, set())
+        send._refuse_wrong(data, needed, set())
     with pytest.raises(Hostile):
-        send._checked(data, [[0, 1]], {0})
+        send._refuse_wrong(data, [(0, 1)], {0})
 
 
 def test_a_file_that_shrinks_while_it_is_sent_is_filled_up(tmp_path: Path) -> None:

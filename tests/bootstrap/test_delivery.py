@@ -28,7 +28,8 @@ from bootstrap.provision import wheels
 from bootstrap.provision.horovod_wheel import APT, supplied
 from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import Session
+from railhead.documents.agent import CommandResult, TextFile
 
 PYTHON = "3.11.4"  # of the hosts
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
@@ -43,16 +44,16 @@ class RecordedHost:
         self.ran: list[tuple[list[str], Mapping[str, str]]] = []
         self.removed: list[str] = []
         self.forwarded: list[bool] = []
-        self.written: list[tuple[str, int, str]] = []
+        self.written: list[TextFile] = []
 
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
-    def call(self, op: str, **kw: Any) -> Any:
-        if op == "write":
-            self.written += kw["files"]
-        if op == "remove":
-            self.removed += kw["paths"]
+    def write(self, *files: TextFile) -> None:
+        self.written += files
+
+    def remove(self, *paths: str) -> None:
+        self.removed += paths
 
     @property
     def connection(self) -> Any:
@@ -68,11 +69,13 @@ class RecordedHost:
         assert (address, port) == ("127.0.0.1", 4711)
         self.forwarded.append(False)
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str] | None = None, **_: Any) -> Reply:
+    def run(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None, **_: Any
+    ) -> CommandResult:
         if "sys.version_info" in argv[-1]:
-            return Reply(0, (PYTHON,))
+            return CommandResult(0, (PYTHON,))
         self.ran.append((list(argv), env or {}))
-        return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
+        return CommandResult(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool, on_sent: Callable[[int], None]
@@ -201,4 +204,4 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
     assert output == named | proxy | (wheels.FOR_PIP if shut else {})
     assert host.forwarded == ([True, False] if shut and nvcc else [])
-    assert [path for path, _, text in host.written if ADDRESS in text] == list(proxy.values())
+    assert [file.path for file in host.written if ADDRESS in file.text] == list(proxy.values())

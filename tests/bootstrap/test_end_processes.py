@@ -22,6 +22,7 @@ from bootstrap.errors import HostsFailed
 from bootstrap.remote.agent import temporary
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
+from railhead.documents.agent import EndRun, Swept
 
 ROOT = Path(__file__).parents[2]
 Start = Callable[..., int]
@@ -313,27 +314,27 @@ def test_every_host_is_swept_and_received(
     )
 
 
-class Swept:
+class Host:
     """Stands for the session of a host whose sweep leaves these processes."""
 
-    def __init__(self, name: str, left: list[int]) -> None:
+    def __init__(self, name: str, left: tuple[int, ...]) -> None:
         self.host, self.left = SimpleNamespace(name=name), left
 
-    def call(self, op: str, silence: float | None = None, **words: Any) -> dict[str, Any]:
+    def read(self, path: str, silence: float | None = None) -> None:
         """There is no state.json."""
-        if op == "read":
-            return dict.fromkeys(words["paths"])
-        assert (op, words) == ("end_run", {"run_id": "r1", "variable": "RAILHEAD_RUN"})
-        return {"ended": 1, "left": self.left}
+
+    def call(self, request: EndRun) -> Swept:
+        assert request == EndRun("r1", "RAILHEAD_RUN")
+        return Swept(1, self.left)
 
 
 def test_a_cancel_fails_if_a_process_is_left_on_one_host(tmp_path: Path) -> None:
-    hosts: dict[str, Any] = {"a": Swept("a", []), "b": Swept("b", [7])}
+    hosts: dict[str, Any] = {"a": Host("a", ()), "b": Host("b", (7,))}
     with pytest.raises(HostsFailed, match="LEFT: pids 7") as failed:
         cancel.cancel(hosts, Run("r1", tmp_path), "a")
     outcome = "no process of the run is left; 1 process ended by force"
     assert failed.value.outcomes["a"] == outcome
-    hosts["b"].left = []
+    hosts["b"].left = ()
     assert cancel.cancel(hosts, Run("r1", tmp_path), "a") == {
         "a": outcome, "b": outcome,
     }  # fmt: skip

@@ -31,10 +31,10 @@ from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source, run_data, source_of
 from bootstrap.serving.state import clock_of, describe, parsed
-from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import deploy_on_host, undeploy
+from railhead.documents.agent import CommandResult
 from railhead.documents.endpoint import Deployed
 from railhead.documents.options.serving import DeployOptions
 
@@ -203,9 +203,9 @@ def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path
     local_state.save_run(document, tmp_path / "r1")
     sent: list[list[str]] = []
 
-    def run(argv: list[str], **_: Any) -> Reply:
+    def run(argv: list[str], **_: Any) -> CommandResult:
         sent.append(argv)
-        return Reply(0, ('{"rows": [], "accuracy": null, "outputs": []}',))
+        return CommandResult(0, ('{"rows": [], "accuracy": null, "outputs": []}',))
 
     place: Any = SimpleNamespace(
         session=SimpleNamespace(run=run), absolute=lambda path: path, keras_home=dict
@@ -302,7 +302,7 @@ ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12.3",)), (0, ("3.12",)), (0, ("3.12.3;
 def test_what_a_host_says_of_its_python_and_home_is_checked(
     code: int, tail: tuple[str, ...]
 ) -> None:
-    session: Any = SimpleNamespace(run=lambda argv: Reply(code, tail))
+    session: Any = SimpleNamespace(run=lambda argv: CommandResult(code, tail))
     with pytest.raises(RailheadError, match="the runtime's Python does not work"):
         wheels.python_version(session, "python3")
     with pytest.raises(Hostile):
@@ -314,12 +314,12 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
     for name in ("_link_version", "start_supervisor", "_wait"):
         monkeypatch.setattr(deploying, name, lambda *_: None)
     monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[2]))
-    session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
+    session: Any = SimpleNamespace(run=lambda argv: CommandResult(0, ("5000",)))
     endpoint = Deployed("m", "c", "h1", 8501, None)
     server = Server(["/h/python"])
     deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", server)
     assert documents[0].until == 5000 + 3600
-    broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
+    broken: Any = SimpleNamespace(run=lambda argv: CommandResult(0, ("nan",)))
     with pytest.raises(Hostile, match="a time"):
         clock_of(broken)
 

@@ -38,10 +38,10 @@ from bootstrap.serving.state import is_alive, parsed
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions, start_agent
 from bootstrap.ssh.local_session import HERE, LocalSession, local_session
-from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
+from railhead.documents.agent import CommandResult, TextFile
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 from training.serving.metrics import ServingMetrics
@@ -210,7 +210,7 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
     with local_session() as session:
         assert session.facts().home == str(home)
         start_agent(session)
-        session.call("write", files=[["~/x/y", 0o600, "text"]])
+        session.write(TextFile("~/x/y", "text", 0o600))
         assert session.run(["cat", "~/x/y"]).tail == ("text",)
         state = parsed(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
@@ -369,6 +369,6 @@ def test_a_deploy_to_a_port_in_use_sends_and_records_nothing(
 
 @pytest.mark.parametrize("reply", ["x", "80", "8500"])
 def test_a_port_that_a_host_invents_is_hostile(reply: str) -> None:
-    session: Any = SimpleNamespace(run=lambda _: Reply(0, (reply,)), host=Host("h1", "a"))
+    session: Any = SimpleNamespace(run=lambda _: CommandResult(0, (reply,)), host=Host("h1", "a"))
     with pytest.raises(Hostile):
         choose_port(Place(session, "python3", SimpleNamespace()), None, 8501)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bootstrap.facts.host import FACTS, parse, script
-from bootstrap.ssh.bounded_channel import BOUNDS
+from bootstrap.ssh.session import OPEN
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
@@ -242,7 +242,7 @@ def test_all_facts_start_nvidia_smi_once_and_within_their_own_bound(
     assert (found.gpus, found.gpu.smi) == (("Tesla T4",), "")
     assert (tmp_path / "started").read_text() == ".\n"
     longest = max(int(seconds) for seconds in re.findall(r"within (\d+)", script()))
-    assert longest + 10 < BOUNDS["open"].seconds
+    assert longest + 10 < OPEN.seconds
 
 
 @each_shell

@@ -21,7 +21,6 @@ from bootstrap.facts.xid import Memory, Xid
 from bootstrap.health import checks
 from bootstrap.health.checks import (
     ClockOffset,
-    Device,
     Finding,
     HostReadings,
     Reduction,
@@ -29,6 +28,7 @@ from bootstrap.health.checks import (
 )
 from bootstrap.health.report import HealthReport, finding_lines, matrix, reduction_lines, table
 from bootstrap.plan.hostfile import Link, Peer
+from railhead.documents.health import Device
 
 CASES = Path(__file__).parents[1] / "cases"
 HEALTHY = ClockOffset(0.0002, 0.0004)

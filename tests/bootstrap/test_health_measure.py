@@ -14,12 +14,13 @@ from standins.connected import connected
 
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import measure, run
-from bootstrap.health.checks import Device, TensorFlowReadings
+from bootstrap.health.checks import TensorFlowReadings
 from bootstrap.inventory import local_state
 from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.hostfile import Peer
-from bootstrap.ssh.session import Reply
+from railhead.documents.agent import CommandResult
+from railhead.documents.health import Device
 
 CASES = Path(__file__).parents[1] / "cases/mpirun"
 DEVICE = '{"name": "GPU:0", "width": 8192, "seconds": 0.08, "right": true}'
@@ -28,32 +29,32 @@ NO_CUDA = "failed call to cuInit: UNKNOWN ERROR (303)"
 
 PROBES = {
     "one GPU": (
-        Reply(0, ("WARNING: something", f'{{"gpus": 1, "devices": [{DEVICE}]}}')),
+        CommandResult(0, ("WARNING: something", f'{{"gpus": 1, "devices": [{DEVICE}]}}')),
         TensorFlowReadings(1, (Device("GPU:0", 8192, 0.08, right=True),)),
     ),
-    "counted alone": (Reply(0, ('{"gpus": 4, "devices": []}',)), TensorFlowReadings(4)),
+    "counted alone": (CommandResult(0, ('{"gpus": 4, "devices": []}',)), TensorFlowReadings(4)),
     "no CUDA": (
-        Reply(0, (CUDA + NO_CUDA, '{"gpus": 0, "devices": []}')),
+        CommandResult(0, (CUDA + NO_CUDA, '{"gpus": 0, "devices": []}')),
         TensorFlowReadings(0, output=NO_CUDA),
     ),
     "no TensorFlow": (
-        Reply(1, ("Traceback", "ModuleNotFoundError: No module named 'tensorflow'", "")),
+        CommandResult(1, ("Traceback", "ModuleNotFoundError: No module named 'tensorflow'", "")),
         TensorFlowReadings(None, output="ModuleNotFoundError: No module named 'tensorflow'"),
     ),
-    "killed": (Reply(-9, ()), TensorFlowReadings(None, output="it ended with -9")),
+    "killed": (CommandResult(-9, ()), TensorFlowReadings(None, output="it ended with -9")),
     "a line that clears the screen": (
-        Reply(1, ("\x1b[2Jno",)),
+        CommandResult(1, ("\x1b[2Jno",)),
         TensorFlowReadings(None, output="no"),
     ),
     "an answer that never came": (
-        Reply(0, ("Segmentation",)),
+        CommandResult(0, ("Segmentation",)),
         TensorFlowReadings(None, output="Segmentation"),
     ),
 }
 
 
 @pytest.mark.parametrize(("reply", "bench"), PROBES.values(), ids=PROBES)
-def test_what_the_probe_answered_is_read(reply: Reply, bench: TensorFlowReadings) -> None:
+def test_what_the_probe_answered_is_read(reply: CommandResult, bench: TensorFlowReadings) -> None:
     assert measure.read_probe(reply) == bench
 
 

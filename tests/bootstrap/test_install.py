@@ -29,8 +29,8 @@ from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
 from bootstrap.provision.wheel_store import wheel_folder
-from bootstrap.ssh.session import Reply
 from bootstrap.workflows.bootstrap import make_ready
+from railhead.documents.agent import CommandResult, TextFile
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -53,16 +53,18 @@ class RecordedHost:
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
-    def call(self, op: str, **kw: Any) -> Any:
-        if op == "write":
-            self.written |= {path: text for path, _, text in kw["files"]}
+    def write(self, *files: TextFile) -> None:
+        self.written |= {file.path: file.text for file in files}
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
+    def remove(self, *paths: str) -> None:
+        """Nothing is there."""
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> CommandResult:
         self.ran.append(list(argv))
         self.variables.append(env)
         if self.fails and argv[0] == self.fails:
-            return Reply(1, (f"the last line {env.get('HTTPS_PROXY', '')}".strip(),))
-        return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
+            return CommandResult(1, (f"the last line {env.get('HTTPS_PROXY', '')}".strip(),))
+        return CommandResult(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
         self, bundle: Any, dest: str, *, prune: bool, on_sent: Callable[[int], None]
@@ -188,8 +190,12 @@ class Hostile(RecordedHost):
 
     wheel = ""
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str], **options: Any) -> Reply:
-        return Reply(0, (self.wheel,)) if argv[0] == "sh" else super().run(argv, env, **options)
+    def run(self, argv: Sequence[str], env: Mapping[str, str], **options: Any) -> CommandResult:
+        return (
+            CommandResult(0, (self.wheel,))
+            if argv[0] == "sh"
+            else super().run(argv, env, **options)
+        )
 
 
 @pytest.mark.parametrize(
@@ -260,13 +266,13 @@ class WithKeys(RecordedHost):
 
     fails_to_write = ""
 
-    def call(self, op: str, **kw: Any) -> Any:
-        if op == "read":
-            return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
-        super().call(op, **kw)
+    def read(self, path: str) -> str:
+        return "ssh-ed25519 AAAA"
+
+    def write(self, *files: TextFile) -> None:
+        super().write(*files)
         if self.fails_to_write in self.written:
             raise RailheadError("the disk is full")
-        return None
 
 
 @pytest.mark.parametrize(
@@ -419,13 +425,13 @@ class Locked(RecordedHost):
         self.board, self.full = board, full
         self.board_before = ""
 
-    def call(self, op: str, **kw: Any) -> Any:
-        if op == "read":
-            return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
+    def read(self, path: str) -> str:
+        return "ssh-ed25519 AAAA"
+
+    def write(self, *files: TextFile) -> None:
         self.board_before = self.board.getvalue()
         if self.full:
             raise RailheadError("the disk is full")
-        return None
 
 
 @pytest.mark.parametrize("full", [False, True])

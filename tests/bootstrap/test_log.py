@@ -22,6 +22,7 @@ from standins.forked_fab import Done, forked_fab
 from bootstrap.cli import shell
 from bootstrap.console import log, redact
 from bootstrap.inventory import local_state
+from railhead.documents.agent import TextFile
 
 FABFILE = """
 from invoke import task
@@ -348,7 +349,7 @@ def test_contents_of_files_are_not_logged(one_host: Cluster, session: object, ho
         facts = session.facts()
         assert facts.python
         session.start_agent(facts.python)
-        session.call("write", files=[["~/a.txt", 0o600, "the content"]])
+        session.write(TextFile("~/a.txt", "the content", 0o600))
         assert session.run(["sh", "-c", "exit 4"]).rc == 4
     assert file.path
     text = file.path.read_text()

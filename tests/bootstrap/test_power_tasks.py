@@ -54,10 +54,10 @@ def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
     assert "next: fab start --stack dev   # or: fab train --start --stack dev" in out
     code, out = fab(shell, "deploy")
     assert (code, "no run is recorded for dev" in out) == (2, True), out
-    assert not cluster.read("dev")["h1"]["running"], "started for nothing"
+    assert not cluster.read("dev")["h1"].running, "started for nothing"
     code, out = fab(shell, "start")
     assert code == 0, out
-    assert cluster.read("dev")["h2"]["running"]
+    assert cluster.read("dev")["h2"].running
     code, out = fab(shell, "exec", "--cmd", "echo in")
     assert (code, out.count("] in\n")) == (0, 2), out
 
@@ -69,7 +69,7 @@ def test_what_serves_on_a_stack_starts_its_machines(shell: dict[str, str], task:
     code, out = fab(shell, task)
     assert (code, "starting h1, h2" in out) == (2, True), out
     assert "next: fab bootstrap --stack dev" in out, "they have no runtime"
-    assert cluster.read("dev")["h2"]["running"]
+    assert cluster.read("dev")["h2"].running
 
 
 def test_machines_that_were_only_named_are_neither_started_nor_stopped(

@@ -268,7 +268,7 @@ def test_a_file_of_another_content_is_no_result(run: Run) -> None:
     host = Host(packed(GOOD), {"manifest.json": wrong})
     with pytest.raises(RailheadError, match="1 file came with another content.*rank-0.log"):
         fetch(host, run)
-    assert came(run) == {} and "write" not in host.requests, "the chief must keep its machines"
+    assert came(run) == {} and not host.written, "the chief must keep its machines"
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "{}", "{", '{"state": 1}'])
@@ -330,8 +330,8 @@ def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     listed = run.results / "left-on-host.txt"
     assert results.left_files(run.results) == len(listed.read_text().splitlines()) == 3
     assert lines[-1] == f"files left on h1: 3, listed in {listed}"
-    for path, _, text in host.written:
-        (chief / path.rpartition("/")[2]).write_text(text)
+    for file in host.written:
+        (chief / file.path.rpartition("/")[2]).write_text(file.text)
     monkeypatch.setattr(stop_machines, "RUN", str(chief))
     stopper = stop_machines.MachineStopper(
         {"stop": {"argv": [], "keep_minutes": 1}, "hosts": [{"name": "h1"}], "bucket": None},
@@ -384,7 +384,7 @@ def test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief(run: Run) -> N
     begun, ended = Host(packed(GOOD[1:])), Host(packed(GOOD))
     for host in (begun, ended):
         fetch(host, run)
-    assert "write" not in begun.requests and "write" in ended.requests
+    assert not begun.written and ended.written
 
 
 NAMES = ["a", "a b/\u00e9.bin", "\u7fa9", "a\\b", ".hidden", "...", "d/" * 31 + "f", "x" * 240]

@@ -25,8 +25,9 @@ from bootstrap.remote.run.manifest import snapshot
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import ConnectionLost, Reply, Session
+from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import CommandResult, Line, Placed, Start, TextFile
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_facts_then_the_agent_on_one_channel(session: Session, one_host: Cluster
     assert facts.home == str(one_host.machines[0].home)
     assert facts.inside == (one_host.machines[0].address, one_host.machines[0].port)
     session.start_agent(next(iter(facts.pythons.values())))
-    assert session.run(["echo", "in"]) == Reply(0, ("in",))
+    assert session.run(["echo", "in"]) == CommandResult(0, ("in",))
 
 
 def test_the_agent_starts_once(agent: Session) -> None:
@@ -118,7 +119,7 @@ def test_a_talkative_login_shell_breaks_neither_facts_nor_the_agent(
 ) -> None:
     assert session.facts().home == str(one_host.machines[0].home)
     session.start_agent("python3")
-    assert session.run(["echo", "in"]) == Reply(0, ("in",))
+    assert session.run(["echo", "in"]) == CommandResult(0, ("in",))
 
 
 @pytest.mark.parametrize("command", ["'", '"', "(", "echo a; fi", "$(", "if true", "<<X"])
@@ -143,7 +144,7 @@ def test_the_agent_bears_a_talkative_login_shell_without_facts(
     talkative: None, session: Session
 ) -> None:
     session.start_agent("python3")
-    assert session.run(["echo", "in"]) == Reply(0, ("in",))
+    assert session.run(["echo", "in"]) == CommandResult(0, ("in",))
 
 
 # The agent
@@ -154,7 +155,7 @@ def test_an_operation_that_fails_is_reported_and_the_channel_goes_on(
 ) -> None:
     (there / "file").write_text("")
     with pytest.raises(RailheadError, match="write: .*File exists"):
-        agent.call("write", files=[["~/file/below", 0o644, "x"]])
+        agent.write(TextFile("~/file/below", "x"))
     assert agent.run(["true"]).rc == 0
 
 
@@ -162,7 +163,7 @@ def test_a_command_answers_its_code_and_its_last_lines(agent: Session) -> None:
     lines: list[Any] = []
     reply = agent.run(["sh", "-c", "seq 50; exit 3"], on_event=lines.append)
     assert (reply.rc, reply.tail[0], reply.tail[-1]) == (3, "11", "50")
-    assert lines[-1]["line"] == "50"
+    assert lines[-1] == Line("50")
 
 
 def test_files_come_back_by_pattern(agent: Session, there: Path, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_files_come_back_by_pattern(agent: Session, there: Path, tmp_path: Path)
         (there / name).parent.mkdir(parents=True, exist_ok=True)
         (there / name).write_text(name)
     answer = agent.get("~/out", ["**/*.txt"], tmp_path / "got", limit=1000)
-    assert sorted(name for name, _ in answer["files"]) == ["a.txt", "deep/b.txt"]
+    assert sorted(name for name, _ in answer.files) == ["a.txt", "deep/b.txt"]
     with tarfile.open(tmp_path / "got") as archive:
         assert sorted(archive.getnames()) == ["a.txt", "deep/b.txt"]
 
@@ -242,11 +243,11 @@ def test_a_file_that_is_not_what_it_should_be_is_refused(
 
 
 def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) -> None:
-    monkeypatch.setattr("bootstrap.ssh.session.ANSWER", 100_000)
+    monkeypatch.setattr("bootstrap.ssh.session.LONGEST_LINE", 100_000)
     session._agent = True
     session._send(b"printf '{'; while :; do printf 'x%.0s' $(seq 5000); done\n@go\n")
     with pytest.raises(Hostile, match="a line of more than 100000 bytes"):
-        session.call("read", paths=[])
+        session.read("~/x")
 
 
 @pytest.fixture
@@ -274,19 +275,19 @@ def content(folder: Path) -> dict[str, tuple[str, bool]]:
 def test_a_tree_arrives_and_only_changed_contents_travel_again(
     agent: Session, there: Path, tree: Path
 ) -> None:
-    def send() -> Any:
+    def send() -> Placed:
         return agent.send_tree(pack_folder(tree), "~/tree")
 
     first = send()
-    assert (first["sent"], len(first["changed"])) == (3, 4)
-    assert send() == {"sent": 0, "changed": []}
+    assert (first.sent, len(first.changed)) == (3, 4)
+    assert send() == Placed(0, ())
     before = (tree / "sub/c").stat()
     (tree / "sub/c").write_text("TWO")  # the same size, and the same time
     os.utime(tree / "sub/c", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert send() == {"sent": 1, "changed": ["sub/c"]}
+    assert send() == Placed(1, ("sub/c",))
     (there / "tree/a").write_text("meddled")
     (there / "tree/extra").write_text("")
-    assert send() == {"sent": 0, "changed": ["a"]}
+    assert send() == Placed(0, ("a",))
     assert content(there / "tree") == content(tree)
 
 
@@ -314,7 +315,7 @@ def test_a_connection_that_ends_while_the_installer_is_sent_leaves_none(
         assert name not in opened["h1"].facts().uvs
         assert not (there / f".railhead/uv/{name}").exists()
         opened["h1"].start_agent("python3")
-        assert opened["h1"].send_folder(bundle, dest)["sent"] == 1
+        assert opened["h1"].send_folder(bundle, dest).sent == 1
         assert content(there / f".railhead/uv/{name}") == content(tmp_path / "uv")
     with reach.sessions(local_state.load_cluster("session")) as opened:
         assert name in opened["h1"].facts().uvs
@@ -376,7 +377,7 @@ def test_a_host_that_reports_nothing_for_too_long_is_lost(session: Session) -> N
 def test_an_agent_that_reports_nothing_for_too_long_is_lost(session: Session, there: Path) -> None:
     session.start_agent("python3")
     with pytest.raises(ConnectionLost, match=f"{session.host} has been silent for 1 s"):
-        session.call("run", silence=1, argv=["sleep", "600"], cwd=str(there), env={})
+        session.run(["sleep", "600"], silence=1, cwd=str(there))
 
 
 def test_querying_on_a_broken_connection_is_reported(session: Session, there: Path) -> None:
@@ -398,7 +399,7 @@ def test_what_was_started_outlives_the_connection(
 ) -> None:
     (there / "log").write_text("")
     argv = ["sh", "-c", "sleep 0.5; echo done"]
-    agent.call("start", argv=argv, cwd="~", env={}, log="~/log")
+    agent.call(Start(tuple(argv), cwd="~", env={}, log="~/log"))
     agent.close()
     wait_until(lambda: (there / "log").read_text() == "done\n")
 

@@ -209,10 +209,10 @@ def test_a_machine_that_is_left_to_an_endpoint_is_not_waited_for(
     state = {"state": "succeeded", "pid": 5, "heartbeat": 1.0, "machines": machines}
 
     class Chief:
-        def call(self, op: str, *, silence: float, paths: list[str]) -> dict[str, str]:
+        def read(self, path: str, *, silence: float) -> str:
             if lost:
                 raise ConnectionLost("it stopped")
-            return dict.fromkeys(paths, json.dumps(state))
+            return json.dumps(state)
 
     lines: list[str] = []
     wait = partial(stop_policy.wait_after_run, chief=cast(Any, Chief()), clock=fake.clock())

@@ -237,8 +237,8 @@ def test_a_run_without_events_is_refused(home: Path, tmp_path: Path, shared_cach
 @pytest.mark.parametrize("state", ["[]", '{"state": 1}', "no JSON"])
 def test_a_state_that_no_run_has_is_hostile(tmp_path: Path, state: str) -> None:
     class Chief:
-        def call(self, op: str, paths: list[str], silence: float | None = None) -> dict[str, str]:
-            return dict.fromkeys(paths, state)
+        def read(self, path: str, silence: float | None = None) -> str:
+            return state
 
     class Connection:
         run, chief = Run("r1", tmp_path), Chief()

@@ -17,6 +17,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.inventory.hosts import Host
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import jump_hosts, traffic
+from railhead.documents.agent import TextFile
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_all_bytes_that_leave_are_counted(operator: Operator, cluster: Cluster) 
     with reach.sessions(named(cluster.host(0))) as opened:
         opened["h1"].start_agent("python3")
         before = traffic.host_traffic("h1").sent
-        opened["h1"].call("write", files=[["~/x", 0o644, os.urandom(1 << 20).hex()]])
+        opened["h1"].write(TextFile("~/x", os.urandom(1 << 20).hex()))
     assert 1.0 < (traffic.host_traffic("h1").sent - before) / (2 << 20) < 1.1
 
 

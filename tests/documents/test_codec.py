@@ -150,3 +150,10 @@ def test_other_keys_keywords_and_values_that_a_function_reads() -> None:
     assert figures == Figures("a", 3, {"z": [1], "b": None})
     assert [*figures.others] == ["z", "b"], "in their order"
     assert encode(figures) == {"class": "a", "length": 3, "z": [1], "b": None}
+
+
+def test_a_key_of_a_mapping_cannot_forge_a_message() -> None:
+    with pytest.raises(Malformed) as refused:
+        decode(Cluster, changed("bounds", {"\x1b[31m\n" + "x" * 10_000: "a"}))
+    message = str(refused.value)
+    assert message.isprintable() and len(message) < 700

@@ -22,6 +22,7 @@ from bootstrap.serving.place import chief_place
 from bootstrap.serving.state import wait_for
 from bootstrap.ssh import jump_hosts
 from bootstrap.workflows.serving import undeploy
+from railhead.documents.agent import TextFile
 from railhead.documents.endpoint import Deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -49,7 +50,7 @@ def serve(inventory: Inventory) -> None:
         endpoint = Deployed("m", inventory.name, place.host, PORT, None)
         document = document_of(place, endpoint, [*server, str(PORT)], 3600)
         lay_out(place, endpoint, replace(document, opens_port=True, health="/health.json"))
-        place.session.call("write", files=[[f"{FOLDER}/health.json", 0o644, '{"version": 1}']])
+        place.session.write(TextFile(f"{FOLDER}/health.json", '{"version": 1}'))
         start_supervisor(place, endpoint)
         state = wait_for(place.session, endpoint.folder, lambda now: now.state == "ready", 60)
     assert state and state.state == "ready"

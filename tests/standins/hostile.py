@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bootstrap.inventory import hosts as inventory
+from bootstrap.untrusted.unpack import Hostile
+from railhead.documents.agent import Collected, Sent, TextFile
+from railhead.documents.codec import decode
 
 Member = tuple[tarfile.TarInfo, bytes]
 RESULT = b'{"state": "succeeded"}'
@@ -62,25 +65,24 @@ class Host:
         self.archive, self.texts = archive, texts
         self.answer: dict[str, Any] = {"files": [], "left": [], "skipped": [], "changed": []}
         self.answer |= answer
-        self.requests: list[str] = []
-        self.written: list[Any] = []
+        self.written: list[TextFile] = []
 
-    def call(self, op: str, on_event: Callable[..., None] | None = None, **options: Any) -> Any:
-        """The answer to `read`, by the end of the path; nothing to all others."""
-        self.requests.append(op)
-        self.written += options.get("files", ())
-        if op != "read":
-            return {}
-        return {p: self.texts.get(p.rpartition("/")[2]) for p in options["paths"]}
+    def read(self, path: str) -> str | None:
+        """The text by the end of the path."""
+        return self.texts.get(path.rpartition("/")[2])
 
-    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
+    def write(self, *files: TextFile) -> None:
+        """Remembered."""
+        self.written += files
+
+    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Sent:
+        """The archive, whatever is requested."""
+        return self.collect(root, out, limit=limit)
+
+    def collect(self, folder: str, out: Path, *, limit: int) -> Collected:
         """The archive, whatever is requested."""
         out.write_bytes(self.archive)
-        return self.answer
-
-    def collect(self, folder: str, out: Path, *, limit: int) -> Any:
-        """The archive, whatever is requested."""
-        return self.get(folder, [], out, limit=limit)
+        return decode(Collected, self.answer, error=Hostile)
 
 
 def manifest(*files: Mapping[str, Any]) -> str:

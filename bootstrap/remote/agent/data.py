@@ -39,10 +39,10 @@ def data_state(folders: list[str]) -> dict[str, Any]:
     return {"folders": found, "free": status.f_bavail * status.f_frsize}
 
 
-def paths_state(paths: list[str]) -> dict[str, str]:
+def paths_state(paths: list[str]) -> dict[str, dict[str, str]]:
     """What each path is: `folder`, `empty` for a folder without entries, `file`, `unreadable`, or
     `missing`."""
-    return {path: kind_of(os.path.expanduser(path)) for path in paths}
+    return {"paths": {path: kind_of(os.path.expanduser(path)) for path in paths}}
 
 
 def kind_of(path: str) -> str:

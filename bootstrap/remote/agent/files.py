@@ -18,12 +18,12 @@ from .channel import IN, send_message
 PART = ".part-"  # in the names of incomplete files and folders
 
 
-def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
-    """Write the (path, mode, text) files whose content or mode differs; returns their paths."""
+def write(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write the files whose content or mode differs; returns their paths."""
     changed = []
-    for name, mode, text in files:
-        path = os.path.realpath(os.path.expanduser(name))  # the user's own links stay links
-        data = text.encode()
+    for file in files:
+        path = os.path.realpath(os.path.expanduser(file["path"]))  # the user's own links stay links
+        data, mode = file["text"].encode(), file["mode"]
         with contextlib.suppress(OSError), open(path, "rb") as existing:
             if existing.read() == data and os.stat(path).st_mode & 0o7777 == mode:
                 continue
@@ -224,9 +224,9 @@ def clear_path(dest: str, relative: str) -> None:
             os.remove(path)
 
 
-def read(paths: list[str]) -> dict[str, str | None]:
-    """The text of small files; None for one that does not exist."""
-    return {path: text_of(os.path.expanduser(path)) for path in paths}
+def read(path: str) -> dict[str, str | None]:
+    """The text of a small file; None if it does not exist."""
+    return {"text": text_of(os.path.expanduser(path))}
 
 
 def text_of(path: str) -> str | None:

@@ -13,7 +13,6 @@ import os
 import stat
 import tempfile
 import time
-from typing import Any
 
 from ..run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
 
@@ -22,7 +21,7 @@ LONGEST = 40  # bytes
 STARTING = 60.0  # seconds after which a run that has no process has ended
 
 
-def make_temporary(folder: str) -> dict[str, Any]:
+def make_temporary(folder: str) -> None:
     """Create both folders of a run, each for the user alone.
 
     Hosts that share a home share the links: then the folder gets the name that the link has.
@@ -37,7 +36,6 @@ def make_temporary(folder: str) -> dict[str, Any]:
         except FileExistsError:
             os.rmdir(made)
             make_own(os.readlink(link))
-    return {}
 
 
 def short_temporary() -> str:

@@ -1,0 +1,43 @@
+"""What the probes of `fab health` print (bootstrap/remote/probes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railhead.documents.codec import key
+
+POSITIVE = (lambda seconds: seconds > 0, "more than 0")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A product of `width` x `width` matrices on a device: best time, and whether it is right."""
+
+    name: str
+    width: int
+    seconds: float = key(check=POSITIVE)
+    right: bool = key()
+
+    @property
+    def speed(self) -> float:
+        """Floating-point operations per second: 2 * width cubed, over the time."""
+        return 2 * self.width**3 / self.seconds
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The GPUs that TensorFlow sees, and the speed of each device; empty if they were counted
+    alone."""
+
+    gpus: int
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True)
+class LinkRates:
+    """An all-reduce of `size` bytes over all ranks, and the bytes per second of each pair."""
+
+    ranks: int
+    size: int
+    seconds: float = key(check=POSITIVE)
+    rates: tuple[float, ...] = key()
