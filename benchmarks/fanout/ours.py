@@ -14,6 +14,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import Bundle, pack_folder
 from bootstrap.ssh.session import Session
+from railhead.documents.agent import TextFile
 
 
 def inventory(job: Job) -> Inventory:
@@ -42,8 +43,7 @@ def main(path: str, phase: str) -> int:
 def place(session: Session, python: str, bundle: Bundle, config: str, hostfile: str) -> None:
     """Put the config file, the hostfile and the tree on one host."""
     session.start_agent(python)
-    files = [["~/ours/config", 0o644, config], ["~/ours/hostfile", 0o644, hostfile]]
-    session.call("write", files=files)
+    session.write(TextFile("~/ours/config", config), TextFile("~/ours/hostfile", hostfile))
     session.send_tree(bundle, "~/ours/tree")
 
 

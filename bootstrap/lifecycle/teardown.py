@@ -22,7 +22,8 @@ from bootstrap.provision.system import undo_system_changes
 from bootstrap.ssh import connect
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
-from railhead.documents.agent import OF_ENDPOINTS, EndRun, Swept
+from railhead.documents.agent import OF_ENDPOINTS, EndRun
+from railhead.documents.result import Swept
 
 HOST_SECONDS = 1800.0  # on each host; the same command again continues
 

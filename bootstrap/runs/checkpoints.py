@@ -68,7 +68,9 @@ def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
     command = f"cd {run.folder}/{FOLDER} 2>/dev/null && {list_files} 2>/dev/null"
     lines, _ = session.shell(command, silence=LIST_SECONDS)
     matches = [LISTED.fullmatch(line) for line in lines]
-    found = unpack.pairs([match and (match[2], int(match[1])) for match in matches])
+    if not all(matches):
+        raise unpack.Hostile("a list of files that is not valid")
+    found = unpack.pairs([(match[2], int(match[1])) for match in matches if match])
     return Checkpoints(f"on {session.host.name}", _complete(found))
 
 

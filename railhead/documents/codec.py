@@ -285,11 +285,6 @@ def _printable(at: str) -> str:
     return text if len(text) <= 2 * SHOWN else f"{text[: 2 * SHOWN]}..."
 
 
-def _printable(message: str) -> str:
-    """A message in one line, not longer than a few: the keys of a mapping may be hostile."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:LONGEST])
-
-
 def _shortened(value: Any) -> str:
     """A value as a message shows it: one line of at most SHOWN characters."""
     text = repr(value) if not isinstance(value, int) or abs(value) < LARGEST else "a larger number"
