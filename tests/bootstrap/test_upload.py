@@ -246,13 +246,13 @@ def test_the_stand_in_speaks_the_batches_of_google_s_library(gcs: Store) -> None
     batch = service.new_batch_http_request(
         lambda name, _, refused: outcomes.update({name: int(refused.resp.status) if refused else 0})
     )
-    asked = service.objects().list(bucket="results-b", versions=True)
-    while asked:
-        page = asked.execute()
+    listing = service.objects().list(bucket="results-b", versions=True)
+    while listing:
+        page = listing.execute()
         for item in page["items"]:
             one = {"object": item["name"], "generation": item["generation"]}
             batch.add(service.objects().delete(bucket="results-b", **one))
-        asked = service.objects().list_next(asked, page)
+        listing = service.objects().list_next(listing, page)
     batch.execute()
     assert sorted(outcomes.values()) == [0, 0, 0, 403]
     assert gcs.names("results-b") == ["held"] and gcs.batches == [4]

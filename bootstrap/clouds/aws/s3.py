@@ -42,9 +42,9 @@ class S3(S3Objects):
         for page in self._pages("list_objects_v2", prefix):
             yield [Version(item["Key"], "", item["Size"]) for item in page.get("Contents", ())]
 
-    def _pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, operation: str, prefix: str) -> Iterator[Any]:
         """The responses of a list operation: each has `Next...` parameters for the one after it."""
-        query: dict[str, Any] = {"Prefix": prefix}
+        query = {"Prefix": prefix}
         while True:
             page = self.call(operation, **query)
             yield page

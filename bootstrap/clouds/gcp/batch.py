@@ -26,7 +26,7 @@ def encode(calls: Sequence[tuple[str, str]]) -> bytes:
     return "".join([*parts, f"--{BOUNDARY}--\r\n"]).encode()
 
 
-def decode(content_type: str, body: bytes) -> list[tuple[int, dict[str, Any]]]:
+def decode(content_type: str, body: bytes) -> list[tuple[int, Any]]:
     """Each call's status and JSON, in order; ValueError when it is not a batch response."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     parts = BytesParser().parsebytes(head + body).get_payload()
@@ -35,7 +35,7 @@ def decode(content_type: str, body: bytes) -> list[tuple[int, dict[str, Any]]]:
     return [_response(part) for part in parts if isinstance(part, Message)]
 
 
-def _response(part: Message) -> tuple[int, dict[str, Any]]:
+def _response(part: Message) -> tuple[int, Any]:
     """One part: `HTTP/1.1 403 Forbidden`, headers, an empty line, and perhaps a body."""
     status, _, rest = str(part.get_payload()).lstrip().partition("\n")
     parts = status.split()

@@ -96,7 +96,7 @@ class Gcs(GcsObjects):
 
     def _remove_batch(
         self, versions: Sequence[Version]
-    ) -> Iterator[tuple[Version, tuple[int, dict[str, Any]]]]:
+    ) -> Iterator[tuple[Version, tuple[int, Any]]]:
         calls = [("DELETE", f"/{self.path(v.key)}?generation={v.id}") for v in versions]
         response = self.client.request(
             "POST",

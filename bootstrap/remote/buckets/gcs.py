@@ -7,7 +7,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 OVERLOADED = (429, 500, 502, 503, 504)
 TRIES = 4
+NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class GcsObjects:
     def write(self, key: str, data: bytes) -> None:
         """Create an object. Google refuses bytes that do not match the MD5 sent with them."""
         md5 = hashlib.md5(data, usedforsecurity=False)
-        self._insert({"name": key}, io.BytesIO(data), len(data), md5)
+        self._insert(key, io.BytesIO(data), len(data), md5)
 
     def upload(self, key: str, path: Path, sha256: str) -> None:
         """Create an object from a file. Google refuses bytes that do not match the MD5 sent with
@@ -125,12 +126,15 @@ class GcsObjects:
                 raise ChangedFile(path)
             file.seek(0)
             size = os.fstat(file.fileno()).st_size
-            self._insert({"name": key, "metadata": {"sha256": sha256}}, file, size, md5)
+            self._insert(key, file, size, md5, {"sha256": sha256})
 
-    def _insert(self, resource: dict[str, Any], content: BinaryIO, size: int, md5: Any) -> None:
-        """Create an object with these properties from `size` bytes."""
-        resource["md5Hash"] = encoded(md5.digest())
-        content_type, head, tail = _multipart(resource)
+    def _insert(
+        self, key: str, content: BinaryIO, size: int, md5: Any, metadata: Mapping[str, str] = NONE
+    ) -> None:
+        """Create an object from `size` bytes that have this MD5."""
+        digest = encoded(md5.digest())
+        resource = {"name": key, "md5Hash": digest, "metadata": dict(metadata)}
+        content_type, head, tail = _multipart(json.dumps(resource))
         # As a stream, so that the timeout applies to each chunk, not to the upload.
         body = _Body((io.BytesIO(head), content, io.BytesIO(tail)), len(head) + size + len(tail))
         self.send(body, content_type)
@@ -187,10 +191,10 @@ class _Body:
         return b""
 
 
-def _multipart(resource: dict[str, Any]) -> tuple[str, bytes, bytes]:
+def _multipart(resource: str) -> tuple[str, bytes, bytes]:
     """The content type of an upload, and what is before and after the object's bytes."""
     boundary = secrets.token_hex(16)  # 128 random bits do not occur in the data
     first = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
     second = f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
-    head = f"{first}{json.dumps(resource)}{second}".encode()
+    head = f"{first}{resource}{second}".encode()
     return f"multipart/related; boundary={boundary}", head, f"\r\n--{boundary}--".encode()

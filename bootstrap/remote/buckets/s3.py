@@ -72,7 +72,7 @@ class S3Objects:
         )
         upload = {"Key": key, "UploadId": begun["UploadId"]}
         whole = hashlib.sha256()
-        parts: list[dict[str, Any]] = []
+        parts: list[dict[str, int | str]] = []
         try:
             with path.open("rb") as file:
                 while data := file.read(PART):
@@ -85,7 +85,9 @@ class S3Objects:
             self.call("abort_multipart_upload", **upload)
             raise
 
-    def _upload_part(self, upload: dict[str, str], number: int, data: bytes) -> dict[str, Any]:
+    def _upload_part(
+        self, upload: dict[str, str], number: int, data: bytes
+    ) -> dict[str, int | str]:
         digest = encoded(hashlib.sha256(data).digest())
         sent = self.call(
             "upload_part", PartNumber=number, Body=io.BytesIO(data), ChecksumSHA256=digest, **upload

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.documents.options.option import option
+from railhead.documents.uri import FORMS, PREFIXES
 
 ID = {"doc": "the id of a run; default: the last"}
 
@@ -77,7 +78,7 @@ class ProgramOptions:
     )
     data: Mapping[str, str] = option(
         {},
-        "NAME=URI[,shard|replicate][,file|stream]: a folder or file here, host:/path, s3://, gs://",
+        "NAME=URI[,shard|replicate][,file|stream]: a folder or file here, host:/path, " + PREFIXES,
         doc=r"`NAME=URI[,shard\|replicate][,file\|stream]`: a local folder or file, `host:/path`,"
         " `s3://` or `gs://`; [Data](data.md#data-of-a-run)",
         form="NAME=URI[,shard|replicate][,file|stream]",
@@ -390,7 +391,7 @@ class PushOptions:
         positional=True,
     )
     uri: str = option(
-        help="s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
+        help=f"{FORMS}, or bucket: the stack's own",
         doc="`s3://...`, `gs://...`, or `bucket`; the name may be omitted",
         positional=True,
     )
@@ -402,7 +403,7 @@ class BucketOptions:
 
     uri: str | None = option(
         None,
-        "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
+        f"{FORMS}, or bucket: the stack's own",
         doc="`s3://...`, `gs://...`, or `bucket`",
     )
 
@@ -412,12 +413,12 @@ class ShardOptions:
     """Which samples are written as shards, and to where."""
 
     source: str = option(
-        help="a folder or a file here, s3://, gs://",
+        help=f"a folder or a file here, {PREFIXES}",
         doc="a folder or a file here, `s3://...` or `gs://...`; the name may be omitted",
         positional=True,
     )
     destination: str = option(
-        help="a new folder here, or a new prefix of s3:// or gs://",
+        help=f"a new folder here, or {FORMS}",
         doc="a new folder here, or a new prefix of a bucket; the name may be omitted",
         positional=True,
     )
