@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable
-from typing import Any
 
 
 def _ignored(*_: object) -> None:
@@ -22,7 +21,7 @@ def not_inherited() -> None:
         signal.signal(signal.SIGINT, _ignored)
 
 
-def process_options() -> dict[str, Any]:
+def process_options() -> dict[str, bool]:
     """Options of subprocess for each program that is started here."""
     return {"start_new_session": True} if signal.getsignal(signal.SIGINT) is _ignored else {}
 

@@ -104,7 +104,7 @@ def decode(
     try:
         return cast(T, _Decoder(unknown_keys).value(kind, value, "", Rule(), 0))
     except Malformed as wrong:
-        raise error(f"{what}: {_printable(str(wrong))}") from None
+        raise error(f"{what}: {wrong}"[:LONGEST]) from None
 
 
 def encode(document: Any) -> Any:

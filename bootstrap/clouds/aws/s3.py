@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from bootstrap.clouds.aws.client import checked, connect
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.storage import NoBucket, Version
+from bootstrap.errors import RailheadError
 from bootstrap.remote.buckets.s3 import S3Objects
+from railhead.documents.codec import decode
 
+T = TypeVar("T")
 ABSENT = ("NoSuchKey", "404")
+
+
+def _read(kind: type[T], answer: Any) -> T:
+    return decode(kind, answer, what="S3's answer", error=RailheadError)
+
+
+@dataclass(frozen=True)
+class Item:
+    """An object, one of its versions, or a delete marker; the fields have S3's names."""
+
+    Key: str
+    VersionId: str = ""
+    Size: int = 0
+
+
+@dataclass(frozen=True)
+class Page:
+    """The answer of a list operation."""
+
+    IsTruncated: bool = False
+    Contents: tuple[Item, ...] = ()
+    Versions: tuple[Item, ...] = ()
+    DeleteMarkers: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True)
+class Head:
+    """The answer of HeadObject."""
+
+    Metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NotRemoved:
+    """An object that S3 did not remove, and why."""
+
+    Key: str = ""
+    Code: str = "?"
+    Message: str = ""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The answer of DeleteObjects."""
+
+    Errors: tuple[NotRemoved, ...] = ()
 
 
 class S3(S3Objects):
@@ -24,9 +74,8 @@ class S3(S3Objects):
     def pages(self, prefix: str = "") -> Iterator[list[Version]]:
         """All versions, including the delete markers."""
         for page in self._pages("list_object_versions", prefix):
-            found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-            if found:
-                yield [Version(v["Key"], v["VersionId"], v.get("Size", 0)) for v in found]
+            if found := (*page.Versions, *page.DeleteMarkers):
+                yield [Version(v.Key, v.VersionId, v.Size) for v in found]
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes; KeyError when there is no such object."""
@@ -40,37 +89,37 @@ class S3(S3Objects):
     def objects(self, prefix: str = "") -> Iterator[list[Version]]:
         """The objects under a prefix as they are now."""
         for page in self._pages("list_objects_v2", prefix):
-            yield [Version(item["Key"], "", item["Size"]) for item in page.get("Contents", ())]
+            yield [Version(item.Key, "", item.Size) for item in page.Contents]
 
-    def _pages(self, operation: str, prefix: str) -> Iterator[Any]:
+    def _pages(self, operation: str, prefix: str) -> Iterator[Page]:
         """The responses of a list operation: each has `Next...` parameters for the one after it."""
         query = {"Prefix": prefix}
         while True:
-            page = self.call(operation, **query)
+            answer = self.call(operation, **query)
+            page = _read(Page, answer)
             yield page
-            if not page.get("IsTruncated"):
+            if not page.IsTruncated:
                 return
-            query |= {k.removeprefix("Next"): page[k] for k in page if k.startswith("Next")}
+            query |= {k.removeprefix("Next"): v for k, v in answer.items() if k.startswith("Next")}
 
     def sha256(self, key: str) -> str | None:
         """The hash in the object's metadata."""
         try:
-            found: str | None = self.call("head_object", Key=key)["Metadata"].get("sha256")
+            return _read(Head, self.call("head_object", Key=key)).Metadata.get("sha256")
         except Refused as refused:
             if refused.error_code in ABSENT:
                 return None
             raise
-        return found
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions in one call."""
         keys = [{"Key": v.key, "VersionId": v.id} for v in versions]
-        response = self.call("delete_objects", Delete={"Objects": keys, "Quiet": True})
-        failed = response.get("Errors", [])
+        answer = self.call("delete_objects", Delete={"Objects": keys, "Quiet": True})
+        failed = _read(Removed, answer).Errors
         if failed and len(failed) == len(keys):
-            code, message = failed[0].get("Code", "?"), failed[0].get("Message", "")
-            what = f"AWS refuses to remove {failed[0]['Key']} from {self.url}"
-            raise Refused(f"{what}: {code}: {message}", str(code))
+            first = failed[0]
+            what = f"AWS refuses to remove {first.Key} from {self.url}"
+            raise Refused(f"{what}: {first.Code}: {first.Message}", first.Code)
         return len(keys) - len(failed)
 
     def call(self, operation: str, **parameters: Any) -> Any:

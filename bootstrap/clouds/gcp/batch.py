@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser, Parser
 from typing import Any
@@ -14,6 +15,14 @@ from typing import Any
 MAX_CALLS = 100
 BOUNDARY = "railhead-batch"
 CONTENT_TYPE = f"multipart/mixed; boundary={BOUNDARY}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The HTTP status of a call, and its JSON."""
+
+    status: int
+    document: Any
 
 
 def encode(calls: Sequence[tuple[str, str]]) -> bytes:
@@ -26,8 +35,8 @@ def encode(calls: Sequence[tuple[str, str]]) -> bytes:
     return "".join([*parts, f"--{BOUNDARY}--\r\n"]).encode()
 
 
-def decode(content_type: str, body: bytes) -> list[tuple[int, Any]]:
-    """Each call's status and JSON, in order; ValueError when it is not a batch response."""
+def decode(content_type: str, body: bytes) -> list[Outcome]:
+    """The outcome of each call, in order; ValueError when it is not a batch response."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     parts = BytesParser().parsebytes(head + body).get_payload()
     if not isinstance(parts, list):
@@ -35,7 +44,7 @@ def decode(content_type: str, body: bytes) -> list[tuple[int, Any]]:
     return [_response(part) for part in parts if isinstance(part, Message)]
 
 
-def _response(part: Message) -> tuple[int, Any]:
+def _response(part: Message) -> Outcome:
     """One part: `HTTP/1.1 403 Forbidden`, headers, an empty line, and perhaps a body."""
     status, _, rest = str(part.get_payload()).lstrip().partition("\n")
     parts = status.split()
@@ -46,4 +55,4 @@ def _response(part: Message) -> tuple[int, Any]:
         document = json.loads(text) if text else {}
     except ValueError:
         document = {"error": {"message": text[:200]}}
-    return int(parts[1]), document
+    return Outcome(int(parts[1]), document)

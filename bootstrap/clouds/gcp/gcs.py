@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bootstrap.clouds.base import Refused
@@ -18,6 +18,24 @@ from bootstrap.remote.buckets.gcs import GcsObjects
 ABSENT = ("notFound", "404")
 FORBIDDEN = ("forbidden", "403")
 FIELDS = "items(name,generation,size),nextPageToken"
+
+
+@dataclass(frozen=True)
+class Item:
+    """An object or one of its versions; the fields have Google's names."""
+
+    name: str = ""
+    generation: str = ""
+    size: str = "0"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of a list of objects."""
+
+    items: tuple[Item, ...] = ()
+    nextPageToken: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,42 +79,36 @@ class Gcs(GcsObjects):
         query["fields"] = FIELDS
         while True:
             page = self._list(query)
-            found = page.get("items", [])
-            yield [Version(i["name"], i["generation"], int(i.get("size", 0))) for i in found]
-            if "nextPageToken" not in page:
+            yield [Version(i.name, i.generation, int(i.size)) for i in page.items]
+            if not page.nextPageToken:
                 return
-            query["pageToken"] = page["nextPageToken"]
+            query["pageToken"] = page.nextPageToken
 
     def sha256(self, key: str) -> str | None:
         """The hash in the object's metadata."""
         try:
-            found = self.client("GET", self.address(key), params={"fields": "metadata"})
+            query = {"fields": "metadata"}
+            return self.client.get(Item, self.address(key), params=query).metadata.get("sha256")
         except Refused as error:
             if error.error_code in ABSENT:
                 return None
             raise self._with_hint(error) from None
-        sha256: str | None = found.get("metadata", {}).get("sha256")
-        return sha256
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions, a hundred in one request."""
         gone, error = 0, None
         for start in range(0, len(versions), batch.MAX_CALLS):
-            for version, (status, document) in self._remove_batch(
-                versions[start : start + batch.MAX_CALLS]
-            ):
-                if status < 300 or status == 404:
+            for version, outcome in self._remove_batch(versions[start : start + batch.MAX_CALLS]):
+                if outcome.status < 300 or outcome.status == 404:
                     gone += 1
                 elif error is None:
                     what = f"to remove {version.key} from {self.url}"
-                    error = refused(what, status, document)
+                    error = refused(what, outcome.status, outcome.document)
         if error and not gone:
             raise self._with_hint(error)
         return gone
 
-    def _remove_batch(
-        self, versions: Sequence[Version]
-    ) -> Iterator[tuple[Version, tuple[int, Any]]]:
+    def _remove_batch(self, versions: Sequence[Version]) -> Iterator[tuple[Version, batch.Outcome]]:
         calls = [("DELETE", f"/{self.path(v.key)}?generation={v.id}") for v in versions]
         response = self.client.request(
             "POST",
@@ -110,9 +122,9 @@ class Gcs(GcsObjects):
         except ValueError as error:
             raise RailheadError(f"Google's response to a batch is not valid: {error}") from None
 
-    def _list(self, query: dict[str, str]) -> Any:
+    def _list(self, query: dict[str, str]) -> Page:
         with self._refusals():
-            return self.client("GET", self.address(), params=query)
+            return self.client.get(Page, self.address(), params=query)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
