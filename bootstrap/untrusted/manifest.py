@@ -9,7 +9,7 @@ from typing import Any
 
 from bootstrap.console.text import clean, count
 from bootstrap.errors import Command, Hint, RailheadError
-from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
+from bootstrap.remote.run.manifest import TAKEN
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.decode import parsed
 from railhead.documents.codec import decode

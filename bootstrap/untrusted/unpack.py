@@ -22,7 +22,6 @@ from typing import IO, Any
 
 from bootstrap.console.text import clean
 from bootstrap.errors import Command, Hint, RailheadError
-from bootstrap.remote.run.manifest import FILES
 from railhead.documents.manifest import FILES, NAME, fault
 
 BLOCK = tarfile.BLOCKSIZE

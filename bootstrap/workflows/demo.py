@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import print_lines
+from bootstrap.errors import Command
 from bootstrap.inventory import local_state
 from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.teardown import remove_from_hosts

@@ -31,7 +31,7 @@ from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch
 from bootstrap.clouds.gcp import instances as gcp
 from bootstrap.clouds.storage import BucketContents, count_objects
-from bootstrap.errors import RailheadError, UsageError  # noqa: E402
+from bootstrap.errors import Command, RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
