@@ -13,7 +13,7 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
 
 from bootstrap.clouds.base import Cost
-from bootstrap.errors import UsageError
+from bootstrap.errors import Command, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from standins.buckets import OnGcs, OnS3, World
 
 DESTROY = "destroy --yes --skip-preview --stack dev"
-HELD = Cost("bucket s3://b, 3 objects, 1.00 GB", None, "fab teardown --destroy --with-bucket")
+HELD = Cost(
+    "bucket s3://b, 3 objects, 1.00 GB", None, Command("teardown", destroy=True, with_bucket=True)
+)
 
 
 @dataclass

@@ -29,7 +29,7 @@ from bootstrap.serving.environment import Environment, Server
 from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.source import Source, run_data, source_of
+from bootstrap.serving.source import Source, predict_hint, run_data, source_of
 from bootstrap.serving.state import clock_of, describe, parsed
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
@@ -191,7 +191,8 @@ def test_samples_are_offered_where_their_data_is_known(
 ) -> None:
     if document is not None:
         local_state.save_run({"run_id": "r1", "cluster": "c", **document}, tmp_path / "r1")
-    assert input_option("r1" if document is not None else None).startswith(option)
+    command = str(predict_hint("digits", "r1" if document is not None else None))
+    assert command.startswith(f"fab predict digits {option}")
 
 
 def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path: Path) -> None:

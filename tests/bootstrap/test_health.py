@@ -6,7 +6,6 @@ of it was printed by a machine of ours.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import Command
 from bootstrap.facts import xid as xid_facts
 from bootstrap.facts.host import HostFacts, parse
 from bootstrap.facts.xid import Memory, Xid
@@ -108,7 +108,7 @@ def test_what_a_driver_reports_becomes_findings(
     assert len(found) == len(reported)
     for finding, (what, action) in zip(found, reported, strict=True):
         assert finding.host == "h1"
-        assert what in finding.what and action in finding.action
+        assert what in finding.what and action in str(finding.action)
 
 
 LOGS = {
@@ -137,7 +137,7 @@ def test_an_xid_of_broken_hardware_counts(number: int) -> None:
     (found,) = checks.error_findings(
         "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
     )
-    assert found.counts and "machine" in found.action and "{" not in found.action
+    assert found.counts and "machine" in str(found.action) and "{" not in str(found.action)
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 63])
@@ -152,7 +152,7 @@ def test_an_xid_that_we_do_not_know_counts_and_reports_where_to_look() -> None:
     (found,) = checks.error_findings(
         "h1", xid_facts.parse("@log\nNVRM: Xid (PCI:0000:65:00): 999, x")
     )
-    assert found.counts and "docs.nvidia.com" in found.action
+    assert found.counts and "docs.nvidia.com" in str(found.action)
 
 
 def test_a_cards_address_is_written_as_the_kernel_does() -> None:
@@ -218,18 +218,18 @@ def test_as_many_gpus_on_the_bus_as_by_the_driver_is_well(four: HostFacts) -> No
 def test_a_gpu_that_the_driver_lost_is_found(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", replace(four, gpus=four.gpus[:3]))
     assert found.what == "4 GPUs on the PCI bus, 3 by nvidia-smi"
-    assert "restart the machine" in found.action
+    assert "restart the machine" in str(found.action)
 
 
 def test_a_driver_that_fails_is_reported_in_its_own_text(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", broken(four))
     assert found.what.startswith("4 GPUs on the PCI bus, none by nvidia-smi: NVIDIA-SMI has failed")
-    assert "restart the machine" in found.action
+    assert "restart the machine" in str(found.action)
 
 
 def test_no_driver_at_all_is_a_case_for_bootstrap(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", broken(four, driver=None))
-    assert found.action.startswith(f"fab bootstrap{TARGET} ")
+    assert str(found.action).startswith("fab bootstrap ")
 
 
 def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
@@ -260,7 +260,7 @@ def test_tensorflow_must_see_every_gpu(
     found = list(checks.fallback_findings("h1", four, bench))
     assert len(found) == (what is not None)
     for finding in found:
-        assert what and what in finding.what and finding.action.startswith("fab ")
+        assert what and what in finding.what and str(finding.action).startswith("fab ")
         assert bench.output in finding.what
 
 
@@ -289,7 +289,7 @@ def test_a_clock_that_is_off_is_named_also_when_it_is_ours(
 ) -> None:
     found = list(checks.clock_findings(clocks))
     assert [finding.host for finding in found] == where
-    assert all("timedatectl" in finding.action for finding in found)
+    assert all("timedatectl" in str(finding.action) for finding in found)
 
 
 def test_a_clock_is_reported_as_ahead_or_behind() -> None:
@@ -440,14 +440,9 @@ def test_the_slowest_host_is_named_against_the_median(debian: HostFacts) -> None
     assert chart.lines()[-1] == "the slowest host is h2: its matmul takes 1.2 times the median's"
 
 
-def test_every_command_of_a_finding_names_the_hosts() -> None:
-    commands = re.findall(r"fab [a-z]+(?:{TARGET})?", inspect.getsource(checks))
-    assert len(commands) >= 5 and all(command.endswith("{TARGET}") for command in commands)
-
-
 def test_text_of_a_host_reaches_no_terminal_as_it_is() -> None:
-    found = Finding("h1", "mpirun failed\n\x1b[2Jand more", f"fab bootstrap{TARGET}", counts=False)
-    assert finding_lines([found], " --stack gpu") == [
+    found = Finding("h1", "mpirun failed\n\x1b[2Jand more", Command("bootstrap"), counts=False)
+    assert finding_lines([found], {"stack": "gpu"}) == [
         "[h1] note: mpirun failed",
         "  | and more",
         "  do: fab bootstrap --stack gpu",

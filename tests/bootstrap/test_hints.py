@@ -72,4 +72,4 @@ LOGINS = {
 
 @pytest.mark.parametrize("reason, hint", LOGINS.items(), ids=LOGINS)
 def test_a_refused_login_is_not_a_matter_of_the_network(reason: str, hint: str) -> None:
-    assert login_hint([reason]).startswith(hint)
+    assert str(login_hint([reason])).startswith(hint)

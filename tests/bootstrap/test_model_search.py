@@ -18,7 +18,7 @@ import pytest
 from invoke.exceptions import Exit
 
 from bootstrap.cli import serving_tasks
-from bootstrap.errors import UsageError
+from bootstrap.errors import Command, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch
 from bootstrap.runs.run import Run
@@ -56,7 +56,7 @@ SEVERAL: dict[str, list[str]] = {
 
 
 def search(wanted: str | None = None, formats: tuple[str, ...] | None = None) -> ModelSearch:
-    found = ModelSearch("run r1", "fab deploy r1", wanted)
+    found = ModelSearch("run r1", Command("deploy", "r1"), wanted)
     return replace(found, formats=formats) if formats else found
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 from standins.stopping_cloud import OURS, StoppingCloud, never, save_run, takes, wakes
 
-from bootstrap.errors import RailheadError
+from bootstrap.errors import Command, RailheadError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import destroy as destroy_stack
 from bootstrap.lifecycle.receipt import Receipt, check
@@ -24,7 +24,7 @@ def test_a_cloud_that_takes_90_seconds() -> None:
     receipt, output = ended(fake)
     assert receipt.verified and 90 <= fake.time < 110
     assert output == ["m1, m2 stopping", "m1, m2 stopped"]
-    check(receipt)
+    check(receipt, Command("teardown"))
     text = "\n".join(receipt.describe())
     assert "m1     ok  stopped (says EC2 X, at " in text
     assert "100 GB: 0.26 USD per day; ends with: fab teardown --destroy" in text
@@ -36,7 +36,7 @@ def test_a_cloud_that_never_stops_one() -> None:
     assert 600 <= fake.time < 620
     assert [line.verified for line in receipt.lines if line.host in ("m1", "m2")] == [True, False]
     with pytest.raises(RailheadError, match="not everything could be verified") as caught:
-        check(receipt)
+        check(receipt, Command("teardown"))
     assert caught.value.code == 1
 
 

@@ -139,7 +139,7 @@ def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(
     ("refusal", "next_"),
     [
         (EXISTS, "fab teardown --destroy --stack dev && fab up --stack dev"),
-        (NO_RIGHT, "fab up --stack dev   # goes on"),
+        (NO_RIGHT, "fab up --stack dev   # continues"),
         (
             "echo 'error: the stack is currently locked'; exit 255",
             "pulumi cancel --yes --stack dev",

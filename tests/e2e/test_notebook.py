@@ -53,7 +53,7 @@ def test_a_notebook_runs_in_the_runtime_and_ends(operator: Operator, port: int) 
     wait_until(lambda: api(address, known)["execution_state"] != "dead", 150, "a kernel lives")
     shown.send_signal(signal.SIGINT)
     out, _ = shown.communicate(timeout=30)
-    assert shown.returncode == 0 and "the notebook goes on" in out
+    assert shown.returncode == 0 and "the notebook continues" in out
     operator.fab("status").ended(0, "endpoint notebook on h1", "ready")
     again = operator.start("notebook", "--local-port", "0")
     assert again.stdout

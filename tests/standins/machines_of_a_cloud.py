@@ -19,6 +19,7 @@ from bootstrap.clouds.local import host as local_host
 from bootstrap.clouds.local import processes
 from bootstrap.clouds.local.host import LocalHost
 from bootstrap.console.wait import Clock
+from bootstrap.errors import Command
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 
@@ -122,7 +123,7 @@ class Sky:
         self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
 
     def costs(self) -> list[base.Cost]:
-        return [base.Cost("disk vol-1, 100 GB", 0.26, "fab teardown --destroy")]
+        return [base.Cost("disk vol-1, 100 GB", 0.26, Command("teardown", destroy=True))]
 
     def account(self) -> str:
         return "account 1234"

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused
 from bootstrap.console.wait import Clock
+from bootstrap.errors import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 
 HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
 OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
-DISK = Cost("disk vol-1 of m1, 100 GB", 0.26, "fab teardown --destroy")
+DISK = Cost("disk vol-1 of m1, 100 GB", 0.26, Command("teardown", destroy=True))
 States = Callable[[str, float], str]
 
 
