@@ -13,10 +13,6 @@ from bootstrap.serving.state import is_alive, read_state
 from railhead.documents.endpoint import Deployed
 
 END_SECONDS = 20.0  # seconds for the requests in progress
-# Succeeds if nothing listens on port $1 of 127.0.0.1.
-_CLOSED = (
-    "import socket, sys; sys.exit(socket.socket().connect_ex(('127.0.0.1', int(sys.argv[1]))) == 0)"
-)
 
 
 def undeploy(place: Place, endpoint: Deployed) -> str:
@@ -25,7 +21,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
     Raises:
         RailheadError: a process of it is left, or its port is still open.
     """
-    session, python = place.session, place.python
+    session = place.session
     state = read_state(session, endpoint.folder)
     served = is_alive(session, endpoint.folder, state)
     if state and served:
@@ -36,8 +32,8 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
             every=0.2,
         )
     swept = sweep(session, endpoint.name, ENDPOINT)
-    closed = session.run([python, "-I", "-S", "-c", _CLOSED, str(endpoint.port)]).rc == 0
-    if swept.left or (served and not closed):
+    free = session.call("free_port", first=endpoint.port, last=endpoint.port)["port"]
+    if swept.left or (served and not free):
         left = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
         raise RailheadError(
             f"endpoint {endpoint.name} is not gone: {left}",

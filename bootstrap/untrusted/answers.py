@@ -20,6 +20,7 @@ RESULTS: Mapping[str, Any] = {
     "listen": {"port": int},
     "dial": {"wrong": [TEXT]},
     "ports": {"ports": [int]},
+    "free_port": {"port": (int, type(None))},
     "remove": {"left": [str]},
     "data_state": {"folders": {str: {"complete": bool, "there": int}}, "free": int},
     "paths_state": {str: str},

@@ -56,6 +56,14 @@ def call(address: str, port: int, timeout: float) -> str | None:
         return str(error) or type(error).__name__
 
 
+def free_port(first: int, last: int) -> dict[str, int | None]:
+    """The first port from `first` to `last` of 127.0.0.1 that nothing listens on, or None."""
+    for port in range(first, last + 1):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return {"port": port}
+    return {"port": None}
+
+
 def ports(count: int) -> dict[str, Any]:
     """`count` different ports that are free on every address now."""
     with contextlib.ExitStack() as held:
