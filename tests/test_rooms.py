@@ -56,6 +56,7 @@ SDKS = {
     "bootstrap/serving/calls/samples.py": {"PIL", "numpy"},
     "bootstrap/remote/buckets/s3.py": {"boto3", "botocore"},
     "bootstrap/remote/buckets/gcs.py": {"google", "requests", "urllib3"},
+    "bootstrap/remote/serve/tensorboard.py": {"absl", "tensorboard"},
     "bootstrap/remote/probes/try_wheel.py": {"horovod", "tensorflow"},
     "bootstrap/remote/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},
     "bootstrap/remote/probes/health_host.py": {"tensorflow"},

@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory.hosts import whole_number
 from bootstrap.remote.programs import ENDPOINT, NAME
 from bootstrap.serving import records, tensorflow_serving
 from bootstrap.serving.environment import Server
@@ -26,7 +25,7 @@ from bootstrap.serving.state import (
 from bootstrap.ssh.local_session import HERE
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import PlacePrograms, Start, TextFile
+from railhead.documents.agent import FindPort, PlacePrograms, Start, TextFile
 from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.options.serving import TENSORFLOW_SERVING
@@ -34,17 +33,6 @@ from railhead.documents.options.serving import TENSORFLOW_SERVING
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
 TRIED = 100  # ports that an endpoint may get
-# Prints the first port from $1 to $2 of 127.0.0.1 that nothing listens on.
-_FREE = """
-import socket, sys
-for port in range(int(sys.argv[1]), int(sys.argv[2]) + 1):
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        continue
-    print(port)
-    break
-"""
 
 
 def check_deadline(place: Place, seconds: float) -> None:
@@ -114,9 +102,8 @@ def choose_port(place: Place, wanted: int | None, usual: int) -> int:
         UsageError: the wanted port is in use, or none is free.
     """
     first, last = (wanted, wanted) if wanted else (usual, usual + TRIED - 1)
-    argv = [place.python, "-I", "-S", "-c", _FREE, str(first), str(last)]
-    tail = place.session.run(argv).tail
-    if not tail:
+    found = place.session.call(FindPort(first, last)).port
+    if found is None:
         ports = f"port {first}" if first == last else f"each port from {first} to {last}"
         where = "this machine" if place.host == HERE else place.host
         raise UsageError(
@@ -125,12 +112,9 @@ def choose_port(place: Place, wanted: int | None, usual: int) -> int:
             if wanted
             else "the same command with --port",
         )
-    try:
-        found = whole_number(tail[-1], "port", first, last)
-    except UsageError:
-        raise Hostile("a port that is not valid") from None
-    assert found is not None
-    return found
+    if not first <= found <= last:
+        raise Hostile("a port that is not valid")
+    return int(found)
 
 
 def deploy(

@@ -16,28 +16,11 @@ from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
 from bootstrap.provision import uv, wheels
+from bootstrap.remote.programs import NAME
 from bootstrap.serving.place import Place
-from bootstrap.ssh.bundle import Bundle, pack_folder, pack_training
+from bootstrap.ssh.bundle import Bundle, archive, pack_folder, pack_training
 
 LOCK = LOCKS / "serving.txt"
-# A server ends when its standard input closes, so that none outlives its supervisor.
-END_WITH_PARENT = """
-import os, threading
-def end_with_parent():
-    while os.read(0, 1):
-        pass
-    os._exit(0)
-threading.Thread(target=end_with_parent, daemon=True).start()
-"""
-# The packages come last: nothing of the runtime is replaced by them.
-START = """
-import importlib, sys
-code, packages, module = sys.argv[1:4]
-sys.path[:0] = [code]
-sys.path.append(packages)
-sys.argv = sys.argv[3:]
-sys.exit(importlib.import_module("training." + module).main())
-"""
 SERVER, CLIENT = "serving.__main__", "serving.client"
 
 
@@ -51,9 +34,10 @@ class Server:
 
 @dataclass(frozen=True)
 class Environment:
-    """Paths on a host: the runtime's Python, our code and the packages."""
+    """Paths on a host: the runtime's Python, our archive, our training code and the packages."""
 
     python: str
+    programs: str
     code: str
     packages: str
 
@@ -63,8 +47,9 @@ class Environment:
 
     def argv(self, module: str, options: Sequence[str]) -> list[str]:
         """Runs a module of `training` on the host."""
-        start = END_WITH_PARENT + START if module == SERVER else START
-        return [self.python, "-I", "-c", start, self.code, self.packages, module, *options]
+        program = "serve.server" if module == SERVER else "serve.client"
+        start = [self.python, "-I", self.programs, program, f"training.{module}", "main"]
+        return [*start, self.code, self.packages, *options]
 
 
 def place_environment(place: Place, python: str) -> Environment:
@@ -76,7 +61,15 @@ def place_environment(place: Place, python: str) -> Environment:
     minor = wheels.python_version(place.session, python).rpartition(".")[0]
     packages = _send(place, _packages(minor))
     code = _send(place, pack_training(REPO))
-    return Environment(place.absolute(python), code, packages)
+    return Environment(place.absolute(python), _place_programs(place), code, packages)
+
+
+def _place_programs(place: Place) -> str:
+    """The path on the host of our archive, in a folder that is named by its digest: a program that
+    runs from it keeps it when another version is placed."""
+    folder = f"~/.railhead/serving/{hashlib.sha256(archive()).hexdigest()[:16]}"
+    place.session.call("place_programs", folder=folder)
+    return place.absolute(f"{folder}/{NAME}")
 
 
 def _send(place: Place, bundle: Bundle) -> str:

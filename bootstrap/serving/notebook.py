@@ -12,8 +12,8 @@ from bootstrap.errors import Command, RailheadError
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
+from bootstrap.remote import programs
 from bootstrap.serving.deploy import document_of, lay_out, start_supervisor
-from bootstrap.serving.environment import END_WITH_PARENT
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import NOTEBOOK, endpoint_folder
 from bootstrap.serving.state import is_alive, read_document, read_state, wait_for
@@ -26,21 +26,8 @@ NAME = NOTEBOOK
 PORT = 8888
 LOCK = LOCKS / "notebook.txt"
 STARTING = 120.0
-# The packages come last: nothing of the runtime is replaced by them.
-START = f"""{END_WITH_PARENT}
-import sys
-packages = sys.argv[1]
-sys.path.append(packages)
-sys.argv = ["jupyter-lab", *sys.argv[2:]]
-from jupyterlab.labapp import main
-sys.exit(main())
-"""
-KERNEL = """
-import sys
-sys.path.append({packages!r})
-from ipykernel import kernelapp
-kernelapp.launch_new_instance()
-"""
+LAB = ("serve.server", "jupyterlab.labapp", "main", "")
+KERNEL = ("serve.client", "ipykernel.kernelapp", "launch_new_instance", "")
 
 
 @dataclass(frozen=True)
@@ -75,7 +62,8 @@ def start(
     installed = _install(session, python, report)
     packages, python, folder = map(place.absolute, (installed, python, endpoint.folder))
     token = secrets.token_hex(24)
-    argv = [python, "-I", "-c", START, packages, *_options(notebook, packages, place)]
+    program = [python, "-I", f"{folder}/{programs.NAME}"]
+    argv = [*program, *LAB, packages, *_options(notebook, packages, place)]
     env = {
         "JUPYTER_TOKEN": token,
         "JUPYTER_CONFIG_DIR": f"{folder}/jupyter/config",
@@ -87,10 +75,7 @@ def start(
     env |= document.env
     lay_out(place, endpoint, replace(document, env=env, opens_port=True, health="/api"))
     kernel = {
-        "argv": [
-            *(python, "-I", "-c", KERNEL.format(packages=packages)),
-            *("-f", "{connection_file}"),
-        ],
+        "argv": [*program, *KERNEL, packages, "-f", "{connection_file}"],
         "display_name": "Runtime of Railhead",
         "language": "python",
         "metadata": {"debugger": True, "supported_encryption": ["curve"]},

@@ -9,14 +9,10 @@ from bootstrap.serving import records
 from bootstrap.serving.model import remove_unused_models
 from bootstrap.serving.place import Place
 from bootstrap.serving.state import is_alive, read_state
-from railhead.documents.agent import OF_ENDPOINTS, EndRun
+from railhead.documents.agent import OF_ENDPOINTS, EndRun, FindPort
 from railhead.documents.endpoint import Deployed
 
 END_SECONDS = 20.0  # seconds for the requests in progress
-# Succeeds if nothing listens on port $1 of 127.0.0.1.
-_CLOSED = (
-    "import socket, sys; sys.exit(socket.socket().connect_ex(('127.0.0.1', int(sys.argv[1]))) == 0)"
-)
 
 
 def undeploy(place: Place, endpoint: Deployed) -> str:
@@ -25,7 +21,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
     Raises:
         RailheadError: a process of it is left, or its port is still open.
     """
-    session, python = place.session, place.python
+    session = place.session
     state = read_state(session, endpoint.folder)
     served = is_alive(session, endpoint.folder, state)
     if state and served:
@@ -36,7 +32,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
             every=0.2,
         )
     swept = session.call(EndRun(endpoint.name, OF_ENDPOINTS))
-    closed = session.run([python, "-I", "-S", "-c", _CLOSED, str(endpoint.port)]).rc == 0
+    closed = session.call(FindPort(endpoint.port, endpoint.port)).port is not None
     if swept.left or (served and not closed):
         left = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
         raise RailheadError(

@@ -24,11 +24,11 @@ from bootstrap.runs import event_files
 from bootstrap.runs.event_files import HostEvents, bring_from_bucket
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.run import Run, find_run, read_state
+from bootstrap.ssh.bundle import archive
 from bootstrap.workflows.attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events
 STARTING = 60.0  # seconds until TensorBoard must answer
-SERVER = Path(__file__).with_name("tensorboard_server.py")
 
 
 def show(status: power.ClusterStatus, run_id: str | None) -> None:
@@ -136,13 +136,14 @@ def _python(folder: Path) -> Path:
 def _tensorboard(folder: Path) -> Iterator[str]:
     """TensorBoard on a free port of the loopback interface; yields its address."""
     python, port = _python(folder), _free_port()
-    argv = [str(python), "-I", str(SERVER), "--logdir", str(folder), "--host", "127.0.0.1"]
-    argv += ["--port", str(port), "--load_fast", "false", "--reload_interval", "5"]
+    options = ["--logdir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    options += ["--load_fast", "false", "--reload_interval", "5"]
     address = f"http://127.0.0.1:{port}/"
     with (
         tempfile.TemporaryFile() as output,
+        _archive_file() as programs,
         log.started(
-            argv,
+            [str(python), "-I", programs, "serve.tensorboard", *options],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -156,6 +157,15 @@ def _tensorboard(folder: Path) -> Iterator[str]:
         finally:
             process.kill()
             process.wait()
+
+
+@contextlib.contextmanager
+def _archive_file() -> Iterator[str]:
+    """A file with our archive: TensorBoard's environment does not have our packages."""
+    with tempfile.NamedTemporaryFile(suffix=".pyz") as file:
+        file.write(archive())
+        file.flush()
+        yield file.name
 
 
 def _wait_for_answer(process: subprocess.Popen[bytes], address: str, output: IO[bytes]) -> None:

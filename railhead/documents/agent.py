@@ -383,6 +383,21 @@ class Ports(Request[FreePorts, NoReturn], op="ports"):
 
 
 @dataclass(frozen=True)
+class FoundPort:
+    """A port that is free now; None if none is."""
+
+    port: int | None = key(at_least=1, at_most=LAST_PORT)
+
+
+@dataclass(frozen=True)
+class FindPort(Request[FoundPort, NoReturn], op="free_port"):
+    """Find the first port of 127.0.0.1 from `first` to `last` that nothing listens on."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class DataFolder:
     """Whether data is complete, and the bytes that an interrupted transfer has left."""
 

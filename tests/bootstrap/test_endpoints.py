@@ -212,7 +212,11 @@ def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path
         session=SimpleNamespace(run=run), absolute=lambda path: path, keras_home=dict
     )
     predict_samples(
-        place, Deployed("m", "c", "h1", 8501, "r1"), Environment("p", "c", "l"), 7, run_data("r1")
+        place,
+        Deployed("m", "c", "h1", 8501, "r1"),
+        Environment("p", "a", "c", "l"),
+        7,
+        run_data("r1"),
     )
     argv = sent[0][sent[0].index("--samples") :]
     assert argv == ["--samples", "7", "--data", "train=/h1/train", "--data", "test=~/test"]

@@ -41,7 +41,7 @@ from bootstrap.ssh.local_session import HERE, LocalSession, local_session
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
-from railhead.documents.agent import CommandResult, TextFile
+from railhead.documents.agent import FoundPort, TextFile
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 from training.serving.metrics import ServingMetrics
@@ -159,10 +159,10 @@ def test_an_endpoint_of_another_computer_is_shown_and_ended_by_its_hosts(
         f"endpoint m on h1 of {elsewhere.name}, port 8501: ended: over" in capsys.readouterr().out
     )
     with pytest.raises(Exit, match=f"no endpoint 'x' is deployed on h1 of {elsewhere.name}"):
-        serving_tasks.undeploy.body(None, "x")
+        serving_tasks.undeploy.body(None, name="x")
     mine = Deployed("m", "other", "h2", 8501, None)
     records.save(mine)
-    serving_tasks.undeploy.body(None, "m", hosts="h1")
+    serving_tasks.undeploy.body(None, name="m", hosts="h1")
     assert "had ended before; no process of it is left" in capsys.readouterr().out
     assert not (home / ".railhead/endpoints/m").exists()
     assert records.find("m") == mine, "one of this name at another place stays recorded"
@@ -200,7 +200,7 @@ def test_an_endpoint_of_another_computer_is_checked(
     file.write_text(json.dumps({**DOCUMENT, **change}))
     (home / ".railhead/endpoints/\x1b[31m").mkdir()
     with pytest.raises(Exit, match="an endpoint.json of m that is not valid"):
-        serving_tasks.undeploy.body(None, "m")
+        serving_tasks.undeploy.body(None, name="m")
     status.show(ClusterStatus(elsewhere, {}, "hosts"), None)
     shown = capsys.readouterr().out
     assert "an endpoint.json of m that is not valid" in shown and "\x1b" not in shown
@@ -367,8 +367,8 @@ def test_a_deploy_to_a_port_in_use_sends_and_records_nothing(
     assert records.names() == [] and [path.name for path in home.iterdir()] == ["m.keras"]
 
 
-@pytest.mark.parametrize("reply", ["x", "80", "8500"])
-def test_a_port_that_a_host_invents_is_hostile(reply: str) -> None:
-    session: Any = SimpleNamespace(run=lambda _: CommandResult(0, (reply,)), host=Host("h1", "a"))
+@pytest.mark.parametrize("port", [80, 8500])
+def test_a_port_that_a_host_invents_is_hostile(port: int) -> None:
+    session: Any = SimpleNamespace(call=lambda _: FoundPort(port), host=Host("h1", "a"))
     with pytest.raises(Hostile):
         choose_port(Place(session, "python3", SimpleNamespace()), None, 8501)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.workflows.tensorboard_server import checked
+from bootstrap.remote.serve.tensorboard import checked
 from training.serving import local_requests
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from .channel import send_message, serve
 from .commands import run, start
 from .data import data_state, paths_state, receive_data
 from .files import make_private, place_folder, read, remove, replace, text_of, tree, write
-from .network import dial, listen, ports
+from .network import dial, free_port, listen, ports
 from .packing import collect, get, get_file
 from .temporary import drop_temporary_of_ended, make_temporary
 
@@ -141,6 +141,7 @@ OPS = {
         listen,
         dial,
         ports,
+        free_port,
         start,
         remove,
         data_state,

@@ -7,6 +7,8 @@ import socket
 import threading
 from typing import Any
 
+from railhead.documents.agent import FoundPort
+
 HELLO = b"railhead\n"
 LISTENERS: list[socket.socket] = []
 
@@ -54,6 +56,14 @@ def call(address: str, port: int, timeout: float) -> str | None:
             return None if peer.recv(16) == HELLO else "another program answered"
     except OSError as error:
         return str(error) or type(error).__name__
+
+
+def free_port(first: int, last: int) -> FoundPort:
+    """The first port from `first` to `last` of 127.0.0.1 that nothing listens on, or None."""
+    for port in range(first, last + 1):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return FoundPort(port)
+    return FoundPort(None)
 
 
 def ports(count: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from . import http_relay
+from . import http_relay, parent
 
 PROGRAM = "tensorflow_model_server"
 REST = ("127.0.0.1", 8501)  # in the namespace
@@ -104,13 +104,6 @@ def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def end_with_parent() -> None:
-    """End when the supervisor does: standard input closes. The kernel then kills the server."""
-    while os.read(0, 1):
-        pass
-    os._exit(0)
-
-
 def end_with_server(server: subprocess.Popen[bytes]) -> None:
     """End when the server does: the supervisor starts both again."""
     server.wait()
@@ -130,7 +123,7 @@ def serve(options: argparse.Namespace) -> int:
     with open(parameters, "w") as file:
         file.write(batching(options.max_batch, options.max_delay_ms))
     server = start(command(options, parameters))
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    parent.end_with_parent()  # the kernel then kills the server
     http_relay.allow_files()
     relay = http_relay.Relay(listener, REST)
     try:

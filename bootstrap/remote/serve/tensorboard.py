@@ -1,5 +1,4 @@
-"""TensorBoard, which answers no web pages of other sites; run by the Python of its environment
-with -I: modules beside this one would hide others.
+"""TensorBoard, which answers no web pages of other sites; run by the Python of its environment.
 
 It ends when its standard input closes: also when `fab tensorboard` is killed.
 """
@@ -7,20 +6,11 @@ It ends when its standard input closes: also when `fab tensorboard` is killed.
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from bootstrap.remote.serve import local_requests
-else:  # TensorBoard's environment does not have the package
-    sys.path.insert(0, str(Path(__file__).parents[1] / "remote/serve"))
-    import local_requests
-
-    del sys.path[0]
+from . import local_requests, parent
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]  # of WSGI
 
@@ -43,25 +33,16 @@ def checked(application: Application) -> Application:
     return answer
 
 
-def end_with_parent() -> None:
-    """End this process when its standard input closes."""
-    sys.stdin.buffer.read()
-    os._exit(0)
-
-
-def main() -> None:
+def main(*options: str) -> None:
     """Serve by the options of TensorBoard."""
     from absl import app
     from tensorboard import default, main_lib, program
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    parent.end_with_parent()
+    sys.argv = ["tensorboard", *options]
     main_lib.global_init()
     tensorboard = program.TensorBoard(
         plugins=default.get_plugins(),
         server_class=lambda application, flags: program.WerkzeugServer(checked(application), flags),
     )
     app.run(tensorboard.main, flags_parser=tensorboard.configure)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,13 @@
+"""As serve.client, for a server: it ends when its standard input closes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import client, parent
+
+
+def main(*words: str) -> Any:
+    """Run it until then."""
+    parent.end_with_parent()
+    return client.main(*words)
