@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railhead.documents.records import Record
@@ -81,18 +81,6 @@ def _speed(record: Record) -> str:
     if speed is None:
         return ""
     return f"{speed:,.0f} samples/s" if speed >= 10 else f"{speed:.1f} samples/s"
-
-
-def number(record: Mapping[str, Any], key: str) -> float | None:
-    """A field that is a number, or a text that is one ("0.5": a script's own types, as JSON has
-    them); None for one that is missing or is neither."""
-    value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):  # JSON has no largest integer
-        return None
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console.output import Reporter
-from bootstrap.console.text import clean, count, duration, number, size
+from bootstrap.console.text import clean, count, duration, size
 from bootstrap.errors import BelowThreshold, Command, Hint, RailheadError, RunFailed, UsageError
 from bootstrap.runs.hints import hint_of
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
@@ -28,7 +27,8 @@ from bootstrap.untrusted.manifest import (
 )
 from bootstrap.untrusted.run_files import read_result
 from railhead.documents.agent import TextFile
-from railhead.documents.codec import encode
+from railhead.documents.codec import decode, encode
+from railhead.documents.evaluation import Evaluation
 from railhead.documents.manifest import Fetched, Skipped
 from railhead.documents.result import Culprit, NotSwept, Result
 
@@ -217,8 +217,8 @@ def judge(run: Run, result: Result | None) -> str:
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=Command("cancel", run=run.run_id)
         )
-    evaluation = result.evaluation or {}
-    if evaluation.get("passed") is False:
+    evaluation = decode(Evaluation, result.evaluation or {})
+    if evaluation.passed is False:
         raise BelowThreshold(_below(evaluation))
     on = f" on {count(result.size, 'rank')}" if result.size is not None else ""
     return f"run {run.run_id} succeeded in {duration(result.seconds)}{on}"
@@ -236,15 +236,15 @@ def left_on_hosts(result: Result) -> str:
     return "; ".join(found)
 
 
-def _below(evaluation: Mapping[str, Any]) -> str:
+def _below(evaluation: Evaluation) -> str:
     """Why an evaluation did not pass; a script's record may lack either number."""
-    failed = evaluation.get("failed")
-    if isinstance(failed, list) and failed:
-        return "; ".join(clean(str(why))[:200] for why in failed[:MOST_METRICS])
-    accuracy, threshold = number(evaluation, "accuracy"), number(evaluation, "threshold")
+    if evaluation.failed:
+        return "; ".join(clean(why)[:200] for why in evaluation.failed[:MOST_METRICS])
+    accuracy, threshold = evaluation.figures.get("accuracy"), evaluation.threshold
     if accuracy is not None and threshold is not None and accuracy < threshold:
         return f"accuracy {accuracy:.4f} is below min_accuracy {threshold}"
-    values = [f"{key} {clean(str(evaluation[key]))[:80]}" for key in SCORES if key in evaluation]
+    scores = {**evaluation.metrics, **({} if threshold is None else {"threshold": threshold})}
+    values = [f"{key} {clean(str(scores[key]))[:80]}" for key in SCORES if key in scores]
     return f"the evaluation did not pass ({', '.join(values) or 'without numbers'})"
 
 

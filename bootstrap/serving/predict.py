@@ -20,9 +20,7 @@ from bootstrap.serving.calls import rest
 from bootstrap.serving.environment import CLIENT, Environment
 from bootstrap.serving.place import Place
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.untrusted.decode import json_object
-from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.codec import decode
+from bootstrap.untrusted.decode import parsed
 from railhead.documents.endpoint import Deployed
 from railhead.documents.lenient import Number, Shown
 
@@ -51,8 +49,7 @@ class Predictions:
     @staticmethod
     def read(text: str) -> Predictions:
         """Parse the client's output; Hostile if it is not valid."""
-        what = "predictions that are not valid"
-        return decode(Predictions, json_object(text, what), what=what, error=Hostile)
+        return parsed(Predictions, text, "predictions")
 
     def lines(self) -> list[str]:
         """For people."""

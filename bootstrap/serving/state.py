@@ -10,16 +10,9 @@ from bootstrap.console.wait import wait_until
 from bootstrap.remote.programs import ENDPOINT
 from bootstrap.remote.serve.machine_use import FRESH
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.decode import parsed
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.codec import decode
 from railhead.documents.endpoint import ALIVE, Deployed, EndpointDocument, EndpointState
-
-
-def parsed(text: str) -> EndpointState:
-    """state.json of an endpoint; Hostile if it is not valid."""
-    what = "a state.json of an endpoint that is not valid"
-    return decode(EndpointState, json_object(text, what), what=what, error=Hostile)
 
 
 def describe(state: EndpointState, alive: bool, now: float) -> str:
@@ -47,7 +40,7 @@ def describe(state: EndpointState, alive: bool, now: float) -> str:
 def read_state(session: Session, folder: str) -> EndpointState | None:
     """The state of the endpoint in a folder of a host; None if there is none."""
     text = session.read(f"{folder}/state.json")
-    return parsed(text) if text else None
+    return parsed(EndpointState, text, "a state.json of an endpoint") if text else None
 
 
 def wait_for(
@@ -68,11 +61,10 @@ def read_document(session: Session, folder: str) -> EndpointDocument:
     Raises:
         Hostile: it is missing or not valid.
     """
-    what = f"an endpoint.json of {folder.rpartition('/')[2]} that is not valid"
-    document = json_object(session.read(f"{folder}/endpoint.json") or "", what)
-    found = decode(EndpointDocument, document, what=what, error=Hostile)
+    name = f"an endpoint.json of {folder.rpartition('/')[2]}"
+    found = parsed(EndpointDocument, session.read(f"{folder}/endpoint.json") or "", name)
     if not found.argv:
-        raise Hostile(f"{what}: argv")
+        raise Hostile(f"{name} that is not valid: argv")
     return found
 
 

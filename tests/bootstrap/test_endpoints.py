@@ -30,15 +30,20 @@ from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source, predict_hint, run_data, source_of
-from bootstrap.serving.state import clock_of, describe, parsed
+from bootstrap.serving.state import clock_of, describe
+from bootstrap.untrusted.decode import parsed
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import deploy_on_host, undeploy
 from railhead.documents.agent import CommandResult
-from railhead.documents.endpoint import Deployed
+from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
+
+
+def state_of(text: str) -> EndpointState:
+    return parsed(EndpointState, text, "x")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,7 @@ STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 
     ],
 )
 def test_a_state_as_text(change: dict[str, Any], alive: bool, text: str) -> None:
-    state = parsed(json.dumps({**STATE, **change}))
+    state = state_of(json.dumps({**STATE, **change}))
     assert describe(state, alive, now=0.0) == text
 
 
@@ -77,11 +82,11 @@ DAMAGED = ["", "[]", "{}", "[" * 100_000, *(json.dumps({**STATE, **x}) for x in 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_a_state_that_is_not_valid_is_refused(text: str) -> None:
     with pytest.raises(Hostile):
-        parsed(text)
+        state_of(text)
 
 
 def test_escapes_of_a_host_are_not_shown() -> None:
-    state = parsed(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
+    state = state_of(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
     assert "\x1b" not in describe(state, False, 0.0)
 
 

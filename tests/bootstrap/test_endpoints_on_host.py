@@ -34,10 +34,11 @@ from bootstrap.serving.model import (
 from bootstrap.serving.place import Place, place_here
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source
-from bootstrap.serving.state import is_alive, parsed
+from bootstrap.serving.state import is_alive
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions, start_agent
 from bootstrap.ssh.local_session import HERE, LocalSession, local_session
+from bootstrap.untrusted.decode import parsed
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
@@ -93,6 +94,10 @@ def home(home: Path, session: SharedSession, monkeypatch: pytest.MonkeyPatch) ->
 
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
+
+
+def state_of(text: str) -> EndpointState:
+    return parsed(EndpointState, text, "x")
 
 
 def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
@@ -212,7 +217,7 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         start_agent(session)
         session.write(TextFile("~/x/y", "text", 0o600))
         assert session.run(["cat", "~/x/y"]).tail == ("text",)
-        state = parsed(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
+        state = state_of(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
 
 
@@ -335,7 +340,7 @@ def test_a_new_version_keeps_the_port_of_its_endpoint_on_record(
     home: Path, session: SharedSession, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record is what `fab predict` and `undeploy` use."""
-    state = parsed(json.dumps({**STATE, "pid": session.run(["true"]).rc + 7}))
+    state = state_of(json.dumps({**STATE, "pid": session.run(["true"]).rc + 7}))
     monkeypatch.setattr(workflow, "place_here", lambda: here(session))
     monkeypatch.setattr(workflow, "refuse_second", lambda *_: True)
     monkeypatch.setattr(workflow, "runtime_here", lambda: home / "python")
