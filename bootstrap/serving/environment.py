@@ -68,7 +68,7 @@ def _place_programs(place: Place) -> str:
     """The path on the host of our archive, in a folder that is named by its digest: a program that
     runs from it keeps it when another version is placed."""
     folder = f"~/.railhead/serving/{hashlib.sha256(archive()).hexdigest()[:16]}"
-    place.session.call("place_programs", folder=folder)
+    place.session.call(PlacePrograms(folder))
     return place.absolute(f"{folder}/{NAME}")
 
 
