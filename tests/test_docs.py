@@ -9,20 +9,18 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from standins.run_documents import run_document
 
 import fabfile
 from bootstrap.cli import generate
 from bootstrap.data import through_bucket
-from bootstrap.data.inputs import DataInput
-from bootstrap.data.spec import parse
-from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.remote.rank import rank_sagemaker
-from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
+from bootstrap.remote.rank.rank_data import Place
 from railhead.documents.cluster import (
     ClusterDocument,
     DocumentDeadline,
@@ -31,6 +29,8 @@ from railhead.documents.cluster import (
     Price,
     Ssh,
 )
+from railhead.documents.run import RunData, RunDocument, Script
+from railhead.documents.run_record import GivenOptions, RunRecord
 from training import __main__ as training_command
 from training.config import STRATEGIES
 from training.data import DATASETS, feeder, stream
@@ -154,13 +154,9 @@ def test_the_sizes_of_the_page_about_data_are_those_of_the_code(text: str) -> No
 
 
 def test_the_variables_of_sagemaker_are_in_the_page_about_data(tmp_path: Path) -> None:
-    run = {
-        "program": {"path": "train.py", "args": ["--lr", "1"]},
-        "hosts": [{"name": "h1"}],
-        "data": [{"name": "train", "mode": "file"}],
-        "run_id": "r1",
-    }
-    found = rank_sagemaker.variables(run, str(tmp_path), 0, {"train": str(tmp_path)})
+    run = run_document(data=(RunData("train", "s3://b", "shard", "file", None),))
+    script, place = Script("script", "train.py", ("--lr", "1")), Place(str(tmp_path), *[(0, 1)] * 3)
+    found = rank_sagemaker.variables(run, script, place, {"train": str(tmp_path)})
     shown = {"SM_CHANNEL_TRAIN": "SM_CHANNEL_<NAME>", "SM_HP_LR": "SM_HP_<NAME>"}
     table = re.findall(r"^\| (`[^|]*) \|", page("data.md"), re.M)
     listed = {n for cell in table for n in named(cell) if n.startswith(("SM_", "TRAINING_"))}
@@ -170,27 +166,21 @@ def test_the_variables_of_sagemaker_are_in_the_page_about_data(tmp_path: Path) -
 # --- Documents -----------------------------------------------------------------------------
 
 
-def keys_of(value: Any) -> Iterator[str]:
-    """Every key of a document, at every depth."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from keys_of(inner)
-    if isinstance(value, list | tuple):
-        for inner in value:
-            yield from keys_of(inner)
+def keys_of_kind(kind: Any) -> set[str]:
+    """Every key of a document's dataclass, at every depth."""
+    if not is_dataclass(kind):
+        return set().union(*map(keys_of_kind, get_args(kind)))
+    hints = get_type_hints(kind).items()
+    return {name for name, _ in hints}.union(*(keys_of_kind(inner) for _, inner in hints))
 
 
-@pytest.mark.parametrize("kind", ["training", "script"])
-def test_every_key_of_the_run_document_is_described(kind: str) -> None:
-    run = run_document(
-        run_id="r", cluster="c", created="", options=RunOptions(script=kind == "script"),
-        program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
-        peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
-        ports=[1], stop_policy=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
-        data=[DataInput(parse("train", "s3://bucket", script=True)).document(None)],
-    )  # fmt: skip
-    assert set(keys_of(run)) <= named(section(page("architecture.md"), "The run document"))
+def test_each_key_of_the_run_document_is_described_once() -> None:
+    text = section(page("architecture.md"), "The run document")
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert rows == [field.name for field in fields(RunDocument)]
+    assert keys_of_kind(RunDocument) <= named(text)
+    stored = named(section(page("architecture.md"), "Where files are stored"))
+    assert keys_of_kind(RunRecord) | keys_of_kind(GivenOptions) <= stored
 
 
 def test_every_key_of_the_cluster_document_is_described() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bootstrap.data import folders
 from bootstrap.data.folders import LocalData
 from bootstrap.data.spec import DataSpec
 from bootstrap.errors import UsageError
+from railhead.documents.run import RunData
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,10 @@ class DataInput:
         assert self.files is not None
         return self.files.share(index, hosts) if self.spec.distribution == "shard" else self.files
 
-    def document(self, paths: Sequence[str] | None) -> dict[str, Any]:
-        """An entry of `data` in run.json."""
-        return {
-            "name": self.spec.name,
-            "uri": self.spec.uri,
-            "distribution": self.spec.distribution,
-            "mode": self.spec.mode,
-            "paths": list(paths) if paths else None,
-        }
+    def in_run(self, paths: Sequence[str]) -> RunData:
+        """The input in run.json; `paths` is empty for data that the hosts read from a bucket."""
+        spec = self.spec
+        return RunData(spec.name, spec.uri, spec.distribution, spec.mode, tuple(paths) or None)
 
 
 def read_inputs(specs: Sequence[DataSpec]) -> tuple[DataInput, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from bootstrap.console.live import board_of
 from bootstrap.console.output import print_lines
@@ -17,6 +16,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions, everywhere
 from railhead.documents.agent import PathsState
+from railhead.documents.run import RunData
 
 STATES = {
     "missing": "there is no {path}",
@@ -25,7 +25,7 @@ STATES = {
 }
 
 
-def place_data(inputs: Sequence[DataInput], cluster: ConnectedCluster) -> list[dict[str, Any]]:
+def place_data(inputs: Sequence[DataInput], cluster: ConnectedCluster) -> list[RunData]:
     """Check data that is on the hosts, send local data that they lack; returns `data` of run.json.
 
     Raises:
@@ -46,7 +46,7 @@ def place_data(inputs: Sequence[DataInput], cluster: ConnectedCluster) -> list[d
         with board_of(tuple(sessions)) as board:
             send_missing(shares, sessions, lacks, board, downloads.fetch)
         _report_present(shares, {name: lack.names for name, lack in lacks.items()})
-    return [item.document(_paths(item, shares, len(sessions))) for item in inputs]
+    return [item.in_run(_paths(item, shares, len(sessions))) for item in inputs]
 
 
 def hashed_input(item: DataInput) -> LocalData:
@@ -70,14 +70,12 @@ def _report_present(
             print_lines(f"data {item}: {folders.summary(data)}, already on all hosts")
 
 
-def _paths(
-    item: DataInput, shares: Mapping[str, Mapping[str, LocalData]], hosts: int
-) -> list[str] | None:
-    """The path of the data on each host; None for data that the hosts read from a bucket."""
+def _paths(item: DataInput, shares: Mapping[str, Mapping[str, LocalData]], hosts: int) -> list[str]:
+    """The path of the data on each host; none for data that the hosts read from a bucket."""
     if item.spec.kind == "host":
         return [item.spec.path] * hosts
     if item.files is None:
-        return None
+        return []
     return [folder_of(share[item.spec.name]) for share in shares.values()]
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory.files import existing_path
+from railhead.documents.run import DISTRIBUTIONS, MODES
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 
-DISTRIBUTIONS = ("replicate", "shard")
-MODES = ("file", "stream")
 OF_TRAINING = ("train", "validation", "test")
 ON_HOSTS = "host:"
 FORM = "--data NAME=URI[,shard|replicate][,file|stream]"

@@ -24,6 +24,7 @@ from bootstrap.runs.request import RunRequest
 from bootstrap.untrusted.decode import json_line
 from railhead.documents.codec import encode
 from railhead.documents.lenient import finite
+from railhead.documents.run import BuiltIn, Script
 
 FILE = "evaluation.json"
 RECORD = "@railhead "
@@ -39,9 +40,10 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
         BelowThreshold: a threshold is not reached.
     """
     folder = earlier.run.results / FOLDER / new_run_id()
-    found = (_of_script if request.program.kind == "script" else _of_training)(
-        earlier, request, folder
-    )
+    if isinstance(request.program, Script):
+        found = _of_script(request.program, request, folder)
+    else:
+        found = _of_training(request.program, request, folder)
     judgement = judged(found, request.options.thresholds)
     atomic_write(folder / FILE, json.dumps({**found, **encode(judgement)}, indent=1) + "\n")
     print_lines(f"results: {folder}")
@@ -49,10 +51,10 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     return folder
 
 
-def _of_training(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[str, Any]:
+def _of_training(program: BuiltIn, request: RunRequest, folder: Path) -> dict[str, Any]:
     """Our own evaluation; returns its evaluation.json."""
     options = [_data_option(item) for item in request.data if item.spec.name != NAME]
-    settings = [item for text in setting_texts(earlier.document) for item in ("--set", text)]
+    settings = [item for text in setting_texts(program) for item in ("--set", text)]
     argv = [str(runtime_here()), "-m", "training", "--results", str(folder)]
     argv += ["--evaluate", str(_model_file(request)), *settings]
     argv += [item for text in options for item in ("--data", text)]
@@ -69,7 +71,7 @@ def _model_file(request: RunRequest) -> Path:
     return model.root / model.files[0].path
 
 
-def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[str, Any]:
+def _of_script(program: Script, request: RunRequest, folder: Path) -> dict[str, Any]:
     """The user's script as one rank; returns the last record `evaluation`, and the last value of
     each --metric."""
     folder.mkdir(parents=True)
@@ -85,16 +87,17 @@ def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[s
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation: dict[str, Any] = {}
     metrics: dict[str, float] = {}
-    argv = [str(runtime_here()), request.program.path, *request.program.args]
+    argv = [str(runtime_here()), program.path, *program.args]
     for line in _lines(argv, request.bundle.root, variables):
         if line.startswith(RECORD):
             record = json_line(line.removeprefix(RECORD))
             evaluation = record if record.pop("kind", "") == "evaluation" else evaluation
             continue
         print_lines(line)
-        for name, pattern in request.options.metrics:
-            if (match := re.search(pattern, line)) and (value := finite(match[1])) is not None:
-                metrics[name] = value
+        for metric in request.options.metrics:
+            match = re.search(metric.pattern, line)
+            if match and (value := finite(match[1])) is not None:
+                metrics[metric.name] = value
     return {**metrics, **evaluation}
 
 

@@ -16,6 +16,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Judgement
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.records import Record
+from railhead.documents.run import Script
 
 ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 
@@ -23,11 +24,10 @@ ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 def is_recorded(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> bool:
     """Whether nothing has to run: a script trained, no option is for a program, and no `model` is
     named, as the report does not say whose it is."""
-    is_script = earlier.document["program"]["kind"] == "script"
     return (
-        is_script
+        isinstance(earlier.document.program, Script)
         and model is None
-        and not earlier.document.get("evaluates")
+        and not earlier.document.evaluates
         and replace(args, minimum={}, maximum={}) == ProgramOptions()
     )
 

@@ -13,7 +13,6 @@ from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import DataSpec, parse_each
 from bootstrap.errors import Command, UsageError
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
-from bootstrap.runs.launch import Program
 from bootstrap.runs.metrics.options import require_metrics
 from bootstrap.runs.model_files import KERAS, ModelSearch, names_below
 from bootstrap.runs.request import (
@@ -27,6 +26,7 @@ from bootstrap.runs.request import (
 )
 from bootstrap.ssh.bundle import pack_training
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run import BuiltIn, Script
 
 NAME = "model"  # the run document's name for the model; RAILHEAD_DATA_MODEL
 FOLDER = "evaluations"
@@ -41,7 +41,7 @@ def read_evaluation(
     Raises:
         UsageError: the run has no model here, or several, or an option is not valid.
     """
-    if evaluated := earlier.document.get("evaluates"):
+    if evaluated := earlier.document.evaluates:
         raise UsageError(
             f"run {earlier.run.run_id} is an evaluation",
             hint=Command("evaluate", evaluated),
@@ -55,7 +55,7 @@ def read_evaluation(
 
 
 def _launcher(earlier: EarlierRun, args: ProgramOptions) -> str | None:
-    return None if args.strategy else str(earlier.document["launcher"])
+    return None if args.strategy else earlier.document.launcher
 
 
 def _of_script(earlier: EarlierRun, args: ProgramOptions) -> RunRequest:
@@ -73,19 +73,20 @@ def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -
     """Our own evaluation, with the settings of the run."""
     if args.args or args.metrics:
         raise UsageError("--args and --metric go with --script", hint=_with_script(earlier))
-    if earlier.document["program"]["kind"] == "script":
+    trained = earlier.document.program
+    if isinstance(trained, Script):
         raise UsageError(
             f"run {earlier.run.run_id} trained with a script of yours: name what evaluates its"
             " model",
             hint=_with_script(earlier),
         )
     path = _keras_file(earlier, model)
-    texts = setting_texts(earlier.document)
+    texts = setting_texts(trained)
     options = run_options(args)
     own = earlier.args.training
     repo = training_repo(str(earlier.folder / own) if own else None)
     require_metrics(options.thresholds, check_settings(None, texts, repo)["metrics"])
-    program = Program("evaluation", settings=earlier.document["program"]["settings"])
+    program = BuiltIn("evaluation", trained.settings)
     given = read_inputs(parse_each(args.data, script=False))
     data = (*(given or _recorded_data(earlier, script=False)), *_model(path, script=False))
     return RunRequest(

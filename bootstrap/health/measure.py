@@ -31,7 +31,7 @@ from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
 from bootstrap.provision.host_step import KERAS
 from bootstrap.runs import start
-from bootstrap.runs.launch import Program, RunOptions, StopPolicy
+from bootstrap.runs.launch import RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run, read_json
 from bootstrap.runs.start import HEALTH
@@ -44,6 +44,7 @@ from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import CommandResult, EndRun
 from railhead.documents.codec import decode, key
 from railhead.documents.health import LinkRates, Probed
+from railhead.documents.run import Script
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -227,7 +228,7 @@ def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
         first[peer.name] = ranks
         ranks += peer.slots
     arg = json.dumps([[first[one], first[other]] for one, other in pairs])
-    program = Program("script", path=LINKS.name, args=(arg,))
+    program = Script("script", LINKS.name, (arg,))
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 

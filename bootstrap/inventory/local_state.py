@@ -20,7 +20,9 @@ from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
 from bootstrap.inventory.hosts import Inventory, check_name
+from railhead.documents.codec import decode, encode
 from railhead.documents.names import is_name
+from railhead.documents.run_record import RunRecord
 
 DEMO = "demo"  # the cluster of `fab demo`
 NAME_HOSTS = "the same command with --hosts user@first,user@second   # or with --stack NAME"
@@ -160,21 +162,19 @@ def forget_cluster(name: str) -> None:
         (home() / "last").unlink()
 
 
-def save_run(
-    run: Mapping[str, Any], fetch_to: Path, given: Mapping[str, Any] | None = None
-) -> None:
-    """Record a run of a cluster: the folder for its results, and what `--resume` needs: its run
-    document, and the options as they were given."""
-    entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
-    entry |= {"document": run, "given": given}
-    path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
-    atomic_write(path, json.dumps(entry) + "\n")
+def save_run(record: RunRecord) -> None:
+    """Record a run of a cluster."""
+    _write_record(cluster_folder(record.cluster) / "runs" / f"{record.run_id}.json", record)
 
 
-def forget_run(run: Mapping[str, Any]) -> None:
+def forget_run(run_id: str) -> None:
     """Delete the record of a run that never started: it has nothing to fetch or to cancel."""
-    path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
-    path.unlink(missing_ok=True)
+    for path in _records(run_id):
+        path.unlink(missing_ok=True)
+
+
+def _write_record(path: Path, record: RunRecord) -> None:
+    atomic_write(path, json.dumps(encode(record)) + "\n")
 
 
 def runs(cluster: str) -> list[Path]:
@@ -191,36 +191,29 @@ def cluster_of_run(run_id: str) -> Inventory | None:
 
 def hosts_of_run(run_id: str) -> tuple[str, ...]:
     """The names of the hosts of a recorded run, the chief first; empty if they are not known."""
-    hosts = document_of_run(run_id).get("hosts")
-    known = hosts if isinstance(hosts, list) else []
-    return tuple(str(host.get("name")) for host in known if isinstance(host, dict))
-
-
-def document_of_run(run_id: str) -> dict[str, Any]:
-    """The recorded run document; {} in a record that was damaged or is of an older version."""
-    found = recorded_run(run_id).get("document")
-    return found if isinstance(found, dict) else {}
+    document = recorded_run(run_id).run
+    return tuple(host.name for host in document.hosts) if document else ()
 
 
 def move_results(run_id: str, folder: Path) -> None:
     """Record another folder for the results of a run."""
-    _add_to_records(run_id, {"results": str(folder)})
+    _change_records(run_id, results=str(folder))
 
 
 def record_stops(run_id: str, stops: Mapping[str, str]) -> None:
     """Record when the cloud reported each machine as stopped after a run: {host: time}, each time
     as 2026-11-22 10:22:43 UTC."""
-    _add_to_records(run_id, {"stops": dict(stops)})
+    _change_records(run_id, stops=stops)
 
 
 def record_ended_early(run_id: str) -> None:
     """Record that a sweep has cancelled this run, as it was worse than the other trials."""
-    _add_to_records(run_id, {"ended_early": True})
+    _change_records(run_id, ended_early=True)
 
 
-def _add_to_records(run_id: str, more: Mapping[str, Any]) -> None:
+def _change_records(run_id: str, **changes: Any) -> None:
     for path in _records(run_id):
-        atomic_write(path, json.dumps({**_read_record(path), **more}) + "\n")
+        _write_record(path, replace(_read_record(path), **changes))
 
 
 def _records(run_id: str) -> list[Path]:
@@ -228,8 +221,8 @@ def _records(run_id: str) -> list[Path]:
     return sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
 
 
-def recorded_run(run_id: str) -> dict[str, Any]:
-    """The record of a run of any cluster: `run_id`, `cluster`, `results`, `document`, `given`.
+def recorded_run(run_id: str) -> RunRecord:
+    """The record of a run of any cluster.
 
     Raises:
         UsageError: no such run is recorded here.
@@ -251,25 +244,21 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     if not known:
         which = f"run {run_id!r} is not" if run_id else "no run is"
         raise UsageError(f"{which} recorded for {inventory.name}", hint=Command("runs"))
-    return known[-1].stem, Path(_read_record(known[-1])["results"])
+    return known[-1].stem, Path(_read_record(known[-1]).results)
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> RunRecord:
     """The record of a run. A damaged one is set aside, and replaced by one whose results go to the
     current folder."""
     try:
-        record: dict[str, Any] = json.loads(path.read_text())
-        folder = Path(record["results"])
-        if not folder.is_absolute() or "\0" in str(folder):
-            raise ValueError
-        return record
+        return decode(RunRecord, json.loads(path.read_text()))
     except PermissionError:  # as after `sudo fab`: nothing is damaged
         raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         kept = set_aside(path)
     folder = Path.cwd() / "results" / path.stem
-    record = {"run_id": path.stem, "cluster": path.parents[1].name, "results": str(folder)}
-    atomic_write(path, json.dumps(record) + "\n")
+    record = RunRecord(path.stem, path.parents[1].name, str(folder))
+    _write_record(path, record)
     print_lines(
         f"the record of run {path.stem} was damaged; it is now {kept}. Its results go to {folder}"
     )

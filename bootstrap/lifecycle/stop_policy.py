@@ -18,9 +18,10 @@ from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import Stop, read_result, read_stop
+from bootstrap.untrusted.run_files import read_result, read_run_document
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.result import Result
+from railhead.documents.run import Stop
 from railhead.documents.state import Machines
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
@@ -115,7 +116,8 @@ def wait_after_run(
     """
     if not inventory.is_managed:
         return
-    stop = _fetched(run, "run.json", read_stop)
+    document = _fetched(run, "run.json", read_run_document)
+    stop = document.stop if document else None
     result = _fetched(run, "result.json", read_result)
     if not stop:
         stops = f"{Command('teardown', **inventory.target)} stops them"
@@ -184,7 +186,7 @@ def describe_kept(stop: Stop, result: Result, inventory: Inventory) -> str:
     start = datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else None
     until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC " if start else ""
     return (
-        f"the machines are kept {until}({minutes} min{price(inventory)}), then they stop; "
+        f"the machines are kept {until}({minutes:g} min{price(inventory)}), then they stop; "
         f"{Command('teardown', **inventory.target)} stops them now"
     )
 

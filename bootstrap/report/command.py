@@ -16,12 +16,14 @@ from railhead.documents.options.runs import ProgramOptions
 HIDDEN = "..."
 
 
-def command(given: Mapping[str, Any], where: str, evaluates: str = "") -> str:
-    """The `fab` command with these options on hosts `where` (--hosts or --stack); "" if the record
-    has no options."""
+def command(options: Mapping[str, Any], where: str, evaluates: str | None = None) -> str:
+    """The `fab` command with these options on hosts `where` (--hosts or --stack); "" without
+    recorded options."""
+    if not options:
+        return ""
     try:
-        program = program_of(given)
-    except (KeyError, TypeError, AttributeError):
+        program = program_of(options)
+    except TypeError:
         return ""
     task = ["fab", "evaluate", evaluates] if evaluates else ["fab", "train"]
     argv = [*task, *shlex.split(where), *_arguments(program)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bootstrap.console.text import clean
-from bootstrap.report.facts import EARLY, RunFacts, list_of, object_of
+from bootstrap.report.facts import EARLY, RunFacts
 from railhead.documents.evaluation import NONE
 
 FORM = ("image_size", "vocabulary", "text_length")  # settings by which one sample looks different
@@ -28,7 +28,7 @@ def comparison(runs: Sequence[RunFacts], metric: str) -> Comparison:
     as many on other data, those of the run that is named first."""
     left_out = {run.run_id: why for run in runs if (why := _unfit(run, metric))}
     fit = [run for run in runs if run.run_id not in left_out]
-    looks = {tuple(_settings(run).get(name) for name in FORM) for run in fit}
+    looks = {tuple(run.program_settings.get(name) for name in FORM) for run in fit}
     data = {run.run_id: _data(run, by_digest=len(looks) < 2) for run in fit}
     if not fit:
         return Comparison((), left_out)
@@ -57,14 +57,9 @@ def _data(run: RunFacts, *, by_digest: bool) -> str:
     if digest and by_digest:
         return f"{split} data {digest[:16]}"
     inputs = [
-        f"{item.get('name')}={item.get('uri')} {(list_of(item, 'paths') or [''])[0]}".strip()
-        for item in list_of(run.document, "data")
-        if isinstance(item, dict)
+        f"{item.name}={clean(' '.join([item.uri, *(item.paths or ())[:1]]))}"
+        for item in (run.document.data if run.document else ())
     ]
-    chosen = [f"{name}={value}" for name in CHOOSE if (value := _settings(run).get(name))]
+    settings = run.program_settings
+    chosen = [f"{name}={settings[name]}" for name in CHOOSE if settings.get(name)]
     return ", ".join([f"{split} data", *inputs, *chosen])
-
-
-def _settings(run: RunFacts) -> dict[str, str]:
-    program = object_of(run.document, "program")
-    return {str(name): str(value) for name, value in object_of(program, "settings").items()}

@@ -7,12 +7,12 @@ import calendar
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
@@ -20,35 +20,37 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
 from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.records import records
-from bootstrap.untrusted.run_files import read_result
+from bootstrap.untrusted.run_files import read_result, read_run_document
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.records import Record
 from railhead.documents.result import Result
+from railhead.documents.run import BuiltIn, RunDocument, Script
 
 LIMIT = 50_000_000  # bytes of a file that is read
 LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")
 EARLY = "ended early"
 METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run. `document` is run.json; `given` are the options of its command; `evaluations` are
-    those of `fab evaluate`, by id; `stops` are the times at which the cloud reported a host as
-    stopped, by host; `ended_early`: a sweep has cancelled it; `price` is in the currency of
-    `currency`, per hour."""
+    """One run. `document` is run.json, if it is known; `given` are the options of its command;
+    `evaluations` are those of `fab evaluate`, by id; `stops` are the times at which the cloud
+    reported a host as stopped, by host; `ended_early`: a sweep has cancelled it; `price` is in the
+    currency of `currency`, per hour."""
 
     run_id: str
     folder: Path
     cluster: str
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: RunDocument | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     result: Result | None = None
     evaluation: Evaluation = NONE
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
-    stops: Mapping[str, Any] = field(default_factory=dict)
+    stops: Mapping[str, str] = field(default_factory=dict)
     ended_early: bool = False
     price: float | None = None
     currency: str = "USD"
@@ -68,7 +70,7 @@ class RunFacts:
     @property
     def kind(self) -> str:
         """`training`, `evaluation` or `script`."""
-        return text_of(object_of(self.document, "program"), "kind") or "unknown"
+        return self.document.program.kind if self.document else "unknown"
 
     @property
     def state(self) -> str:
@@ -108,18 +110,21 @@ class RunFacts:
     @property
     def settings(self) -> dict[str, str]:
         """What may differ between runs: settings or arguments, and where it ran."""
-        program = object_of(self.document, "program")
-        found = {"ranks": str(self.document.get("size", "")), "hosts": str(len(self.hosts))}
-        found |= {key: text_of(self.document, key) for key in ("launcher", "strategy")}
-        found["runtime"] = text_of(object_of(self.document, "runtime"), "name")
-        if program.get("path"):
-            found["script"] = " ".join(map(str, [program["path"], *list_of(program, "args")]))
-        return found | {k: str(v) for k, v in object_of(program, "settings").items()}
+        if self.document is None:
+            return {}
+        run = self.document
+        found = {"ranks": str(run.size), "hosts": str(len(run.hosts))}
+        found |= {"launcher": run.launcher, "strategy": run.strategy, "runtime": run.runtime.name}
+        if isinstance(run.program, Script):
+            found["script"] = clean(" ".join([run.program.path, *run.program.args]))
+        return found | self.program_settings
 
     @property
-    def hosts(self) -> list[Mapping[str, Any]]:
-        """The hosts of the run document."""
-        return [host for host in list_of(self.document, "hosts") if isinstance(host, dict)]
+    def program_settings(self) -> dict[str, str]:
+        """The settings of the built-in training; {} for a script."""
+        program = self.document.program if self.document else None
+        settings = program.settings if isinstance(program, BuiltIn) else {}
+        return {name: "none" if value is None else str(value) for name, value in settings.items()}
 
 
 def better(metric: str, one: float, other: float) -> bool:
@@ -136,29 +141,27 @@ def read_run(run: str) -> RunFacts:
     """
     folder = existing_path(run)
     if folder and (folder / "run.json").is_file():
-        document = object_in(folder / "run.json")
-        run_id = clean(str(document.get("run_id", folder.name)))[:80]
-        return _facts(run_id, folder.resolve(), document, {})
-    entry = local_state.recorded_run(run)
-    given = entry.get("given") or {}
-    facts = _facts(run, Path(entry["results"]), entry.get("document") or {}, given)
-    early = entry.get("ended_early") is True
-    return replace(facts, stops=object_of(entry, "stops"), ended_early=early)
+        document = _read(folder / "run.json", read_run_document)
+        return _facts(document.run_id if document else folder.name, folder.resolve(), document)
+    record = local_state.recorded_run(run)
+    return replace(
+        _facts(run, Path(record.results), record.run),
+        given=record.options,
+        stops=record.stops,
+        ended_early=record.ended_early,
+    )
 
 
-def _facts(
-    run_id: str, folder: Path, document: Mapping[str, Any], given: Mapping[str, Any]
-) -> RunFacts:
-    cluster = text_of(document, "cluster")
-    price, currency = _price(cluster, len(list_of(document, "hosts")))
+def _facts(run_id: str, folder: Path, document: RunDocument | None) -> RunFacts:
+    cluster = document.cluster if document else ""
+    price, currency = _price(cluster, len(document.hosts)) if document else (None, "")
     found = sorted((folder / "evaluations").glob("*/evaluation.json"))
     return RunFacts(
         run_id,
         folder,
         cluster,
         document=document,
-        given=given,
-        result=_result(folder / "result.json"),
+        result=_read(folder / "result.json", read_result),
         evaluation=read_evaluation(folder),
         evaluations={path.parent.name: read_evaluation(path.parent) for path in found},
         price=price,
@@ -175,9 +178,10 @@ def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
     return None, ""
 
 
-def _result(path: Path) -> Result | None:
+def _read(path: Path, parse: Callable[[str], T]) -> T | None:
+    """A document of the results; None where there is none, or one that is not valid."""
     with contextlib.suppress(Hostile):
-        return read_result(path.read_text(errors="replace")) if _is_small(path) else None
+        return parse(path.read_text(errors="replace")) if _is_small(path) else None
     return None
 
 

@@ -15,7 +15,7 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import columns_of, duration
 from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.report.facts import METRICS, RunFacts, better, read_run, text_of
+from bootstrap.report.facts import METRICS, RunFacts, better, read_run
 from bootstrap.report.page import figure
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
@@ -43,7 +43,7 @@ class Row:
             "cluster": run.cluster,
             "kind": run.kind,
             "state": run.state,
-            "created": text_of(run.document, "created") or None,
+            "created": run.document.created if run.document else None,
             "seconds": run.seconds,
             "samples_per_s": run.speed,
             "cost": run.cost,

@@ -12,16 +12,13 @@ from bootstrap.console.text import clean, count, duration, percent
 from bootstrap.report.facts import (
     METRICS,
     RunFacts,
-    list_of,
     moment,
-    object_of,
     ranks,
-    text_of,
 )
 from bootstrap.report.html import page, pairs, picture, section, table, tiles
 from bootstrap.runs.metrics.plots import by_epoch, panels
 from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.lenient import finite
+from railhead.documents.run import Script
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes
@@ -45,7 +42,7 @@ def run_page(facts: RunFacts, command: str) -> str:
             for name, found in facts.evaluations.items()
         ),
         section("Environment", _environment(facts)),
-        section("Settings", _settings(facts)),
+        section("Settings", pairs(facts.program_settings)),
         section("Digests", _digests(facts)),
         section("How to do it again", element("pre", command)) if command else Markup(""),
     ]
@@ -81,22 +78,25 @@ def state_of(facts: RunFacts) -> Markup:
 
 
 def _head(facts: RunFacts) -> Markup:
-    program = object_of(facts.document, "program")
-    settings = object_of(program, "settings")
-    script = text_of(program, "path")
-    what = f"script {script}" if script else ""
-    if settings:
-        model, data = text_of(settings, "model"), text_of(settings, "data")
-        what = f"{facts.kind} of {model} on {data}"
-    size = facts.document.get("size")
-    on = f"{count(size, 'rank')} on {count(len(facts.hosts), 'host')}" if size else ""
-    line = " · ".join(filter(None, [what, on, text_of(facts.document, "created")]))
+    line = "".join(f" · {part}" for part in _summary(facts))
     return joined([
         element("h1", "Run ", facts.run_id),
-        element("p", state_of(facts), element("span", f" · {line}", class_="dim")),
+        element("p", state_of(facts), element("span", line, class_="dim")),
         tiles(figures(facts)),
         *(element("p", why, class_="bad") for why in facts.evaluation.failed[:16]),
     ])  # fmt: skip
+
+
+def _summary(facts: RunFacts) -> tuple[str, ...]:
+    """What has run, on how many ranks, and when."""
+    if facts.document is None:
+        return ()
+    run, settings = facts.document, facts.program_settings
+    what = f"{facts.kind} of {settings.get('model')} on {settings.get('data')}"
+    if isinstance(run.program, Script):
+        what = f"script {run.program.path}"
+    on = f"{count(run.size, 'rank')} on {count(len(run.hosts), 'host')}"
+    return what, on, run.created
 
 
 def _failure(facts: RunFacts) -> Markup:
@@ -142,7 +142,7 @@ def _throughput(facts: RunFacts) -> Markup:
 def _ranks(facts: RunFacts) -> Markup:
     """The last record of each rank that reports: its rate, and the parts of its steps. A rank
     knows the rate of all ranks only, as they train in step."""
-    size, rows = finite(facts.document.get("size")), []
+    size, rows = facts.document and facts.document.size, []
     for rank, found in ranks(facts).items():
         last = found[-1]
         step, waited = last.figure("step_s"), last.figure("input_s")
@@ -168,9 +168,9 @@ def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
 
 def timeline(facts: RunFacts) -> list[tuple[float, str]]:
     """(time, event) in the order of time; times in seconds since 1970."""
-    result = facts.result
+    created, result = facts.document.created if facts.document else None, facts.result
     found = [
-        (moment(text_of(facts.document, "created")), "hosts ready; the run is sent to them"),
+        (moment(created), "hosts ready; the run is sent to them"),
         (moment(result.started if result else None), "the supervisor starts the ranks"),
         (moment(result.ended if result else None), f"the run ends: {facts.state}"),
     ]
@@ -188,7 +188,7 @@ def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
     """When the machines stopped after the run, where this computer waited for it."""
     hosts: dict[str, list[str]] = {}
     for host in facts.stops:
-        hosts.setdefault(text_of(facts.stops, host), []).append(host)
+        hosts.setdefault(facts.stops[host], []).append(host)
     return [
         (moment(at, "%Y-%m-%d %H:%M:%S UTC"), f"stopped, as the cloud reports: {', '.join(names)}")
         for at, names in hosts.items()
@@ -292,38 +292,32 @@ def _png(path: Path) -> bytes:
 
 
 def _environment(facts: RunFacts) -> Markup:
-    document, runtime = facts.document, object_of(facts.document, "runtime")
-    hosts = [f"{host.get('name')} ({host.get('slots')} ranks)" for host in facts.hosts]
-    values = {
+    if facts.document is None:
+        return pairs({"cluster": facts.cluster})
+    run = facts.document
+    return pairs({
         "cluster": facts.cluster,
-        "hosts": ", ".join(hosts),
-        "launcher": text_of(document, "launcher"),
-        "strategy": text_of(document, "strategy"),
-        "Keras": document.get("keras", ""),
-        "runtime": text_of(runtime, "name"),
+        "hosts": ", ".join(f"{host.name} ({host.slots} ranks)" for host in run.hosts),
+        "launcher": run.launcher,
+        "strategy": run.strategy,
+        "Keras": run.keras,
+        "runtime": run.runtime.name,
         "price": f"{facts.price:g} {facts.currency} per hour" if facts.price is not None else "",
-        "resumes": text_of(document, "resumes"),
-        "evaluates": text_of(document, "evaluates"),
-    }
-    return pairs(values)
-
-
-def _settings(facts: RunFacts) -> Markup:
-    program = object_of(facts.document, "program")
-    values = {str(k): "none" if v is None else v for k, v in object_of(program, "settings").items()}
-    return pairs(values)
+        "resumes": run.resumes or "",
+        "evaluates": run.evaluates or "",
+    })  # fmt: skip
 
 
 def _digests(facts: RunFacts) -> Markup:
-    data = {
-        f"data {item.get('name')}": f"{item.get('uri')} {(item.get('paths') or [''])[0]}"
-        for item in list_of(facts.document, "data")
-        if isinstance(item, dict) and isinstance(item.get("paths") or [], list)
-    }
+    run = facts.document
     values = {
-        "program": text_of(facts.document, "bundle"),
-        "runtime": text_of(object_of(facts.document, "runtime"), "digest"),
+        "program": run.bundle if run else "",
+        "runtime": run.runtime.digest if run else "",
         "model.keras": facts.evaluation.model,
         "held-out data": facts.evaluation.data,
+    }
+    data = {
+        f"data {item.name}": " ".join([item.uri, *(item.paths or ())[:1]])
+        for item in (run.data if run else ())
     }
     return pairs({**values, **data})

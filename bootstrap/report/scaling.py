@@ -15,7 +15,6 @@ from bootstrap.errors import UsageError
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.html import page, section, table
 from bootstrap.runs.metrics.plots import LARGEST
-from railhead.documents.lenient import finite
 
 PAYS = 0.5  # of the throughput that one rank of the smallest run has
 
@@ -26,13 +25,9 @@ class Point:
 
     run: RunFacts
     ranks: int
+    hosts: int
     speed: float
     epoch_seconds: float | None
-
-    @property
-    def hosts(self) -> int:
-        """The number of hosts."""
-        return len(self.run.hosts)
 
     @property
     def epoch_cost(self) -> float | None:
@@ -50,16 +45,14 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
     """
     best: dict[int, Point] = {}
     for run in runs:
-        ranks, speed = (
-            finite(run.document.get("size")),
-            run.speed or run.metrics.get("samples_per_s"),
-        )
-        if not ranks or ranks < 1 or not speed or not 0 < speed < LARGEST:
+        document, speed = run.document, run.speed or run.metrics.get("samples_per_s")
+        if document is None or not speed or not 0 < speed < LARGEST:
             raise UsageError(
                 f"run {run.run_id} has no throughput: it has no epoch, and no metric samples_per_s",
                 hint="--metric samples_per_s='([0-9.]+) samples/s'   # for a script",
             )
-        point = Point(run, int(ranks), speed, _epoch_seconds(run))
+        hosts = len(document.hosts)
+        point = Point(run, document.size, hosts, speed, _epoch_seconds(run))
         if point.ranks not in best or speed > best[point.ranks].speed:
             best[point.ranks] = point
     if len(best) < 2:

@@ -13,7 +13,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write, folder_of
 from bootstrap.report.command import command
 from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, read_run, text_of
+from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.page import run_page, throughput_panels
 from bootstrap.runs.metrics.plots import panels
 from bootstrap.runs.results import require_writable
@@ -96,7 +96,8 @@ def write(folder: Path, found: Report) -> Path:
 
 def command_of(run: RunFacts) -> str:
     """The command that does a run again."""
-    return command(run.given, _where(run.cluster), text_of(run.document, "evaluates"))
+    evaluates = run.document.evaluates if run.document else None
+    return command(run.given, _where(run.cluster), evaluates)
 
 
 def _where(cluster: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.request import RunRequest, program_of, read_request
 from bootstrap.runs.run import Run
+from railhead.documents.codec import decode
 from railhead.documents.options.option import Option, options_in
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run import BuiltIn, RunData, RunDocument, Script
+from railhead.documents.run_record import GivenOptions
 
 OPTIONS = options_in(ProgramOptions)
 
@@ -28,7 +31,7 @@ class EarlierRun:
 
     run: Run
     cluster: str
-    document: Mapping[str, Any]
+    document: RunDocument
     args: ProgramOptions
     folder: Path
 
@@ -39,47 +42,24 @@ def earlier_run(run_id: str) -> EarlierRun:
     Raises:
         UsageError: none is recorded here, or its record is damaged or of an older version.
     """
-    entry = local_state.recorded_run(run_id)
+    record = local_state.recorded_run(run_id)
     hint = "type its command again, without --resume"
-    if not entry.get("given"):
+    if not record.given:
         raise UsageError(
             f"run {run_id} was started by a version of Railhead that did not record its options",
             hint=hint,
         )
     try:
-        _check(entry)
+        given = decode(GivenOptions, record.given, what="given")
         return EarlierRun(
-            Run(run_id, Path(entry["results"])),
-            entry["cluster"],
-            entry["document"],
-            program_of(entry["given"]),
-            Path(entry["given"]["folder"]),
+            Run(run_id, Path(record.results)),
+            record.cluster,
+            decode(RunDocument, record.document, what="document"),
+            program_of(given.options),
+            Path(given.folder),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"the record of run {run_id} is damaged: {what}", hint=hint) from None
-
-
-def _check(entry: Mapping[str, Any]) -> None:
-    """Raises KeyError or TypeError where what `--resume` uses is missing or of another type."""
-    _each(dict, [entry["document"], entry["given"], entry["given"]["options"]])
-    document, program = entry["document"], entry["document"]["program"]
-    _each(str, [entry["cluster"], entry["given"]["folder"], document["bundle"], program["kind"]])
-    data = document.get("data", [])
-    _each(list, [data])
-    _each(
-        dict, [*data, document["env"], program["settings"] if program["kind"] == "training" else {}]
-    )
-    _each(str, document["env"].values())
-    for item in data:
-        _each(str, [item["name"]])
-        _each((list, type(None)), [item["paths"]])
-        _each((str, type(None)), [item["distribution"]])
-
-
-def _each(kind: type | tuple[type, ...], values: Iterable[Any]) -> None:
-    if wrong := [value for value in values if not isinstance(value, kind)]:
-        raise TypeError(f"{wrong[0]!r} is in a wrong place")
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the record of run {run_id} is damaged: {error}", hint=hint) from None
 
 
 def resumed_request(
@@ -90,7 +70,7 @@ def resumed_request(
     Raises:
         UsageError: an option contradicts the run, or its program is not where it was.
     """
-    if evaluated := earlier.document.get("evaluates"):
+    if evaluated := earlier.document.evaluates:
         raise UsageError(
             f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
             hint=Command("evaluate", evaluated),
@@ -103,25 +83,25 @@ def resumed_request(
 
 def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
     """One line if the program is not as it was; none if it is."""
-    if request.bundle.digest == earlier.document["bundle"]:
+    if request.bundle.digest == earlier.document.bundle:
         return []
     run_id = earlier.run.run_id
     return [f"the program has changed since run {run_id}: its present files are used"]
 
 
-def changed_data(earlier: EarlierRun, data: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line for each local data that has another content than in the run. `data`: of run.json.
+def changed_data(earlier: EarlierRun, data: Sequence[RunData]) -> list[str]:
+    """One line for each local data that has another content than in the run.
 
     A host's share of data depends on the number of hosts; it is not compared.
     """
-    before = {item["name"]: item for item in earlier.document.get("data", ())}
+    before = {item.name: item.paths for item in earlier.document.data}
     run_id = earlier.run.run_id
     return [
-        f"data {item['name']} has changed since run {run_id}: its present files are used"
+        f"data {item.name} has changed since run {run_id}: its present files are used"
         for item in data
-        if item["paths"]
-        and item["distribution"] != "shard"
-        and item["paths"][:1] != (before[item["name"]]["paths"] or ())[:1]
+        if item.paths
+        and item.distribution != "shard"
+        and item.paths[:1] != (before[item.name] or ())[:1]
     ]
 
 
@@ -133,16 +113,16 @@ def _args(earlier: EarlierRun) -> ProgramOptions:
         for one in OPTIONS
         if one.rule.path and (value := getattr(earlier.args, one.name)) is not None
     }
-    args = replace(earlier.args, **{**paths, "env_file": None, "env": document["env"]})
-    if document["program"]["kind"] == "script":
+    args = replace(earlier.args, **{**paths, "env_file": None, "env": document.env})
+    if isinstance(document.program, Script):
         return args
-    return replace(args, preset=None, settings=setting_texts(document))
+    return replace(args, preset=None, settings=setting_texts(document.program))
 
 
-def setting_texts(document: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of a run document as `--set` takes them."""
-    settings = document["program"]["settings"]
-    return {name: "none" if value is None else str(value) for name, value in settings.items()}
+def setting_texts(program: BuiltIn) -> dict[str, str]:
+    """The settings of the built-in training as `--set` takes them."""
+    settings = program.settings.items()
+    return {name: "none" if value is None else str(value) for name, value in settings}
 
 
 def _refuse_contradictions(earlier: EarlierRun, given: ProgramOptions) -> None:

@@ -13,9 +13,8 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.run import Run
 from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
-from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.records import record
-from bootstrap.untrusted.unpack import Hostile
+from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.agent import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.records import Record
 
@@ -132,16 +131,9 @@ def mark_attached(session: Session, run: Run) -> None:
 
 def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
     """{rank: host name} for the first rank of each host."""
-    text = chief.read(f"{run.folder}/run.json")
-    document = json_object(text or "", "a run.json that is not valid")
-    rank, first = 0, {}
-    try:
-        for host in document["hosts"]:
-            first[str(rank)] = str(host["name"])
-            rank += int(host["slots"])
-    except (KeyError, TypeError, ValueError):
-        raise Hostile("a run.json that is not valid") from None
-    return first
+    document = read_run_document(chief.read(f"{run.folder}/run.json") or "")
+    names = [host.name for host in document.hosts]
+    return dict(zip(map(str, document.first_ranks), names, strict=True))
 
 
 def show_record(line: str, board: Board, with_progress: set[str]) -> None:

@@ -10,50 +10,35 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import strategies
 from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
-from railhead.documents.codec import encode
 from railhead.documents.evaluation import Threshold
+from railhead.documents.run import (
+    SCHEMA,
+    Metric,
+    Program,
+    RunBucket,
+    RunData,
+    RunDocument,
+    RunHost,
+    Runtime,
+    Stop,
+)
 
-SCHEMA = 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True)
-class Program:
-    """The program of a run: our own `training` or `evaluation` with its settings, or the user's
-    `script`."""
-
-    kind: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    path: str = ""
-    args: tuple[str, ...] = ()
-    sagemaker: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """The `program` of run.json."""
-        if self.kind != "script":
-            return {"kind": self.kind, "settings": dict(self.settings)}
-        return {
-            "kind": "script",
-            "path": self.path,
-            "args": list(self.args),
-            "sagemaker": self.sagemaker,
-        }
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """The options of a run, validated. `strategy` and `keras` None: the default is chosen.
 
-    `servers`: how many parameter servers; 0: one where the strategy has any. `metrics`: names and
-    patterns of --metric. `resumes`: the id of the run whose checkpoints this one goes on from.
-    `thresholds`: of its evaluation. `evaluates`: the id of the run whose model is evaluated.
+    `servers`: how many parameter servers; 0: one where the strategy has any. `resumes`: the id of
+    the run whose checkpoints this one continues from. `thresholds`: of its evaluation.
+    `evaluates`: the id of the run whose model is evaluated.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -64,7 +49,7 @@ class RunOptions:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("**",)
-    metrics: tuple[tuple[str, str], ...] = ()
+    metrics: tuple[Metric, ...] = ()
     resumes: str | None = None
     thresholds: tuple[Threshold, ...] = ()
     evaluates: str | None = None
@@ -81,7 +66,7 @@ class RunOptions:
                 raise UsageError(f"{name!r} is not a variable's name: letters, digits and '_'")
             if name.startswith("RAILHEAD_"):
                 raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
-        names = [name for name, _ in self.metrics]
+        names = [metric.name for metric in self.metrics]
         if len({*names}) < len(names) or len(names) > MOST_METRICS:
             raise UsageError(f"--metric: at most {MOST_METRICS}, each name once: {names}")
         if both := sorted({*self.env} & {*self.secrets}):
@@ -135,14 +120,6 @@ class StopPolicy:
     max_hours: float | None = None
 
 
-@dataclass(frozen=True)
-class Bucket:
-    """The URL that results are uploaded to, and the digest of the chief's upload environment."""
-
-    url: str
-    client: str
-
-
 def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
     """The role of each process of each host, in the order of the ranks."""
     strategy = options.resolved_strategy(len(peers))
@@ -168,17 +145,17 @@ def run_document(
     created: str,
     options: RunOptions,
     program: Program,
-    data: Sequence[Mapping[str, Any]] = (),
-    runtime: Mapping[str, str],
+    data: Sequence[RunData] = (),
+    runtime: Runtime,
     bundle: str,
     peers: Sequence[Peer],
     links: Sequence[Link],
     ports: Sequence[int],
     stop_policy: StopPolicy,
-    stops: Sequence[Sequence[str] | None],
-    bucket: Bucket | None,
-) -> dict[str, Any]:
-    """run.json, schema 2: read by supervisor, ranks and training; without values of secrets.
+    stops: Sequence[tuple[str, ...] | None],
+    bucket: RunBucket | None,
+) -> RunDocument:
+    """run.json, read by supervisor, ranks and training; without values of secrets.
 
     Args:
         ports: a free port for each rank.
@@ -191,54 +168,36 @@ def run_document(
     tf_cluster = None
     if strategy.roles:
         tf_cluster = strategies.tf_cluster(list(zip(roles, addresses, ports, strict=True)))
-    return {
-        "schema": SCHEMA,
-        "run_id": run_id,
-        "cluster": cluster,
-        "created": created,
-        "launcher": options.launcher,
-        "strategy": strategy.name,
-        "keras": options.resolved_keras(strategy)[0],
-        "runtime": dict(runtime),
-        "program": program.document(),
-        "data": [dict(item) for item in data],
-        "bundle": bundle,
-        "hosts": [
-            _host(peer, link, len(host))
+    return RunDocument(
+        schema=SCHEMA,
+        run_id=run_id,
+        cluster=cluster,
+        created=created,
+        launcher=options.launcher,
+        strategy=strategy.name,
+        keras=options.resolved_keras(strategy)[0],
+        runtime=runtime,
+        program=program,
+        data=tuple(data),
+        bundle=bundle,
+        hosts=tuple(
+            RunHost(peer.name, peer.address, link.device, len(host))
             for peer, link, host in zip(peers, links, placement, strict=True)
-        ],
-        "size": len(roles),
-        "roles": strategies.tasks(roles) if strategy.roles else None,
-        "tf_cluster": tf_cluster,
-        "env": dict(options.env),
-        "secrets": list(options.secrets),
-        "outputs": list(options.outputs),
-        "metrics": [{"name": name, "pattern": pattern} for name, pattern in options.metrics],
-        "thresholds": encode(options.thresholds),
-        "resumes": options.resumes,
-        "evaluates": options.evaluates,
-        "max_hours": stop_policy.max_hours,
-        "stop": _stop(stop_policy, stops),
-        "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,
-    }
-
-
-def _host(peer: Peer, link: Link, ranks: int) -> dict[str, Any]:
-    """One of `hosts` of run.json."""
-    return {
-        "name": peer.name,
-        "peer_address": peer.address,
-        "interface": link.device,
-        "slots": ranks,
-    }
-
-
-def _stop(policy: StopPolicy, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
-    """`stop` of run.json: how the machines stop after the run; None if they are not stopped."""
-    if not policy.stop or not stops:
-        return None
-    argv = [list(command) if command else None for command in stops]
-    return {"argv": argv, "keep_minutes": policy.keep_minutes}
+        ),
+        size=len(roles),
+        roles=strategies.tasks(roles) if strategy.roles else None,
+        tf_cluster=tf_cluster,
+        env=options.env,
+        secrets=options.secrets,
+        outputs=options.outputs,
+        metrics=options.metrics,
+        thresholds=options.thresholds,
+        resumes=options.resumes,
+        evaluates=options.evaluates,
+        max_hours=stop_policy.max_hours,
+        stop=Stop(tuple(stops), stop_policy.keep_minutes) if stop_policy.stop and stops else None,
+        bucket=bucket,
+    )
 
 
 def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> list[str]:

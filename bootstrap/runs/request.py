@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import parse_all
 from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.plan.runtimes import REPO
-from bootstrap.runs.launch import Program, RunOptions
+from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.metrics.options import (
     read_metric,
     read_thresholds,
@@ -28,6 +28,8 @@ from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 from railhead.documents.codec import encode
 from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run import BuiltIn, Program, Script
+from railhead.documents.run_record import GivenOptions
 
 # The tokens of a shell command line; `open` is a quote that is not closed.
 _PIECE = re.compile(
@@ -39,19 +41,18 @@ _PIECE = re.compile(
 ENV_FILE_BYTES = 1_000_000
 
 
-def record_of(program: ProgramOptions) -> dict[str, Any]:
-    """The options as JSON, with the folder that their relative paths start from."""
-    return {"folder": str(Path.cwd()), "options": encode(program)}
+def record_of(program: ProgramOptions) -> GivenOptions:
+    """The options, with the folder that their relative paths start from."""
+    return GivenOptions(str(Path.cwd()), encode(program))
 
 
-def program_of(record: Mapping[str, Any]) -> ProgramOptions:
+def program_of(recorded: Mapping[str, Any]) -> ProgramOptions:
     """The options of a record, also of one that has them as they were typed; those that this
     version does not know are left out.
 
     Raises:
-        KeyError, TypeError: the record is damaged.
+        TypeError: the record is damaged.
     """
-    recorded = record["options"]
     values = {
         one.name: recorded.get(one.name, recorded.get(one.rule.was))
         for one in options_in(ProgramOptions)
@@ -71,7 +72,7 @@ class RunRequest:
     bundle: Bundle
     secrets: Mapping[str, str]
     data: tuple[DataInput, ...] = ()
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: GivenOptions | None = None
 
 
 def read_request(
@@ -97,15 +98,15 @@ def read_request(
         check = check_settings(args.preset, args.settings, repo)
         _check_training_data(check["settings"]["data"], check["folder"], data)
         require_metrics(options.thresholds, check["metrics"])
-        program = Program("training", settings=check["settings"])
-        return RunRequest(options, program, pack_training(repo), secrets, data, record_of(args))
+        built_in = BuiltIn("training", check["settings"])
+        return RunRequest(options, built_in, pack_training(repo), secrets, data, record_of(args))
     if args.preset or args.settings or args.training:
         raise UsageError(
             "--preset, --set and --training are for our own training; a script takes --args"
         )
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
-    program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
+    program = Script("script", path, argv, args.sagemaker)
     return RunRequest(options, program, bundle, secrets, data, record_of(args))
 
 

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console import log
 from bootstrap.errors import Command, Hint, HostsBusy, HostsNotReady
@@ -39,6 +38,9 @@ from railhead.documents.agent import (
     Start,
     TextFile,
 )
+from railhead.documents.codec import encode
+from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
+from railhead.documents.run_record import RunRecord
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
@@ -103,7 +105,7 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
 def start(
     cluster: ConnectedCluster,
     request: RunRequest,
-    data: Sequence[Mapping[str, Any]],
+    data: Sequence[RunData],
     results: Path,
     stop_policy: launch.StopPolicy,
     restore: Restore | None = None,
@@ -115,13 +117,16 @@ def start(
         restore: places the checkpoints of an earlier run, after everything else is in place.
     """
     document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
-    run = Run(document["run_id"], results / document["run_id"])
+    run = Run(document.run_id, results / document.run_id)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
-    local_state.save_run(document, run.results, request.record)
+    record = RunRecord(
+        run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
+    )
+    local_state.save_run(record)
     try:
         lay_out(cluster, request, document, run, restore)
     except BaseException:
-        local_state.forget_run(document)
+        local_state.forget_run(run.run_id)
         raise
     cluster.sessions.chief.call(
         Start(
@@ -141,7 +146,7 @@ def start(
 def lay_out(
     cluster: ConnectedCluster,
     request: RunRequest,
-    document: Mapping[str, Any],
+    document: RunDocument,
     run: Run,
     restore: Restore | None = None,
 ) -> None:
@@ -183,7 +188,7 @@ def _remove_interrupted(cluster: ConnectedCluster, run: Run) -> None:
 
 
 def _send_secrets(
-    session: Session, secrets: Mapping[str, str], document: Mapping[str, Any], run: Run
+    session: Session, secrets: Mapping[str, str], document: RunDocument, run: Run
 ) -> None:
     """Create the run's temporary folders, with a file of the secrets for each rank of this host and
     on the chief for the supervisor. Each reader removes its own. The last step before the start,
@@ -195,16 +200,12 @@ def _send_secrets(
         session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
 
 
-def secret_files(document: Mapping[str, Any], host: str) -> list[str]:
+def secret_files(document: RunDocument, host: str) -> list[str]:
     """The names of the files with secrets on a host."""
-    ranks, at = [entry["slots"] for entry in document["hosts"]], _index_of(document, host)
+    at = [known.name for known in document.hosts].index(host)
     own = ["secrets.json"] if at == 0 else []
-    first = sum(ranks[:at])
-    return own + [f"secrets-{rank}.json" for rank in range(first, first + ranks[at])]
-
-
-def _index_of(document: Mapping[str, Any], host: str) -> int:
-    return [entry["name"] for entry in document["hosts"]].index(host)
+    first = document.first_ranks[at]
+    return own + [f"secrets-{first + n}.json" for n in range(document.hosts[at].slots)]
 
 
 # Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host
@@ -271,9 +272,9 @@ def document_of(
     run_id: str,
     cluster: ConnectedCluster,
     request: RunRequest,
-    data: Sequence[Mapping[str, Any]],
+    data: Sequence[RunData],
     stop_policy: launch.StopPolicy,
-) -> dict[str, Any]:
+) -> RunDocument:
     """run.json for these hosts, with a free port for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
@@ -285,7 +286,7 @@ def document_of(
         options=request.options,
         program=request.program,
         data=data,
-        runtime={"name": environment.runtime.name, "digest": environment.digest},
+        runtime=Runtime(environment.runtime.name, environment.digest),
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
@@ -296,10 +297,10 @@ def document_of(
     )
 
 
-def _bucket(cluster: Cluster) -> launch.Bucket | None:
+def _bucket(cluster: Cluster) -> RunBucket | None:
     """The bucket for the results, if the stack has one."""
     url, client = cluster.inventory.bucket, cluster.bucket_client
-    return launch.Bucket(url, client.digest) if url and client else None
+    return RunBucket(url, client.digest) if url and client else None
 
 
 def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
@@ -317,24 +318,24 @@ def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
 
 
 def _prepare(
-    session: Session, cluster: Cluster, request: RunRequest, document: Mapping[str, Any], run: Run
+    session: Session, cluster: Cluster, request: RunRequest, document: RunDocument, run: Run
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
     session.send_tree(request.bundle, f"{run.folder}/work")
     if needs_reader(document):
         session.send_tree(pack_training(REPO), f"{run.folder}/reader")
     session.write(
-        TextFile(f"{run.folder}/run.json", json.dumps(document, indent=1) + "\n"),
+        TextFile(f"{run.folder}/run.json", json.dumps(encode(document), indent=1) + "\n"),
         TextFile(f"{run.folder}/rank.sh", rank_starter(document), 0o755),
         *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
     )
     session.call(PlacePrograms(run.folder))
 
 
-def needs_reader(document: Mapping[str, Any]) -> bool:
+def needs_reader(document: RunDocument) -> bool:
     """Whether the ranks of a script read a bucket or a stream, with `training.data`."""
-    reads = any(not item["paths"] or item["mode"] == "stream" for item in document["data"])
-    return reads and document["program"]["kind"] == "script"
+    reads = any(not item.paths or item.mode == "stream" for item in document.data)
+    return reads and isinstance(document.program, Script)
 
 
 # TMPDIR by its real path, which is short. OpenMPI's shared memory is removed with `memory`.
@@ -343,32 +344,32 @@ memory=$(readlink {folder}/memory)
 case $memory in /dev/shm/*) export OMPI_MCA_btl_vader_backing_directory="$memory";; esac"""
 
 
-def rank_starter(document: Mapping[str, Any]) -> str:
+def rank_starter(document: RunDocument) -> str:
     """rank.sh: starts the runtime's Python with rank/rank.py, in the program's folder.
 
     The variables of --env are set here: PYTHONPATH, LD_PRELOAD and others count only at the start
     of a process.
     """
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in document["env"].items()]
-    python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
-    folder = f'"$HOME/.railhead/runs/{document["run_id"]}"'
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in document.env.items()]
+    python = f'"$HOME/.railhead/envs/{document.runtime.digest}/bin/python"'
+    folder = f'"$HOME/.railhead/runs/{document.run_id}"'
     lines = [OWN_FOLDERS.format(folder=folder), f"cd {folder}/work || exit 1"]
     lines += ["export PYTHONUNBUFFERED=1", *exports]
     return "\n".join([*lines, f"exec {python} {folder}/{NAME} rank.rank {folder}\n"])
 
 
-def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[TextFile]:
+def _chief_files(cluster: Cluster, document: RunDocument, run: Run) -> list[TextFile]:
     home = cluster.facts[cluster.chief].home
     folder = f"{home}/.railhead/runs/{run.run_id}"
     argv = launch.mpirun_argv(
         run.run_id,
-        size=document["size"],
+        size=document.size,
         run_folder=folder,
         networks=hostfile.networks(cluster.peers, cluster.facts),
     )
     key = f"{home}/.railhead/cluster/key"
     config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")
-    slots = [h["slots"] for h in document["hosts"]]
+    slots = [host.slots for host in document.hosts]
     return [
         TextFile(f"{run.folder}/mpirun.json", json.dumps(argv)),
         TextFile(f"{run.folder}/hostfile", hostfile.hostfile(slots)),

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import count
 
 from bootstrap.errors import UsageError
+from railhead.documents.run import Role
 
 AUTO = "auto"  # one of the others, chosen by `choose_for`
 DEFAULT_LAUNCHER = "horovod"
@@ -43,7 +45,7 @@ class Strategy:
         host. Parameter servers (one if `servers` is 0) are one more process each, in turn from the
         second host on: the chief sends the data from the first one.
         """
-        hosts = [["worker"] * (count if self.process_per_slot else 1) for count in slots]
+        hosts = [["worker"] * (number if self.process_per_slot else 1) for number in slots]
         for number in range((servers or 1) if self.has_servers else 0):
             hosts[(number + 1) % len(hosts)].insert(0, "ps")
         if "chief" in self.roles:
@@ -140,18 +142,13 @@ def _default(launcher: str, hosts: int) -> Strategy:
     return min(rows, key=lambda row: row.one_host is not (hosts == 1))
 
 
-def tasks(roles: Iterable[str]) -> list[dict[str, str | int]]:
+def tasks(roles: Iterable[str]) -> tuple[Role, ...]:
     """`task` of TF_CONFIG for each rank: its role, and its number among those of the role."""
-    count: dict[str, int] = {}
-    found: list[dict[str, str | int]] = []
-    for role in roles:
-        index = count.setdefault(role, 0)
-        count[role] += 1
-        found.append({"type": role, "index": index})
-    return found
+    numbers: dict[str, count[int]] = {}
+    return tuple(Role(role, next(numbers.setdefault(role, count()))) for role in roles)
 
 
-def tf_cluster(processes: Sequence[tuple[str, str, int]]) -> dict[str, list[str]]:
+def tf_cluster(processes: Sequence[tuple[str, str, int]]) -> dict[str, tuple[str, ...]]:
     """`cluster` of TF_CONFIG from the (role, peer address, port) of each rank.
 
     UsageError when there is no process, a port is out of range, or two share a port: TensorFlow
@@ -160,14 +157,14 @@ def tf_cluster(processes: Sequence[tuple[str, str, int]]) -> dict[str, list[str]
     if not processes:
         raise UsageError("TF_CONFIG needs at least one host")
     owner: dict[int, str] = {}
-    cluster: dict[str, list[str]] = {}
+    cluster: dict[str, tuple[str, ...]] = {}
     for role, address, port in processes:
         if not 0 < port < 65536:
             raise UsageError(f"{address}: {port} is not a port (1 to 65535)")
         if port in owner:
             raise UsageError(f"{owner[port]} and {address} both have port {port}: each its own")
         owner[port] = address
-        cluster.setdefault(role, []).append(_endpoint(address, port))
+        cluster[role] = (*cluster.get(role, ()), _endpoint(address, port))
     return cluster
 
 

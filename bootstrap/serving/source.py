@@ -44,8 +44,8 @@ class Source:
     @property
     def runtime(self) -> str | None:
         """The digest of the run's runtime, where it is recorded."""
-        found = local_state.document_of_run(self.run.run_id).get("runtime", {}) if self.run else {}
-        return found.get("digest") if isinstance(found, dict) else None
+        document = local_state.recorded_run(self.run.run_id).run if self.run else None
+        return document.runtime.digest if document else None
 
     @property
     def search(self) -> ModelSearch:
@@ -132,7 +132,7 @@ def source_of(
     path = existing_path(model) if model is not None else None
     if run_id is not None:
         record = local_state.recorded_run(run_id)
-        run = Run(record["run_id"], Path(record["results"]))
+        run = Run(record.run_id, Path(record.results))
         return Source(run, name=_name_in(run.results, path) or model, trusted=trusted)
     if model is not None:
         if path is None:
@@ -143,9 +143,9 @@ def source_of(
         return Source(None, path, trusted=trusted)
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
-    evaluated = local_state.document_of_run(last).get("evaluates")
-    if isinstance(evaluated, str):  # it has no model of its own
-        return source_of(evaluated, None, trusted=trusted)
+    document = local_state.recorded_run(last).run
+    if document and document.evaluates:  # it has no model of its own
+        return source_of(document.evaluates, None, trusted=trusted)
     return Source(Run(last, results), trusted=trusted)
 
 
@@ -164,22 +164,21 @@ def run_data(run_id: str | None) -> dict[str, str]:
     """
     if run_id is None:
         return {}
-    try:
-        return {
-            str(item["name"]): str(item["paths"][0] if item["paths"] else item["uri"])
-            for item in local_state.document_of_run(run_id).get("data", ())
-        }
-    except (KeyError, TypeError, IndexError):
+    record = local_state.recorded_run(run_id)
+    document = record.run
+    if document is None and record.document is not None:
         raise UsageError(
             f"the record of run {run_id} is damaged: its data is not known",
             hint="the same command with --file x.png",
-        ) from None
+        )
+    data = document.data if document else ()
+    return {item.name: item.paths[0] if item.paths else item.uri for item in data}
 
 
 def predict_hint(endpoint: str, run_id: str | None) -> Hint:
     """The command that works for an endpoint with the model of a run: held-out samples are known
     for the built-in training only."""
-    program = local_state.document_of_run(run_id).get("program") if run_id else None
-    if isinstance(program, dict) and program.get("kind") == "training":
+    document = local_state.recorded_run(run_id).run if run_id else None
+    if document and document.program.kind == "training":
         return Hint(Command("predict", endpoint, samples=10), "   # or --file x.png")
     return Hint(Command("predict", endpoint, file="x.npy"), "   # or .csv, .json, .png, .jpg")

@@ -8,7 +8,7 @@ from bootstrap.errors import Command, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.run_files import read_run_document
 from bootstrap.workflows.attach import connected
 from railhead.documents.agent import Follow, LogLine, RunEvent
 
@@ -55,8 +55,7 @@ def _missing(chief: Session, run: Run, rank: str) -> UsageError:
         return UsageError(
             f"run {run.run_id} is not on {chief.host.name} any more", hint=Command("status")
         )
-    size = json_object(text, "a run.json that is not valid").get("size")
-    ranks = f"0 to {size - 1}" if isinstance(size, int) else "a number"
+    ranks = f"0 to {read_run_document(text).size - 1}"
     return UsageError(
         f"run {run.run_id} has no log of rank {rank}; choices: {ranks}, {', '.join(OTHERS)}"
     )

@@ -21,6 +21,7 @@ from bootstrap.runs.start import Restore
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, open_sessions, start_agent
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run import Script
 
 
 def request_for(
@@ -56,7 +57,7 @@ def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
             bucket = [f"in {inventory.bucket}"] if inventory.bucket else []
             raise checkpoints.refuse_none(earlier.run, [places[0], *bucket, places[1]])
         source = Source(earlier.run, found, "here")
-    is_script = earlier.document["program"]["kind"] == "script"
+    is_script = isinstance(earlier.document.program, Script)
     return partial(restore.place, source=source, everywhere_needed=is_script)
 
 

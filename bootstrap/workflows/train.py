@@ -29,6 +29,7 @@ from bootstrap.workflows.bootstrap import make_ready
 from bootstrap.workflows.plan import ready_options, surveyed
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
+from railhead.documents.run import Script
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,12 @@ def run_summary(request: RunRequest, cluster: Cluster) -> str:
 
 def program_summary(request: RunRequest) -> str:
     """What the ranks run, and on which model if it is an evaluation."""
-    kinds = {"training": "the training of Railhead", "evaluation": "the evaluation of Railhead"}
-    program = kinds.get(request.program.kind) or f"script {request.program.path}"
-    if request.program.kind in kinds and request.bundle.root != REPO:
-        program += f", as in {request.bundle.root / 'training'}"
+    if isinstance(request.program, Script):
+        program = f"script {request.program.path}"
+    else:
+        program = f"the {request.program.kind} of Railhead"
+        if request.bundle.root != REPO:
+            program += f", as in {request.bundle.root / 'training'}"
     evaluated = request.options.evaluates
     return f"{program} on the model of run {evaluated}" if evaluated else program
 

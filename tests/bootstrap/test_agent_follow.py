@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from standins.agent_process import Agent, build
+from standins.run_documents import run_json
 
 from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
@@ -78,7 +79,7 @@ class Breaking:
         """Nothing."""
 
     def read(self, path: str) -> str:
-        return '{"hosts": [{"name": "h1", "slots": 1}]}'
+        return json.dumps(run_json())
 
     def call(self, request: Follow, on_event: Callable[[RunEvent], None]) -> Followed:
         begin, log_begin = request.offset, request.log_offset

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from standins.agent_process import Agent, build, unpacked
+from standins.run_documents import run_json
 
 from bootstrap.remote.agent import packing
 from bootstrap.remote.run.manifest import snapshot
@@ -39,7 +40,7 @@ def going_on(home: Path, **more: str) -> Path:
     """A run that goes on: its program was shipped with `train.py` and `data`."""
     folder = home / ".railhead/runs/r1"
     work = {"work/train.py": "x", "work/data": "old"}
-    layout = {"run.json": '{"outputs": ["**"]}', "results/.keep": "", **work}
+    layout = {"run.json": json.dumps(run_json()), "results/.keep": "", **work}
     build(folder, {**layout, "logs/supervisor.log": "", "logs/rank-0.log": "tick\n"})
     (folder / "before.json").write_text(json.dumps(snapshot(str(folder))))
     (folder / "work/data").write_text("changed")
@@ -63,7 +64,7 @@ def test_outputs_are_there_before_the_end_of_a_run(agent: Agent, home: Path) -> 
 
 
 def test_outputs_are_chosen_before_the_end_as_at_the_end(agent: Agent, home: Path) -> None:
-    (going_on(home) / "run.json").write_text('{"outputs": ["*.h5"]}')
+    (going_on(home) / "run.json").write_text(json.dumps(run_json(outputs=["*.h5"])))
     assert collected(agent)[1].keys() == RUNNING | {"work/ckpt/1/w.h5"}
 
 

@@ -12,6 +12,7 @@ import os
 import pkgutil
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fuzz import chief, sandbox
 from fuzz.sandbox import Sandbox
 from invoke import Collection
 from standins.options import program
+from standins.run_documents import HOST
 
 import bootstrap
 import fabfile
@@ -29,7 +31,9 @@ from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from bootstrap.ssh import connect, session
 from railhead.documents.agent import Bounds
+from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed
+from railhead.documents.run_record import RunRecord
 
 HOSTS = "bad,good"
 LONGEST = 3600.0  # seconds that any operation of these tasks may be silent
@@ -134,10 +138,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sandbox]:
         patch.setenv("HOME", str(made.home))
         inventory = parse_hosts(HOSTS)
         local_state.save_cluster(inventory)
-        hosts = [{"name": name, "slots": 1} for name in inventory.names]
+        hosts = [{**HOST, "name": name} for name in inventory.names]
         run = {**document, "cluster": inventory.name, "hosts": hosts}
-        given = {**record_of(program(preset="digits")), "folder": str(box.cwd)}
-        local_state.save_run(run, box.cwd / "results" / chief.RUN, given)
+        given = encode(replace(record_of(program(preset="digits")), folder=str(box.cwd)))
+        results = str(box.cwd / "results" / chief.RUN)
+        local_state.save_run(RunRecord(chief.RUN, inventory.name, results, run, given))
         records.save(Deployed(chief.ENDPOINT, inventory.name, "bad", 8501, chief.RUN))
     there = made.chief / ".railhead/runs" / chief.RUN
     shutil.copytree(there / "results", made.folder / "fetched" / chief.RUN)

@@ -39,6 +39,7 @@ from bootstrap.remote.buckets import gcs  # noqa: E402
 from bootstrap.runs import bucket_results  # noqa: E402
 from bootstrap.runs.run import Run  # noqa: E402
 from railhead.documents.manifest import home_name  # noqa: E402
+from railhead.documents.run_record import RunRecord
 
 FILES = {
     "run.json": b"{}",
@@ -69,7 +70,7 @@ def shipped(world: World, tmp_path: Path) -> list[str]:
 def here(tmp_path: Path) -> Run:
     """Where the run's results come to, as the record knows it."""
     run = Run("r1", tmp_path / "results" / "r1")
-    local_state.save_run({"run_id": "r1", "cluster": "dev"}, run.results)
+    local_state.save_run(RunRecord("r1", "dev", str(run.results)))
     return run
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from standins.buckets import ON_AWS
 from standins.options import program
+from standins.run_documents import RUN
 
 from bootstrap.clouds.aws.s3 import open_bucket
 from bootstrap.clouds.bucket import Bucket
@@ -262,9 +263,7 @@ def test_a_run_goes_on_from_its_newest_checkpoint(
     cluster: Any = SimpleNamespace(
         inventory=ON_AWS, sessions={"h1": Holder("h1", *first), "h2": Holder("h2", *second)}
     )
-    earlier = EarlierRun(
-        run, ON_AWS.name, {"program": {"kind": "training"}}, program(), run.results
-    )
+    earlier = EarlierRun(run, ON_AWS.name, RUN, program(), run.results)
     found: Any = resume.find_checkpoints(cluster, earlier)
     source = found.keywords["source"]
     assert source.found.place == place
@@ -278,7 +277,7 @@ def test_a_bucket_out_of_reach_is_an_error_where_no_host_has_a_checkpoint(
 ) -> None:
     monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket("not logged in"))
     cluster: Any = SimpleNamespace(inventory=ON_AWS, sessions={"h1": Holder("h1")})
-    earlier = EarlierRun(run, ON_AWS.name, {}, program(), run.results)
+    earlier = EarlierRun(run, ON_AWS.name, RUN, program(), run.results)
     with pytest.raises(RailheadError, match="not logged in") as caught:
         resume.find_checkpoints(cluster, earlier)
     assert caught.value.hint == "log in"
@@ -290,8 +289,7 @@ def test_a_bucket_out_of_reach_is_an_error_where_no_host_has_a_checkpoint(
 def source_in_other_cluster(run: Run, cluster: str, sessions: Mapping[str, Session]) -> Any:
     """Where a run of `cluster` goes on from, in a cluster that has nothing of it."""
     here = Inventory("another", (Host("m2", "192.0.2.2"),))
-    document = {"program": {"kind": "training"}}
-    earlier = EarlierRun(run, cluster, document, program(), run.results)
+    earlier = EarlierRun(run, cluster, RUN, program(), run.results)
     found = resume.find_checkpoints(SimpleNamespace(inventory=here, sessions=sessions), earlier)  # type: ignore[arg-type]
     assert isinstance(found, partial)
     return found.keywords["source"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.run_documents import run_document
 
 from bootstrap.console import svg
 from bootstrap.console.svg import Curve, Panel
@@ -18,6 +19,7 @@ from bootstrap.report.scaling import panels_of, points_of
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.records import Record
 from railhead.documents.result import Result
+from railhead.documents.run import BuiltIn, RunData
 
 
 def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
@@ -26,9 +28,9 @@ def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
     split, digest = more.pop("split", "test"), more.pop("data", "")
     evaluation = Evaluation(split=split, data=digest, metrics={"accuracy": accuracy})
     result = Result(state=more.pop("state", "succeeded"), seconds=60.0)
-    document = {"data": more.pop("inputs", []), "size": more.pop("size", 1)}
+    changes = {"data": more.pop("inputs", ()), "size": more.pop("size", 1)}
     early, evaluated = more.pop("early", False), more.pop("evaluated", True)
-    document["program"] = {"kind": "training", "settings": more}
+    document = run_document(**changes, program=BuiltIn("training", more))
     facts = RunFacts(
         name, Path("/nowhere"), "c", document=document, result=result, ended_early=early,
         evaluation=evaluation if evaluated else NONE,
@@ -41,8 +43,8 @@ def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
     return facts
 
 
-def pushed(digest: str) -> list[dict[str, Any]]:
-    return [{"name": "train", "uri": "~/d", "paths": [f"~/.railhead/data/{digest}"]}]
+def pushed(digest: str) -> tuple[RunData, ...]:
+    return (RunData("train", "~/d", None, None, (f"~/.railhead/data/{digest}",)),)
 
 
 CASES: dict[str, tuple[list[RunFacts], str | None, list[str]]] = {

@@ -13,6 +13,7 @@ from bootstrap.lifecycle import teardown
 from bootstrap.lifecycle.consent import not_all_here, refuse_unfetched
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
+from railhead.documents.run_record import RunRecord
 
 # By the files of the results here: whether all results are, and the command that a refusal names.
 CASES = {
@@ -33,7 +34,7 @@ def test_a_purge_is_refused_while_results_are_not_all_here(
     hint: str,
 ) -> None:
     inventory, entered = parse_hosts("h1"), list[Inventory]()
-    local_state.save_run({"run_id": "r1", "cluster": inventory.name}, tmp_path / "r1")
+    local_state.save_run(RunRecord("r1", inventory.name, str(tmp_path / "r1")))
     (tmp_path / "r1").mkdir()
     for name in files:
         (tmp_path / "r1" / name).write_text("2.0 GB  work/model.bin\n")

@@ -6,16 +6,19 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from standins.run_documents import RUN, run_json
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle.consent import unfetched
-from bootstrap.untrusted.run_files import Stop, read_result, read_state, read_stop
+from bootstrap.untrusted.run_files import read_result, read_run_document, read_state
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.result import Culprit, Result
+from railhead.documents.run_record import RunRecord
 from railhead.documents.state import Machines, RunState
 
 TEXTS = ["", "{", "[]", "null", "5", '"x"', "{}", "[" * 5000, '{"schema": 1}', "\x00" * 100]
@@ -63,7 +66,7 @@ def test_a_damaged_record_of_the_demo_is_answered_with_how_to_make_it_anew(home:
 def test_a_record_of_a_run_that_may_not_be_read_is_not_taken_for_a_damaged_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    local_state.save_run({"run_id": "r-1", "cluster": "c"}, Path("/results/r-1"))
+    local_state.save_run(RunRecord("r-1", "c", str(Path("/results/r-1"))))
 
     def forbidden(path: Path) -> str:
         raise PermissionError(13, "Permission denied", str(path))
@@ -71,7 +74,7 @@ def test_a_record_of_a_run_that_may_not_be_read_is_not_taken_for_a_damaged_one(
     with monkeypatch.context() as patch, pytest.raises(PermissionError):
         patch.setattr(Path, "read_text", forbidden)
         local_state.recorded_run("r-1")
-    assert local_state.recorded_run("r-1")["results"] == "/results/r-1"
+    assert local_state.recorded_run("r-1").results == "/results/r-1"
 
 
 def replace_by_folder(path: Path) -> None:
@@ -104,7 +107,7 @@ def test_a_record_of_a_run_that_cannot_be_read_is_set_aside(
     home: Path, spoil: Callable[[Path], None]
 ) -> None:
     inventory = parse_hosts("h1")
-    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "elsewhere")
+    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "elsewhere")))
     spoil(local_state.runs(inventory.name)[0])
     assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
 
@@ -115,7 +118,7 @@ def test_a_second_damaged_record_is_set_aside_beside_the_first(
     home: Path, first: Callable[[Path], None], second: Callable[[Path], None]
 ) -> None:
     inventory = parse_hosts("h1")
-    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "elsewhere")
+    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "elsewhere")))
     record = local_state.runs(inventory.name)[0]
     kept = record.with_name("r-1.json.damaged")
     kept.touch()
@@ -134,7 +137,7 @@ def test_a_damaged_record_of_a_run_keeps_nobody_from_the_run(
     home: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inventory = parse_hosts("h1")
-    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "elsewhere")
+    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "elsewhere")))
     record = local_state.runs(inventory.name)[0]
     record.write_text(text)
     assert unfetched(inventory) == ["r-1"]
@@ -146,7 +149,7 @@ def test_a_damaged_record_of_a_run_keeps_nobody_from_the_run(
 
 def test_files_that_are_no_records_of_runs_are_ignored(home: Path) -> None:
     inventory = parse_hosts("h1")
-    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "x")
+    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "x")))
     folder = local_state.cluster_folder(inventory.name) / "runs"
     (folder / "..x y.json").write_text("{}")
     assert [path.stem for path in local_state.runs(inventory.name)] == ["r-1"]
@@ -214,16 +217,23 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
         read_result(text)
     with pytest.raises(Hostile, match="sent a state.json that is not valid"):
         read_state(text)
+    with pytest.raises(Hostile, match="sent a run.json that is not valid"):
+        read_run_document(text)
 
 
-LONG = [
-    f'{{"stop": {{"keep_minutes": {number}}}}}' for number in ("9" * 400, "Infinity", 10**7, -1)
-]
+BAD_RUNS: list[dict[str, Any]] = [
+    *({"stop": {"argv": [None], "keep_minutes": n}} for n in ("5", -1, 10**7, 10**400, None)),
+    *({"hosts": [change]} for change in (
+        {"slots": 0}, {"slots": 10**400}, {"slots": "1"}, {"name": "../h"}, {"name": "\x1b[2J"},
+    )),
+    *({"stop": stop} for stop in (5, {}, {"keep_minutes": 5})),
+    {"schema": 1}, {"schema": 3}, {"run_id": "../.."}, {"size": 0}, {"keras": 4}, {"env": {"A": 1}},
+    {"program": {"kind": "other"}}, {"roles": [{"type": "evaluator", "index": 0}]},
+]  # fmt: skip
 
 
-def test_the_stop_of_a_run_needs_its_minutes() -> None:
-    assert read_stop('{"stop": null}') is None
-    assert read_stop('{"stop": {"keep_minutes": 5}}') == Stop(5)
-    for text in ("5", '{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}', *LONG):
-        with pytest.raises(Hostile, match="sent a run.json that is not valid"):
-            read_stop(text)
+@pytest.mark.parametrize("change", BAD_RUNS, ids=lambda change: str(change)[:60])
+def test_a_run_document_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
+    assert read_run_document(json.dumps(run_json())) == RUN
+    with pytest.raises(Hostile, match="sent a run.json that is not valid: "):
+        read_run_document(json.dumps(run_json(**change)))

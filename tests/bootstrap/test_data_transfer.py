@@ -38,6 +38,7 @@ from bootstrap.ssh.session import Session
 from bootstrap.ssh.traffic import host_traffic
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import DataState, NeededParts, PathsState, ReceiveData
+from railhead.documents.run import RunData
 
 Opened = Sessions
 
@@ -84,7 +85,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str, Any]]:
+def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[RunData]:
     """As a run does, with the Python of these tests in place of the runtime's."""
     environment = SimpleNamespace(interpreter=sys.executable)
     cluster: Any = SimpleNamespace(
@@ -129,8 +130,8 @@ def test_every_host_gets_the_folder_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data}"), opened)
-    assert document["name"] == "train" and document["mode"] == "file"
-    for name, path in zip(opened, document["paths"], strict=True):
+    assert document.name == "train" and document.mode == "file"
+    for name, path in zip(opened, document.paths or (), strict=True):
         folder = folder_on(cluster, name, path)
         assert contents(folder) == contents(data)
         assert stat.S_IMODE((folder / "a.bin").stat().st_mode) == 0o444
@@ -149,7 +150,8 @@ def test_shard_gives_each_host_its_own_files(
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data},shard"), opened)
     found = [
-        contents(folder_on(cluster, n, p)) for n, p in zip(opened, document["paths"], strict=True)
+        contents(folder_on(cluster, n, p))
+        for n, p in zip(opened, document.paths or (), strict=True)
     ]
     assert [sorted(x) for x in found] == [["a.bin", "sub/c.bin"], ["d.bin"], ["sub/b.bin"]]
     assert {k: v for x in found for k, v in x.items()} == contents(data)
@@ -188,7 +190,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
         (held,) = state.folders.values()
         assert not held.complete and held.there >= PIECE, "what arrived needs no room"
         (document,) = place_data(inputs_of(f"train={data}"), again)
-    for name, path in zip(opened, document["paths"], strict=True):
+    for name, path in zip(opened, document.paths or (), strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
     assert sent.bytes < 3 * (2 * PIECE + 100) + OVERHEAD, (
         "a.bin, d.bin and the start of b.bin were there"
@@ -200,7 +202,7 @@ def test_files_removed_or_damaged_on_a_host_are_sent_again_alone(
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data}"), opened)
     before = sent.bytes
-    folder = folder_on(cluster, "h2", document["paths"][1])
+    folder = folder_on(cluster, "h2", (document.paths or ())[1])
     (folder / "d.bin").unlink()
     (folder / "a.bin").chmod(0o600)
     (folder / "a.bin").write_bytes(b"bad")  # of the same size
@@ -275,13 +277,7 @@ def test_a_path_must_be_on_all_hosts(
 
 def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Opened) -> None:
     (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), opened)
-    assert document == {
-        "name": "train",
-        "uri": "s3://b-1/x",
-        "distribution": "shard",
-        "mode": "file",
-        "paths": None,
-    }
+    assert document == RunData("train", "s3://b-1/x", "shard", "file", None)
 
 
 def test_fewer_files_than_hosts_cannot_be_sharded(data: Path) -> None:
@@ -329,9 +325,9 @@ def test_data_of_a_stack_goes_through_its_bucket(
     sessions = Sessions(stack, opened)
     (document,) = place_data(inputs_of(f"train={data}"), sessions)
     assert sent.bytes < PIECE, "the data went over the connections"
-    for name, path in zip(opened, document["paths"], strict=True):
+    for name, path in zip(opened, document.paths or (), strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
-    digest = document["paths"][0].rpartition("/")[2]
+    digest = (document.paths or ())[0].rpartition("/")[2]
     assert s3_store.get("stack-1", f"data/{digest}/a.bin") == contents(data)["a.bin"]
 
 
@@ -352,9 +348,9 @@ def test_data_of_a_stack_on_google_cloud_goes_through_its_bucket(
     stack = replace(inventory, bucket="gs://stack-2", region="us-central1")
     (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened))
     assert sent.bytes < PIECE, "the data went over the connections"
-    for name, path in zip(opened, document["paths"], strict=True):
+    for name, path in zip(opened, document.paths or (), strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
-    prefix = f"data/{document['paths'][0].rpartition('/')[2]}/"
+    prefix = f"data/{(document.paths or ())[0].rpartition('/')[2]}/"
     names = gcs_store.names("stack-2", prefix)
     assert {n.removeprefix(prefix) for n in names} == contents(data).keys()
     assert gcs_store.get("stack-2", f"{prefix}a.bin") == contents(data)["a.bin"]
@@ -376,7 +372,7 @@ def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
     assert "is not used: " in capsys.readouterr().out
     once = 3 * sum(len(x) for x in contents(data).values())
     assert once < sent.bytes < once + OVERHEAD
-    assert contents(folder_on(cluster, "h2", document["paths"][1])) == contents(data)
+    assert contents(folder_on(cluster, "h2", (document.paths or ())[1])) == contents(data)
 
 
 def test_a_stack_whose_bucket_is_gone_sends_the_data(
@@ -416,7 +412,7 @@ def test_a_purge_removes_the_data_and_the_receipt_names_it(
     (document,) = place_data(inputs_of(f"x={data}"), opened)
     kept = teardown.remove_from_hosts(as_ad_hoc)
     assert "keys removed; runtimes, runs and data kept (--purge)" in kept.lines[-1].text
-    assert folder_on(cluster, "h1", document["paths"][0]).is_dir()
+    assert folder_on(cluster, "h1", (document.paths or ())[0]).is_dir()
     purged = teardown.remove_from_hosts(as_ad_hoc, purge=True)
     texts = {line.text for line in purged.lines if line.verified}
     assert "~/.railhead removed: runtimes, runs and data" in texts

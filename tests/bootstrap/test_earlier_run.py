@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from samples.forks import copy_with_a_model
 from standins.options import program
+from standins.run_documents import record_run, run_document, settings_of
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
 from bootstrap.runs.request import RunRequest, program_of, read_request, record_of
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run_record import RunRecord
 
 SCRIPT = program(
     script="train.py",
@@ -44,9 +46,13 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def recorded(args: ProgramOptions, cluster: str = "c") -> RunRequest:
     """A run with these options, recorded as one that was started."""
     request = read_request(args)
-    document: dict[str, Any] = {"run_id": "r1", "cluster": cluster, "bundle": request.bundle.digest}
-    document |= {"program": request.program.document(), "env": dict(request.options.env)}
-    local_state.save_run(document, Path.cwd() / "results/r1", request.record)
+    document = run_document(
+        cluster=cluster,
+        bundle=request.bundle.digest,
+        program=request.program,
+        env=request.options.env,
+    )
+    record_run(Path.cwd() / "results/r1", document, request.record)
     return request
 
 
@@ -69,7 +75,7 @@ def test_a_resumed_run_can_be_resumed(project: Path) -> None:
     recorded(TRAINING)
     again, args = resumed_request(earlier_run("r1"), program())
     assert read_request(args).program == again.program
-    assert json.loads(json.dumps(again.record))["folder"] == str(project)
+    assert again.record and again.record.folder == str(project)
 
 
 def test_settings_are_those_of_the_run_even_if_the_preset_has_changed(project: Path) -> None:
@@ -79,7 +85,8 @@ def test_settings_are_those_of_the_run_even_if_the_preset_has_changed(project: P
     entry["document"]["program"]["settings"]["epochs"] = 99
     path.write_text(json.dumps(entry))
     again, _ = resumed_request(earlier_run("r1"), program())
-    assert again.program.settings["epochs"] == 99 and again.program.settings["seed"] == 7
+    settings = settings_of(again.program)
+    assert settings["epochs"] == 99 and settings["seed"] == 7
 
 
 CONTRADICTIONS: dict[str, tuple[ProgramOptions, ProgramOptions]] = {
@@ -139,15 +146,13 @@ def test_records_that_do_not_suffice_are_refused(
     next((local_state.home() / "clusters").glob("*/runs/r1.json")).write_text("{")
     with pytest.raises(UsageError, match="did not record its options"):
         earlier_run("r1")
-    old: dict[str, Any] = {"run_id": "r3", "cluster": "c"}
-    local_state.save_run(old, Path.cwd() / "results/r3")
+    local_state.save_run(RunRecord("r3", "c", str(Path.cwd() / "results/r3")))
     with pytest.raises(UsageError, match="did not record its options"):
         earlier_run("r3")
 
 
 def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:
-    record = record_of(SCRIPT)
-    assert program_of({**record, "options": {**record["options"], "new": 1}}) == SCRIPT
+    assert program_of({**record_of(SCRIPT).options, "new": 1}) == SCRIPT
 
 
 DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {

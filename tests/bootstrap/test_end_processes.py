@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from standins import programs
 from standins.agent_process import Agent
+from standins.run_documents import run_json
 
 from bootstrap.errors import HostsFailed
 from bootstrap.remote.agent import temporary
@@ -274,10 +275,6 @@ def test_a_sweeper_with_the_mark_does_not_end_itself(home: Path) -> None:
     assert json.loads(done.stdout) == {"ended": 0, "left": []}
 
 
-def run_of(*names: str) -> dict[str, Any]:
-    return {"run_id": "r1", "runtime": {"digest": "d"}, "hosts": [{"name": n} for n in names]}
-
-
 HOSTS = {
     "an answer": ('echo \'{"ended": 2, "left": []}\'', {"ended": 2, "left": []}),
     "a talkative shell": ("echo welcome; echo '{\"left\": []}'", {"left": []}),
@@ -297,9 +294,12 @@ def test_every_host_is_swept_and_received(
     )
     (tmp_path / "bin" / "ssh").chmod(0o755)
     pid = start(PLAIN)
-    swept = f"end_processes.end_on_all_hosts({run_of('a', 'b')}, 'F')"
-    text = "import json; from bootstrap.remote.run import end_processes; end_processes.REPLY = 3.0;"
-    text += f"print(json.dumps({swept}))"
+    run = json.dumps(run_json(hosts=[{"name": "a"}, {"name": "b"}]))
+    (tmp_path / "run.json").write_text(run)
+    text = "import json; from bootstrap.remote.run import end_processes, json_file;"
+    text += "from railhead.documents.run import RunDocument; end_processes.REPLY = 3.0;"
+    text += f"run = json_file.read({str(tmp_path / 'run.json')!r}, RunDocument);"
+    text += "print(json.dumps(end_processes.end_on_all_hosts(run, 'F')))"
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(home)}
     environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT), **marks}

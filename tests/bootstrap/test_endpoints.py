@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from invoke.exceptions import Exit
 from standins.options import typed
+from standins.run_documents import record_run, run_document, run_json
 
 from bootstrap.cli import serving_tasks
 from bootstrap.cli.targets import Target
@@ -38,6 +39,8 @@ from bootstrap.workflows.serving import deploy_on_host, undeploy
 from railhead.documents.agent import CommandResult
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
+from railhead.documents.run import RunData
+from railhead.documents.run_record import RunRecord
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -165,48 +168,44 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path / "r1")
+    local_state.save_run(RunRecord("r1", "c", str(tmp_path / "r1")))
     record = local_state.cluster_folder("c") / "runs/r1.json"
     record.write_text("{")
     assert run_data("r1") == {}
     source = source_of("r1", None)
     assert source.run_id == "r1"
     whole = json.loads(record.read_text())
-    damaged: list[Any] = [[], {"data": 1}, {"data": [{}]}, {"evaluates": 1, "runtime": []}]
+    damaged: list[Any] = [[], run_json(data=1), run_json(data=[{}]), run_json(evaluates=1)]
     for document in damaged:
         record.write_text(json.dumps({**whole, "document": document}))
         assert source_of(None, None, Inventory("c", (Host("h1", "a"),))).runtime is None
-        if isinstance(document, dict) and "data" in document:
-            with pytest.raises(UsageError, match="the record of run r1 is damaged"):
-                run_data("r1")
+        with pytest.raises(UsageError, match="the record of run r1 is damaged"):
+            run_data("r1")
 
 
 @pytest.mark.parametrize(
     ("document", "option"),
     [
-        ({"program": {"kind": "training"}}, "--samples 10"),
-        ({"program": {"kind": "script"}}, "--file"),
-        ({"program": 1}, "--file"),
-        ({}, "--file"),
+        (run_json(), "--samples 10"),
+        (run_json(program={"kind": "script", "path": "a.py"}), "--file"),
+        (run_json(program=1), "--file"),
         (None, "--file"),
     ],
 )
 def test_samples_are_offered_where_their_data_is_known(
     document: Any, option: str, tmp_path: Path
 ) -> None:
-    if document is not None:
-        local_state.save_run({"run_id": "r1", "cluster": "c", **document}, tmp_path / "r1")
-    command = str(predict_hint("digits", "r1" if document is not None else None))
-    assert command.startswith(f"fab predict digits {option}")
+    local_state.save_run(RunRecord("r1", "c", str(tmp_path / "r1"), document))
+    assert str(predict_hint("m", "r1")).startswith(f"fab predict m {option}")
+    assert str(predict_hint("m", None)).startswith("fab predict m --file")
 
 
 def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path: Path) -> None:
-    data = [
-        {"name": name, "uri": f"~/{name}", "paths": paths}
-        for name, paths in (("train", ["/h1/train", "/h2/train"]), ("test", None))
-    ]
-    document = {"run_id": "r1", "cluster": "c", "data": data}
-    local_state.save_run(document, tmp_path / "r1")
+    data = (
+        RunData("train", "~/train", None, None, ("/h1/train", "/h2/train")),
+        RunData("test", "~/test", None, None, None),
+    )
+    record_run(tmp_path / "r1", run_document(data=data))
     sent: list[list[str]] = []
 
     def run(argv: list[str], **_: Any) -> CommandResult:

@@ -13,6 +13,7 @@ import pytest
 from invoke.exceptions import Exit
 from samples.forks import copy_with_a_model
 from standins.options import program
+from standins.run_documents import record_run, run_document, settings_of
 from standins.supervised_run import Run as SupervisedRun
 from standins.supervised_run import says
 
@@ -21,7 +22,6 @@ from bootstrap.cli import result_tasks
 from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
-from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
@@ -119,9 +119,10 @@ def test_a_missed_threshold_is_exit_3_and_its_text_is_cleaned() -> None:
 def recorded(folder: Path, args: ProgramOptions, **changes: Any) -> EarlierRun:
     """A run with these options, whose results are in `folder`."""
     request = read_request(args)
-    document = {"run_id": "r1", "cluster": "c", "launcher": "tensorflow", "env": {}, **changes}
-    document |= {"program": request.program.document(), "bundle": request.bundle.digest}
-    local_state.save_run(document, folder / "results/r1", request.record)
+    document = run_document(
+        launcher="tensorflow", program=request.program, bundle=request.bundle.digest, **changes
+    )
+    record_run(folder / "results/r1", document, request.record)
     return earlier_run("r1")
 
 
@@ -165,7 +166,7 @@ def test_an_evaluation_has_the_copy_of_the_training_of_its_run(
     earlier = recorded(project, given)
     monkeypatch.chdir("/")
     request = read_evaluation(earlier, program(minimum=("accuracy=0.9",)))
-    assert request.program.settings["model"] == "mine" and request.bundle.root == project
+    assert settings_of(request.program)["model"] == "mine" and request.bundle.root == project
     assert "training/models/mine.py" in {file.path for file in request.bundle.files}
 
 
@@ -272,8 +273,7 @@ def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:
 
 def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Path) -> None:
     recorded(project, TRAINING)
-    document = {"run_id": "r2", "cluster": "c", "evaluates": "r1"}
-    local_state.save_run(document, project / "results/r1/evaluations/r2")
+    record_run(project / "results/r1/evaluations/r2", run_document(run_id="r2", evaluates="r1"))
     cluster = Inventory("c", (Host("h1", "10.0.0.1"),))
     assert source_of(None, None, cluster).run_id == "r1"
 

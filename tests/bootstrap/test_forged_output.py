@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from standins.run_documents import run_document
 
 from bootstrap.remote.rank.rank import encoded
 from bootstrap.remote.run.mpirun_output import MpirunOutput
 from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
+from railhead.documents.run import RunHost
 
 RECORD = '@railhead {"kind": "evaluation", "accuracy": 0.1, "passed": false}'
 
@@ -18,7 +20,8 @@ RECORD = '@railhead {"kind": "evaluation", "accuracy": 0.1, "passed": false}'
 def output(tmp_path: Path) -> RunOutput:
     for folder in ("results", "logs"):
         (tmp_path / folder).mkdir()
-    run = {"size": 2, "hosts": [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]}
+    hosts = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("a", "b"))
+    run = run_document(size=2, hosts=hosts)
     return RunOutput(str(tmp_path), run, (), WriteErrors())
 
 

@@ -17,8 +17,6 @@ from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import follow
 from bootstrap.runs.launch import (
-    Bucket,
-    Program,
     RunOptions,
     StopPolicy,
     mpirun_argv,
@@ -29,7 +27,17 @@ from bootstrap.runs.launch import (
 from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for, names
-from bootstrap.untrusted.run_files import read_stop
+from bootstrap.untrusted.run_files import read_run_document
+from railhead.documents.codec import decode, encode
+from railhead.documents.run import (
+    BuiltIn,
+    Metric,
+    Role,
+    RunBucket,
+    RunDocument,
+    Runtime,
+    Script,
+)
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 KEY = "ssh-ed25519 AAAA"
@@ -97,10 +105,13 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
         ({"secrets": ("RAILHEAD_HOME",)}, "RAILHEAD_HOME: .* are ours to set"),
         ({"env": {"A": "", "TOKEN": "x"}, "secrets": ("TOKEN",)}, "^TOKEN is given twice"),
         (
-            {"metrics": (("a", "x"), ("b", "x"), ("a", "y"))},
+            {"metrics": (Metric("a", "x"), Metric("b", "x"), Metric("a", "y"))},
             r"--metric: at most 16, .*\['a', 'b', ",
         ),
-        ({"metrics": tuple((f"m{i}", "x") for i in range(17))}, "--metric: at most 16, each name"),
+        (
+            {"metrics": tuple(Metric(f"m{i}", "x") for i in range(17))},
+            "--metric: at most 16, each name",
+        ),
     ],
 )
 def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
@@ -113,7 +124,7 @@ def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
 @pytest.mark.parametrize(
     "options",
     [
-        {"metrics": tuple((f"m{i}", "x") for i in range(MOST_METRICS))},
+        {"metrics": tuple(Metric(f"m{i}", "x") for i in range(MOST_METRICS))},
         {"env": {"A": "1"}, "secrets": ("B",)},
         {"launcher": "tensorflow", "strategy": "parameter-server", "servers": 2},
         {"script": True, "keras": 2},
@@ -178,13 +189,11 @@ def test_an_invalid_choice_is_answered_with_the_nearest_one() -> None:
         choose("zz", ("h1", "h2"), "host")
 
 
-STOP = ["/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.local", "stop", "demo", "h1"]
+STOP = ("/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.local", "stop", "demo", "h1")
 RUNS: dict[str, dict[str, Any]] = {
     "run-training": {
         "options": RunOptions(),
-        "program": Program(
-            "training", settings={"data": "digits", "epochs": 20, "min_accuracy": None}
-        ),
+        "program": BuiltIn("training", {"data": "digits", "epochs": 20, "min_accuracy": None}),
         "peers": (
             Peer("h1", "127.77.0.1", 40022, "ann", 1, KEY),
             Peer("h2", "127.77.0.2", 40023, "ann", 2, KEY),
@@ -193,7 +202,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "ports": [23001, 23002, 23003],
         "stop_policy": StopPolicy(keep_minutes=5, max_hours=1.5),
         "stops": [STOP, None],
-        "bucket": Bucket("s3://railhead-demo-1f2e3d", "fedcba9876543210"),
+        "bucket": RunBucket("s3://railhead-demo-1f2e3d", "fedcba9876543210"),
     },
     "run-script": {
         "options": RunOptions(
@@ -202,12 +211,10 @@ RUNS: dict[str, dict[str, Any]] = {
             env={"MODE": "quick"},
             secrets=("WANDB_API_KEY",),
             outputs=("*.keras", "plots/**"),
-            metrics=(("loss", "loss: ([0-9.]+)"),),
+            metrics=(Metric("loss", "loss: ([0-9.]+)"),),
         ),
-        "program": Program("script", path="jobs/train.py", args=("--epochs", "3", "a b", "")),
-        "data": [
-            DataInput(parse("train", "s3://bucket-1/images,shard", script=True)).document(None)
-        ],
+        "program": Script("script", "jobs/train.py", ("--epochs", "3", "a b", "")),
+        "data": [DataInput(parse("train", "s3://bucket-1/images,shard", script=True)).in_run(())],
         "peers": (
             Peer("gpu-box", "10.0.1.5", 22, "ann", 4, KEY),
             Peer("host-2", "fd00::6", 22, "bob", 1, KEY),
@@ -221,14 +228,21 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
+REST: Any = {
+    "run_id": "r", "cluster": "c", "created": "", "runtime": Runtime("r", "d"), "bundle": "b",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_the_run_document_is_the_golden_one(name: str) -> None:
     golden = json.loads((DOCUMENTS / f"{name}.json").read_text())
-    same = {key: golden[key] for key in ("run_id", "cluster", "created", "runtime", "bundle")}
-    assert run_document(**same, **RUNS[name]) == golden
+    document = decode(RunDocument, golden, unknown_keys=False)
+    same = {key: golden[key] for key in ("run_id", "cluster", "created", "bundle")}
+    assert run_document(**same, runtime=document.runtime, **RUNS[name]) == document
+    assert encode(document) == golden
 
 
-def documents(launcher: str, strategy: str, hosts: int, **more: Any) -> dict[str, Any]:
+def documents(launcher: str, strategy: str, hosts: int, **more: Any) -> RunDocument:
     """The document of a run with four slots on each host."""
     peers = [Peer(f"h{i}", f"10.0.1.{i}", 22, "ann", 4, KEY) for i in range(1, hosts + 1)]
     options = RunOptions(launcher, strategy, **more)
@@ -238,8 +252,8 @@ def documents(launcher: str, strategy: str, hosts: int, **more: Any) -> dict[str
         cluster="c",
         created="2026-11-21T10:15:00Z",
         options=options,
-        program=Program("training"),
-        runtime={"name": "r", "digest": "d"},
+        program=BuiltIn("training", {}),
+        runtime=Runtime("r", "d"),
         bundle="b",
         peers=peers,
         links=[Link("ens5", "10.0.1.0/24")] * hosts,
@@ -265,29 +279,29 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
         return
     document = documents(launcher, strategy, hosts)
     ranks_each = 4 if launcher == "horovod" else 1
-    assert [host["slots"] for host in document["hosts"]] == [ranks_each] * hosts
-    assert document["size"] == ranks_each * hosts
-    workers = [f"10.0.1.{i}:{23000 + i}" for i in range(1, hosts + 1)]
-    assert document["tf_cluster"] == ({"worker": workers} if strategy == "multiworker" else None)
-    tasks = [{"type": "worker", "index": i} for i in range(hosts)]
-    assert document["roles"] == (tasks if strategy == "multiworker" else None)
+    assert [host.slots for host in document.hosts] == [ranks_each] * hosts
+    assert document.size == ranks_each * hosts
+    workers = tuple(f"10.0.1.{i}:{23000 + i}" for i in range(1, hosts + 1))
+    assert document.tf_cluster == ({"worker": workers} if strategy == "multiworker" else None)
+    tasks = tuple(Role("worker", i) for i in range(hosts))
+    assert document.roles == (tasks if strategy == "multiworker" else None)
 
 
 def test_a_chief_and_its_servers_come_beside_the_workers_of_all_slots() -> None:
     document = documents("tensorflow", "parameter-server", 2, servers=2)
-    assert [host["slots"] for host in document["hosts"]] == [6, 5]
+    assert [host.slots for host in document.hosts] == [6, 5]
     ports = [
         [f"10.0.1.{i}:{port}" for port in numbers]
         for i, numbers in ((1, range(23001, 23007)), (2, range(23007, 23012)))
     ]
-    assert document["tf_cluster"] == {
-        "chief": [ports[0][0]],
-        "ps": [ports[0][1], ports[1][0]],
-        "worker": [*ports[0][2:], *ports[1][1:]],
+    assert document.tf_cluster == {
+        "chief": (ports[0][0],),
+        "ps": (ports[0][1], ports[1][0]),
+        "worker": (*ports[0][2:], *ports[1][1:]),
     }
-    roles = [f"{task['type']} {task['index']}" for task in document["roles"]]
+    roles = [f"{task.type} {task.index}" for task in document.roles or ()]
     assert roles[:4] == ["chief 0", "ps 0", "worker 0", "worker 1"]
-    assert roles[6:8] == ["ps 1", "worker 4"] and document["size"] == len(roles) == 11
+    assert roles[6:8] == ["ps 1", "worker 4"] and document.size == len(roles) == 11
 
 
 @pytest.mark.parametrize(
@@ -341,16 +355,14 @@ def test_hosts_of_no_stack_and_runs_with_no_stop_have_no_stop_command(
     stops: Any, policy: StopPolicy
 ) -> None:
     changed = {**RUNS["run-script"], "stops": stops, "stop_policy": policy}
-    rest = {"run_id": "r", "cluster": "c", "created": "", "runtime": {}, "bundle": "b", **changed}
-    assert run_document(**rest)["stop"] is None
+    assert run_document(**REST, **changed).stop is None
 
 
 @pytest.mark.parametrize("few", [{"ports": [23001]}, {"links": RUNS["run-script"]["links"][:1]}])
 def test_a_rank_without_a_port_or_a_host_without_a_link_is_no_document(few: Any) -> None:
     changed = {**RUNS["run-script"], **few}
-    rest = {"run_id": "r", "cluster": "c", "created": "", "runtime": {}, "bundle": "b", **changed}
     with pytest.raises(ValueError, match="is shorter than"):
-        run_document(**rest)
+        run_document(**REST, **changed)
 
 
 def argv() -> list[str]:
@@ -431,7 +443,6 @@ class Chief:
         return dict.fromkeys(paths, self.text)
 
 
-@pytest.mark.parametrize("ending", ["", "-schema-1"])
 @pytest.mark.parametrize(
     ("name", "first", "keep"),
     [
@@ -439,11 +450,9 @@ class Chief:
         ("run-script", {"0": "gpu-box", "1": "host-2"}, 0),
     ],
 )
-def test_a_run_document_of_either_schema_can_be_followed(
-    name: str, ending: str, first: dict[str, str], keep: int
-) -> None:
-    text = (DOCUMENTS / f"{name}{ending}.json").read_text()
+def test_a_run_can_be_followed_by_its_document(name: str, first: dict[str, str], keep: int) -> None:
+    text = (DOCUMENTS / f"{name}.json").read_text()
     chief: Any = Chief(text)
     assert follow._first_ranks(chief, Run("r", Path("results"))) == first
-    stop = read_stop(text)
+    stop = read_run_document(text).stop
     assert (stop.keep_minutes if stop else 0) == keep

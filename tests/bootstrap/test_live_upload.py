@@ -14,6 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins.run_documents import run_document
+
+from railhead.documents.codec import encode
+from railhead.documents.run import RunBucket
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 
@@ -287,10 +291,12 @@ def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) ->
     assert (name, found) == ("live/metrics.jsonl.000000000000", b"one\n")
 
 
-DOCUMENT = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "client"}}
+DOCUMENT = run_document(bucket=RunBucket("s3://results-b", "client"))
 STARTER = """
-import sys; from bootstrap.remote.run import live_upload
-process = live_upload.start({document}, sys.argv[1])
+import sys; from bootstrap.remote.run import json_file, live_upload
+from railhead.documents.run import RunDocument
+run = json_file.read(sys.argv[1] + "/run.json", RunDocument)
+process = live_upload.start(run, sys.argv[1])
 print(process.pid, flush=True)
 sys.stdin.read()
 """
@@ -319,10 +325,10 @@ def test_the_uploads_are_none_of_the_runs_processes_and_end_when_it_ends(
 
 
 def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Path) -> None:
-    text = STARTER.format(document=DOCUMENT)
+    (run / "run.json").write_text(json.dumps(encode(DOCUMENT)))
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    argv = [sys.executable, "-c", text, str(run)]
+    argv = [sys.executable, "-c", STARTER, str(run)]
     with subprocess.Popen(argv, env=environ, **pipes) as starter:
         assert starter.stdout
         stat = Path(f"/proc/{int(starter.stdout.readline())}/stat")
@@ -341,8 +347,8 @@ def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Pat
 def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_reported(
     run: Path,
 ) -> None:
-    document = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "none"}}
+    document = run_document(bucket=RunBucket("s3://results-b", "none"))
     missing = live_upload.start(document, str(run))
     assert "No such file" in live_upload.end(missing, str(run))
-    assert live_upload.start({"bucket": None}, str(run)) is None
+    assert live_upload.start(run_document(), str(run)) is None
     assert live_upload.end(None, str(run)) == ""

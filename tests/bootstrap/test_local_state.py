@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from standins.run_documents import run_json
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
@@ -18,6 +19,7 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.workflows import attach
+from railhead.documents.run_record import RunRecord
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")
@@ -27,8 +29,8 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def run(cluster: str, run_id: str) -> dict[str, str]:
-    return {"run_id": run_id, "cluster": cluster}
+def save_run(cluster: str, run_id: str, results: Path) -> None:
+    local_state.save_run(RunRecord(run_id, cluster, str(results)))
 
 
 @pytest.mark.parametrize("name", ["cluster-hosts", "cluster-local", "cluster-aws", "cluster-gcp"])
@@ -72,7 +74,7 @@ def test_an_unknown_cluster_is_answered_with_the_known_ones() -> None:
 
 def test_a_cluster_that_was_forgotten_keeps_its_pins_and_runs(home: Path) -> None:
     local_state.save_cluster(A)
-    local_state.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")
+    save_run(A.name, "20260101-000000-aaaa", home / "results")
     pins = local_state.cluster_folder(A.name) / "known_hosts"
     atomic_write(pins, "a ssh-ed25519 AAAA\n")
     local_state.forget_cluster(A.name)
@@ -93,8 +95,8 @@ def test_forgetting_another_cluster_leaves_the_last_one() -> None:
 
 def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
     for run_id in ("20260102-000000-aaaa", "20260101-000000-ffff"):
-        local_state.save_run(run(A.name, run_id), home / "results" / run_id)
-    local_state.save_run(run(B.name, "20270101-000000-aaaa"), home)
+        save_run(A.name, run_id, home / "results" / run_id)
+    save_run(B.name, "20270101-000000-aaaa", home)
     assert local_state.find_run(A, None) == (
         "20260102-000000-aaaa",
         home / "results/20260102-000000-aaaa",
@@ -108,7 +110,7 @@ def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
 ) -> None:
     run_id = "20260101-000000-aaaa"
     questions: list[str] = []
-    local_state.save_run(run(A.name, run_id), home / "results" / run_id)
+    save_run(A.name, run_id, home / "results" / run_id)
     monkeypatch.chdir(home)
     assert attach.last_run(A) == run_id, "started here: no question"
     (home / "elsewhere").mkdir()
@@ -147,7 +149,7 @@ def test_a_runs_id_is_no_path(home: Path) -> None:
     for _ in ("no run yet", "one run"):
         with pytest.raises(UsageError, match="is not a run's id"):
             local_state.find_run(A, "../../x")
-        local_state.save_run(run(A.name, "20260101-000000-ffff"), home)
+        save_run(A.name, "20260101-000000-ffff", home)
 
 
 def test_a_file_is_replaced_as_a_whole_and_leaves_nothing_beside_it(home: Path) -> None:
@@ -215,15 +217,15 @@ def test_only_machines_of_a_stack_are_ours_to_stop() -> None:
 
 
 def test_the_hosts_of_a_run_are_those_of_its_document(home: Path) -> None:
-    hosts = [{"name": "h3"}, {"name": "h4"}]
-    for document, names in (({"hosts": hosts}, ("h3", "h4")), ({"hosts": 5}, ()), ({}, ())):
-        local_state.save_run({"run_id": "r-1", "cluster": "c", **document}, home)
+    known = run_json(hosts=[{"name": name} for name in ("h3", "h4")])
+    for document, names in ((known, ("h3", "h4")), (run_json(hosts=5), ()), (None, ())):
+        local_state.save_run(RunRecord("r-1", "c", str(home), document))
         assert local_state.hosts_of_run("r-1") == names
 
 
 def test_a_fetch_to_another_folder_that_fails_is_not_recorded(tmp_path: Path) -> None:
     nobody = parse_hosts("127.0.0.1:1")
-    local_state.save_run({"run_id": "r1", "cluster": nobody.name}, tmp_path / "results/r1")
+    local_state.save_run(RunRecord("r1", nobody.name, str(tmp_path / "results/r1")))
     status = ClusterStatus(nobody, {}, "hosts")
     with pytest.raises(HostsNotReady):
         attach.fetch(status, "r1", str(tmp_path / "there"), with_checkpoint=False)

@@ -16,6 +16,7 @@ from bootstrap.remote.run import metric_lines
 from bootstrap.remote.run.metric_lines import MetricLines
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.metrics.options import read_metric
+from railhead.documents.run import Metric
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +25,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bootstrap.remote.programs.ARCHIVE", str(programs.place(tmp_path)))
 
 
-LOSS = {"name": "loss", "pattern": r"loss: ([0-9.e+-]+)"}
-SLOW = {"name": "slow", "pattern": r"^(a+)+$"}
+LOSS = Metric("loss", r"loss: ([0-9.e+-]+)")
+SLOW = Metric("slow", r"^(a+)+$")
 
 
-def found(lines: list[str], *metrics: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
+def found(lines: list[str], *metrics: Metric) -> tuple[list[dict[str, Any]], str]:
     """The records, and what went wrong."""
     records: list[dict[str, Any]] = []
-    process = MetricLines([*metrics], records.append)
+    process = MetricLines(metrics, records.append)
     for line in lines:
         process.feed(line)
     return records, process.close()
@@ -39,7 +40,7 @@ def found(lines: list[str], *metrics: dict[str, str]) -> tuple[list[dict[str, An
 
 def test_each_match_is_a_numbered_record() -> None:
     lines = ["Epoch 1", "12/12 - 0s - loss: 0.5 - acc: 0.9", "loss: nan loss: x", "loss: 2e-1"]
-    records, wrong = found(lines, LOSS, {"name": "acc", "pattern": "acc: (.*)"})
+    records, wrong = found(lines, LOSS, Metric("acc", "acc: (.*)"))
     assert wrong == ""
     assert records == [
         {"kind": "metric", "name": "loss", "value": 0.5, "number": 1},
@@ -97,4 +98,4 @@ def test_a_metric_that_cannot_work_is_refused(text: str, message: str) -> None:
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(UsageError, match="each name once"):
-        RunOptions(script=True, metrics=(("a", "(x)"), ("a", "(y)")))
+        RunOptions(script=True, metrics=(Metric("a", "(x)"), Metric("a", "(y)")))

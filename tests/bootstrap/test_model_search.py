@@ -30,6 +30,7 @@ from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.endpoint import Deployed
 from railhead.documents.manifest import home_name
+from railhead.documents.run_record import RunRecord
 
 SAFE_FIRST = (KERAS, SAVED_MODEL, H5)
 FOUND: dict[str, tuple[list[str], str | None]] = {
@@ -193,7 +194,7 @@ def test_model_names_one_of_the_run_or_a_path_here(
     for name in ("best.keras", "model/1/saved_model.pb"):
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         (results / name).touch()
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, results)
+    local_state.save_run(RunRecord("r1", "c", str(results)))
     for wanted in ("best.keras", "results/r1/best.keras", str(results / "best.keras")):
         source = source_of("r1", wanted)
         assert (source.run_id, source.found_here()) == ("r1", results / "best.keras")
@@ -249,7 +250,7 @@ def test_a_saved_model_of_a_run_is_loaded_here_only_with_consent(
     results = tmp_path / "results/r1"
     (results / "saved_model").mkdir(parents=True)
     (results / "saved_model/saved_model.pb").touch()
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, results)
+    local_state.save_run(RunRecord("r1", "c", str(results)))
     records.save(Deployed("m", "other", "h2", 8501, None))
     if answer in ("n", "y"):
         monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))

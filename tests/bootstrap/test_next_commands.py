@@ -18,6 +18,7 @@ from bootstrap.cli.task import GroupTask, parameter
 from bootstrap.errors import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from railhead.documents.run_record import RunRecord
 
 ROOT = Path(__file__).parents[2] / "bootstrap"
 # What names a task in prose, and is not to be typed: {file: its texts}.
@@ -99,7 +100,7 @@ def test_a_command_that_names_only_a_run_gets_the_hosts_of_the_run(
     home: Path, monkeypatch: pytest.MonkeyPatch, cluster: Inventory, completed: str
 ) -> None:
     local_state.save_cluster(cluster)
-    local_state.save_run({"run_id": "r1", "cluster": cluster.name}, home / "results/r1")
+    local_state.save_run(RunRecord("r1", cluster.name, str(home / "results/r1")))
     assert hint_of_command(monkeypatch, run="r1") == completed
     assert hint_of_command(monkeypatch, run="r1", stack="other") == "fab stop --stack other"
     for unknown in ("r2", "../x"):

@@ -31,6 +31,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
 from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.options.hosts import TargetOptions
+from railhead.documents.run_record import RunRecord
 
 NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
 
@@ -342,7 +343,7 @@ def test_spot_machines_are_ended_only_with_their_results_safe_and_with_consent(
     sky = operator.has()
     sky.spot = [ONE, TWO]
     ours = replace(GOLDEN, stack="g4dn", bucket=None)
-    local_state.save_run({"run_id": "r1", "cluster": ours.name}, tmp_path / "results")
+    local_state.save_run(RunRecord("r1", ours.name, str(tmp_path / "results")))
     with pytest.raises(UsageError, match="results of r1 were not all fetched") as caught:
         stop.stop(ours, print, clock=sky.clock())
     assert caught.value.hint == "fab fetch --run r1   # or: fab stop --stack g4dn --discard-results"

@@ -14,6 +14,7 @@ import pytest
 from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
+from railhead.documents.run_record import RunRecord
 
 REPO = Path(__file__).parents[2]
 
@@ -64,7 +65,7 @@ def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("task", ["deploy", "notebook"])
 def test_what_serves_on_a_stack_starts_its_machines(shell: dict[str, str], task: str) -> None:
-    local_state.save_run({"run_id": "r1", "cluster": "dev"}, Path.cwd() / "results/r1")
+    local_state.save_run(RunRecord("r1", "dev", str(Path.cwd() / "results/r1")))
     assert fab(shell, "stop", "--stack", "dev")[0] == 0
     code, out = fab(shell, task)
     assert (code, "starting h1, h2" in out) == (2, True), out

@@ -9,12 +9,14 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hosts.operator import Cluster
+from standins.run_documents import run_document
 
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
@@ -29,15 +31,10 @@ from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
+from railhead.documents.run import RunHost
 
 PYTHON = "python3"
-DOCUMENT = {
-    "run_id": "r1",
-    "env": {"PROJECT": "p-1"},
-    "runtime": {"digest": "d"},
-    "data": [],
-    "program": {"kind": "training"},
-}
+DOCUMENT = run_document(env={"PROJECT": "p-1"})
 
 
 @pytest.fixture
@@ -66,7 +63,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
     run = Run("r1", tmp_path / "results")
     start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
-    document = {**DOCUMENT, "hosts": [{"name": session.host.name, "slots": 2}]}
+    document = replace(DOCUMENT, hosts=(RunHost(session.host.name, "10.0.0.1", None, 2),))
     start._send_secrets(session, {"TOKEN": "s3cret"}, document, run)
     folder = host / ".railhead/runs/r1"
     memory, tmp = ((folder / name).readlink() for name in ("memory", "tmp"))

@@ -23,6 +23,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.ssh.session import ConnectionLost
+from railhead.documents.run_record import RunRecord
 
 POWER = ("poweroff", "shutdown", "systemctl", "halt", "reboot", "init", "telinit", "sudo", "kill")
 
@@ -237,7 +238,7 @@ def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
 
 def test_with_the_last_one_keys_and_record_go_and_runs_stay(pair: list[LocalHost]) -> None:
     folder = local_state.cluster_folder("pair")
-    local_state.save_run({"run_id": "r1", "cluster": "pair"}, folder)
+    local_state.save_run(RunRecord("r1", "pair", str(folder)))
     assert cluster.remove("pair", ["h1", "h9"]).keys() == {"h1"}
     assert (folder / "key").exists()
     assert cluster.remove("pair", ["h2"]).keys() == {"h2"}

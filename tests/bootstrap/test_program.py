@@ -11,6 +11,7 @@ from standins.forked_fab import forked_fab
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
+from railhead.documents.run_record import RunRecord
 
 
 def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:
@@ -59,8 +60,8 @@ def test_a_bare_command_names_the_runs_of_other_folders_and_goes_on(
     local_state.save_cluster(hosts)
     for number, folder in enumerate((mine, other, other, other, other)):
         folder.mkdir(exist_ok=True)
-        run = {"run_id": f"r{number}", "cluster": hosts.name}
-        local_state.save_run(run, folder / "results" / f"r{number}")
+        results = folder / "results" / f"r{number}"
+        local_state.save_run(RunRecord(f"r{number}", hosts.name, str(results)))
     named = ", ".join(f"r{n} (its results go to {other}/results/r{n})" for n in (4, 3, 2))
     done, with_hosts = forked_fab(mine, task), forked_fab(mine, task, "--hosts", "127.0.0.1:1")
     assert f"also ends what is left of run {named}, 1 more\n" in done.stdout

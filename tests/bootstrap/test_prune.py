@@ -16,6 +16,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh.connect import Sessions
 from bootstrap.workflows import prune
 from bootstrap.workflows.prune import old_runs
+from railhead.documents.run_record import RunRecord
 
 IDS = [f"2026112{day}-101500-00{day}f" for day in range(1, 6)]
 
@@ -64,7 +65,7 @@ def test_a_run_that_is_not_all_here_keeps_its_folder(
     """The first of these runs was never fetched, of the second some files were too large."""
     inventory, chief = parse_hosts("h1"), Chief()
     for number, run_id in enumerate(IDS):
-        local_state.save_run({"run_id": run_id, "cluster": inventory.name}, tmp_path / run_id)
+        local_state.save_run(RunRecord(run_id, inventory.name, str(tmp_path / run_id)))
         (tmp_path / run_id).mkdir()
         if number != 0:
             (tmp_path / run_id / "result.json").write_text("{}")

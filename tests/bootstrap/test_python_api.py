@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from invoke import Context
 from standins.options import program
+from standins.run_documents import record_run, run_document
 from standins.trained_runs import Runs
 
 import railhead
@@ -29,10 +30,11 @@ from bootstrap.serving.request import DeployRequest
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
-from railhead.documents.codec import encode
+from railhead.documents.evaluation import Threshold
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run_record import RunRecord
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,9 +79,7 @@ def test_a_training_is_requested_as_by_the_task(workflows: Workflows) -> None:
     assert request.program.args == ("--epochs", "3", "--name", "a b")
     assert [item.spec.name for item in request.data] == ["train"]
     assert request.options.launcher == "tensorflow" and request.options.env == {"A": "1"}
-    assert encode(request.options.thresholds[0]) == {
-        "metric": "accuracy", "bound": "min", "value": 0.9,
-    }  # fmt: skip
+    assert request.options.thresholds == (Threshold("accuracy", "min", 0.9),)
     assert options.stop_policy == StopPolicy(20, stop=False, max_hours=2.0)
     assert options.results == Path.cwd() / "results"
     assert run == railhead.Run("r1") and workflows.attached == ["r1"]
@@ -113,9 +113,8 @@ def test_a_resumed_run_takes_all_from_the_record(
     metrics = {"loss": "l ([0-9]+)"}
     railhead.Cluster("a").train(script="train.py", args={"epochs": 3}, metrics=metrics, wait=False)
     request = workflows.trained[0].request
-    document = {"run_id": "r1", "cluster": "c", "launcher": "horovod", "env": {}, "bundle": "b"}
-    document |= {"program": request.program.document(), "data": []}
-    local_state.save_run(document, Path.cwd() / "results/r1", request.record)
+    document = run_document(program=request.program)
+    record_run(Path.cwd() / "results/r1", document, request.record)
     railhead.Cluster("a").train(resume="r1", metrics=metrics, wait=False)
     resumed = workflows.trained[1]
     assert resumed.earlier.run.run_id == "r1"
@@ -134,7 +133,7 @@ def test_the_machines_of_a_stack_are_a_cluster() -> None:
 def test_the_model_of_a_run_is_deployed_on_its_hosts(
     workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, Path.cwd() / "results/r1")
+    local_state.save_run(RunRecord("r1", "c", str(Path.cwd() / "results/r1")))
     deployed: list[tuple[str, Any, Any]] = []
     for name in ("deploy_here", "deploy_on_host"):
         monkeypatch.setattr(
@@ -156,7 +155,7 @@ def test_the_model_of_a_run_is_deployed_on_its_hosts(
 def test_every_option_of_the_task_deploys_from_python(
     workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, Path.cwd() / "results/r1")
+    local_state.save_run(RunRecord("r1", "c", str(Path.cwd() / "results/r1")))
     deployed: list[Any] = []
     places: list[Any] = []
     monkeypatch.setattr(serving, "deploy_on_host", lambda *args: deployed.extend(args[1:]))
@@ -222,9 +221,8 @@ def test_a_run_is_evaluated_in_its_own_folder(workflows: Workflows) -> None:
     (results / "evaluations/r1/evaluation.json").write_text('{"accuracy": 0.5}')
     railhead.Cluster("a").train(preset="smoke", wait=False)
     request = workflows.trained[0].request
-    document = {"run_id": "r1", "cluster": "c", "launcher": "horovod", "env": {}, "bundle": "b"}
-    document |= {"program": request.program.document()}
-    local_state.save_run(document, results, record_of(program(preset="smoke")))
+    document = run_document(program=request.program)
+    record_run(results, document, record_of(program(preset="smoke")))
     found = railhead.Run("r1").evaluate(minimum={"accuracy": 0.4})
     assert found == {"accuracy": 0.5}
     options = workflows.trained[1]
@@ -235,7 +233,7 @@ def test_a_run_is_evaluated_in_its_own_folder(workflows: Workflows) -> None:
 def test_a_run_shows_its_records(workflows: Workflows) -> None:
     results = Path.cwd() / "results/r1"
     results.mkdir(parents=True)
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, results)
+    local_state.save_run(RunRecord("r1", "c", str(results)))
     run = railhead.Run("r1")
     assert (run.state, run.metrics(), run.evaluation()) == ("not fetched", [], {})
     (results / "metrics.jsonl").write_text(json.dumps({"kind": "epoch", "epoch": 1}) + "\n")

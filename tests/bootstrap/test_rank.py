@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from hosts.ranks import beating_rank, lay_out, rank, script, started
+from standins.run_documents import run_document
 
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank as rank_module
 from bootstrap.runs.start import rank_starter
+from railhead.documents.run import Runtime
 
 RECORD = "@railhead "
 
@@ -21,7 +23,7 @@ RECORD = "@railhead "
 def test_variables_of_a_run_are_set_before_its_python_starts(tmp_path: Path) -> None:
     """PYTHONPATH, LD_PRELOAD and others count only then."""
     values = {"PYTHONPATH": "src", "PYTHONHASHSEED": "0", "LD_PRELOAD": "", "A": "it's $HOME"}
-    document = {"run_id": "r", "runtime": {"digest": "d"}, "env": values}
+    document = run_document(run_id="r", runtime=Runtime("r", "d"), env=values)
     folder = tmp_path / ".railhead/runs/r"
     (folder / "work").mkdir(parents=True)
     python = tmp_path / ".railhead/envs/d/bin/python"

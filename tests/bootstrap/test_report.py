@@ -18,6 +18,8 @@ from xml.etree import ElementTree
 
 import pytest
 from standins.options import program
+from standins.run_documents import RUN, run_document
+from standins.run_documents import record_run as save_run
 
 from bootstrap.console.markup import element, text
 from bootstrap.console.svg import ticks
@@ -34,10 +36,12 @@ from bootstrap.report.page import timeline
 from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
 from railhead.documents.cluster import Price
-from railhead.documents.codec import decode
+from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Evaluation
 from railhead.documents.manifest import home_name
 from railhead.documents.result import Result
+from railhead.documents.run import BuiltIn
+from railhead.documents.run_record import RunRecord
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs
@@ -55,11 +59,12 @@ def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", *
     folder = Path.cwd() / "results" / run_id
     (folder / "worst").mkdir(parents=True)
     settings = {"model": "cnn", "data": "digits", "learning_rate": 0.001, **more}
-    hosts = [{"name": "h1", "slots": 1}, {"name": "h2", "slots": 1}]
-    document = {"run_id": run_id, "cluster": "c", "created": "2026-11-22T10:00:00Z", "size": 2}
-    document |= {"hosts": hosts, "program": {"kind": "training", "settings": settings}}
-    document |= {"launcher": "horovod", "strategy": "horovod", "bundle": "ab12"}
-    local_state.save_run(document, folder, record_of(program(preset="digits")))
+    hosts = tuple(replace(RUN.hosts[0], name=name) for name in ("h1", "h2"))
+    document = run_document(
+        run_id=run_id, created="2026-11-22T10:00:00Z", size=2, hosts=hosts,
+        program=BuiltIn("training", settings), bundle="ab12",
+    )  # fmt: skip
+    save_run(folder, document, record_of(program(preset="digits")))
     result = {"state": "succeeded", "seconds": 60.0, "started": "2026-11-22T10:00:05Z"}
     result |= {"ended": "2026-11-22T10:01:05Z", "size": 2, "evaluation": {"accuracy": accuracy}}
     worst = [{"picture": "worst/1.png", "label": name, "prediction": "8", "loss": 4.0}]
@@ -86,7 +91,11 @@ def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", *
     records += [{"kind": "checkpoint", "step": 9, "time": 1795341610.0}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     (folder / "worst/1.png").write_bytes(PNG)
-    for file, content in (("result", result), ("evaluation", evaluation), ("run", document)):
+    for file, content in (
+        ("result", result),
+        ("evaluation", evaluation),
+        ("run", encode(document)),
+    ):
         (folder / f"{file}.json").write_text(json.dumps(content))
     return folder
 
@@ -166,14 +175,13 @@ def test_a_run_on_a_part_of_the_hosts_costs_a_part_of_the_price() -> None:
     price = Price(8.0, "EUR", "list", "2026-07")
     inventory = replace(parse_hosts("h1,h2,h3,h4"), name="c", price=price)
     local_state.save_cluster(inventory)
-    document = {"run_id": FIRST, "cluster": "c", "hosts": [{"name": "h1"}]}
-    local_state.save_run(document, Path("results").absolute() / FIRST)
+    save_run(Path("results").absolute() / FIRST, run_document(run_id=FIRST))
     facts = read_run(FIRST)
     assert (facts.price, facts.currency) == (2.0, "EUR")
 
 
 def test_a_run_without_results_names_the_next_command() -> None:
-    local_state.save_run({"run_id": FIRST, "cluster": "c"}, Path("results") / FIRST)
+    local_state.save_run(RunRecord(FIRST, "c", str(Path("results").absolute() / FIRST)))
     with pytest.raises(UsageError, match="has no results here") as caught:
         page_of(FIRST)
     assert caught.value.hint == f"fab fetch --run {FIRST}"
@@ -319,7 +327,7 @@ def test_the_lowest_loss_is_the_best_and_a_failed_run_never_is() -> None:
 
 def test_the_command_has_no_value_of_a_variable() -> None:
     args = program(script="t.py", args="--epochs 3", env=("TOKEN=hidden",), metrics=("a=(.)",))
-    given = json.loads(json.dumps(record_of(args)))
+    given = json.loads(json.dumps(encode(args)))
     assert command(given, "--hosts a,b") == (
         "fab train --hosts a,b --script t.py '--args=--epochs 3' --env TOKEN=... --metric 'a=(.)'"
     )
@@ -356,7 +364,7 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
     record_run(accuracy=0.95)
     record_run(SECOND)
     third = "20261122-120000-0003"
-    local_state.save_run({"run_id": third, "cluster": "c"}, Path("results") / third)
+    local_state.save_run(RunRecord(third, "c", str(Path("results").absolute() / third)))
     assert listed() == [third, SECOND, FIRST]
     assert listed("accuracy") == [FIRST, SECOND, third]
     with pytest.raises(UsageError, match="choices: time, duration, cost, accuracy, loss"):
@@ -402,7 +410,7 @@ def test_runs_that_are_here_do_not_count_among_the_newest_of_a_bucket(
 
 def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs) -> None:
     record_run()
-    local_state.save_run({"run_id": SECOND, "cluster": "c"}, Path("results") / SECOND)
+    local_state.save_run(RunRecord(SECOND, "c", str(Path("results").absolute() / SECOND)))
     local_state.save_cluster(replace(on_gcs.inventory, name="c"))
     third, damaged = "20261122-120000-0003", "20261122-130000-0004"
     result = {"state": "succeeded", "seconds": 5.0, "evaluation": {"accuracy": 0.99}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,14 @@ from typing import Any
 import pytest
 from samples.forks import copy_with_a_model
 from standins.options import program
+from standins.run_documents import settings_of
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import StopPolicy, run_document
 from bootstrap.runs.request import read_request
 from bootstrap.workflows.train import program_summary
+from railhead.documents.run import Runtime, Script
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
 def test_a_copy_of_the_training_checks_its_settings_and_is_sent(tmp_path: Path) -> None:
     place = copy_with_a_model(tmp_path)
     request = read_request(program(training=str(place), settings=("model=mine",)), {})
-    assert request.program.settings["model"] == "mine"
+    assert settings_of(request.program)["model"] == "mine"
     built_in = read_request(program(), {})
     sent = {file.path for file in request.bundle.files}
     assert sent == {file.path for file in built_in.bundle.files} | {"training/models/mine.py"}
@@ -132,12 +133,7 @@ def test_options_that_contradict_a_script_are_refused(
 def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> None:
     Path("data.csv").write_text("1,2\n")
     request = read_request(program(script=script, args="--name 'a b' '' -- 3"), {})
-    assert request.program.document() == {
-        "kind": "script",
-        "path": "train.py",
-        "args": ["--name", "a b", "", "--", "3"],
-        "sagemaker": False,
-    }
+    assert request.program == Script("script", "train.py", ("--name", "a b", "", "--", "3"))
     assert [file.path for file in request.bundle.files] == ["data.csv", "train.py"]
     assert request.options.script
 
@@ -199,7 +195,7 @@ def test_a_secrets_value_is_in_no_document(script: str) -> None:
         created="now",
         options=request.options,
         program=request.program,
-        runtime={},
+        runtime=Runtime("r", "d"),
         bundle=request.bundle.digest,
         peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
         links=[Link("eth0", "10.0.0.0/24")],
@@ -208,9 +204,9 @@ def test_a_secrets_value_is_in_no_document(script: str) -> None:
         stops=[],
         bucket=None,
     )
-    assert document["secrets"] == ["TOKEN"]
-    assert document["env"] == {"MODE": "quick"}
-    assert "hunter2" not in json.dumps(document)
+    assert document.secrets == ("TOKEN",)
+    assert document.env == {"MODE": "quick"}
+    assert "hunter2" not in repr(document)
     assert "hunter2" not in repr(replace(request, secrets={}))
 
 

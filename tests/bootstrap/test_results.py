@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 from standins.hostile import RESULT, Host, Member, chain, manifest, member, packed, symlink
+from standins.run_documents import run_document
 
 from bootstrap.cli import status
 from bootstrap.errors import RailheadError
@@ -31,6 +32,7 @@ from bootstrap.untrusted import unpack
 from bootstrap.untrusted.run_files import read_state
 from railhead.documents.manifest import fault
 from railhead.documents.result import Result
+from railhead.documents.run_record import RunRecord
 
 
 @pytest.fixture
@@ -333,10 +335,7 @@ def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     for file in host.written:
         (chief / file.path.rpartition("/")[2]).write_text(file.text)
     monkeypatch.setattr(stop_machines, "RUN", str(chief))
-    stopper = stop_machines.MachineStopper(
-        {"stop": {"argv": [], "keep_minutes": 1}, "hosts": [{"name": "h1"}], "bucket": None},
-        "succeeded",
-    )
+    stopper = stop_machines.MachineStopper(run_document(), "succeeded")
     (chief / "state.json").write_text('{"state": "succeeded", "pid": 7, "heartbeat": 1}')
     stopper.report("stopping")
     state = read_state((chief / "state.json").read_text())
@@ -358,7 +357,7 @@ def test_the_status_of_a_run_counts_the_files_that_were_left(
     }.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
-    local_state.save_run({"run_id": "r1", "cluster": inventory.name}, run.results)
+    local_state.save_run(RunRecord("r1", inventory.name, str(run.results)))
     whole, listed = f"fetched to {run.results}", run.results / "left-on-host.txt"
     shown = {
         600: f"partly {whole}; files left on h1: 2, listed in {listed}",

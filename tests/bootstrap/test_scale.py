@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from standins.options import program, typed
+from standins.run_documents import RUN, run_document
 from standins.trained_runs import INVENTORY, Runs, request
 
 from bootstrap.errors import UsageError
@@ -26,7 +27,7 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
     """A run of so many ranks with this throughput, and 10 seconds an epoch."""
-    document = {"size": ranks, "hosts": [{"name": f"h{i}"} for i in range(ranks)]}
+    document = run_document(size=ranks, hosts=RUN.hosts * ranks)
     run = RunFacts(
         f"r{ranks}", Path(), "c", document, result=Result(state="succeeded"), price=price
     )
@@ -60,7 +61,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(UsageError, match="at least two sizes"):
         points_of([sized(2, 100), sized(2, 90)])
     with pytest.raises(UsageError, match="has no throughput"):
-        points_of([sized(1, 100), RunFacts("r", Path(), "c", {"size": 2})])
+        points_of([sized(1, 100), RunFacts("r", Path(), "c", run_document(size=2))])
 
 
 @pytest.mark.parametrize("text", [None, "", "2", "a,b", "0,1", "1,-2", "1,2000"])

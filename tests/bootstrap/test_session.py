@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hosts.operator import Cluster
+from standins.run_documents import run_json
 from standins.supervised_run import wait_until
 
 from bootstrap.clouds.local import processes
@@ -183,7 +184,7 @@ def test_a_run_without_an_end_is_fetched_over_a_real_connection(
     for name in ("run.json", "results/saved/variables/v.data", "logs/rank-0.log", "work/train.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
-    (folder / "run.json").write_text('{"outputs": ["**"]}')
+    (folder / "run.json").write_text(json.dumps(run_json()))
     (folder / "before.json").write_text(json.dumps(snapshot(str(folder))))
     (folder / "work/w.h5").write_bytes(os.urandom(3_000_000))
     os.mkfifo(folder / "results/pipe")

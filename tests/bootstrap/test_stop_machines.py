@@ -20,11 +20,13 @@ from typing import Any
 
 import pytest
 from standins import programs
+from standins.run_documents import run_json
 
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.programs import NAME
-from bootstrap.remote.run import stop_machines
+from bootstrap.remote.run import json_file, stop_machines
 from bootstrap.remote.serve import machine_use
+from railhead.documents.run import RunDocument
 
 # Notes each command; a host that got its stop command answers no more.
 SSH = """#!/bin/sh
@@ -55,14 +57,16 @@ class Kept:
         here = ["sh", "-c", f"echo chief >>{home}/commands"]
         stop = {"argv": [here, ["off"], ["off"]], "keep_minutes": 20}
         hosts = [{"name": name} for name in ("a", "b", "c")]
-        run = {"run_id": "r1", "hosts": hosts, "stop": stop, "bucket": None, **changes}
-        self.write("run.json", run)
+        self.write("run.json", run_json(**{"hosts": hosts, "stop": stop, **changes}))
         self.write("state.json", {"state": state, "pid": 7, "heartbeat": 1})
         self.lock = home / ".railhead" / "supervisor.lock"
         self.lock.write_text("r1")
         (home / "bin").mkdir()
         (home / "bin" / "ssh").write_text(SSH)
         (home / "bin" / "ssh").chmod(0o755)
+
+    def document(self) -> RunDocument:
+        return json_file.read(str(self.folder / "run.json"), RunDocument)
 
     def write(self, name: str, document: Any) -> None:
         (self.folder / name).write_text(json.dumps(document))
@@ -292,9 +296,7 @@ def test_a_run_that_began_before_the_lock_was_taken_keeps_its_machines(
             yield free
 
     monkeypatch.setattr(machine_use, "run_lock", another_run_was_here)
-    stop_machines.MachineStopper(
-        json.loads((kept.folder / "run.json").read_text()), "succeeded"
-    ).go()
+    stop_machines.MachineStopper(kept.document(), "succeeded").go()
     assert kept.requests == [] and kept.record()["phase"] == "left to a later run"
 
 
@@ -308,9 +310,7 @@ def test_a_controller_that_fetches_for_long_is_still_connected(
     os.utime(attached, (1, 1))
     monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
     monkeypatch.setattr(machine_use, "LOCK", str(kept.lock))
-    situation = stop_machines.MachineStopper(
-        json.loads((kept.folder / "run.json").read_text()), "succeeded"
-    ).situation()
+    situation = stop_machines.MachineStopper(kept.document(), "succeeded").situation()
     controller.kill()
     controller.wait()
     assert situation.attached is not None and situation.now - situation.attached < 3600

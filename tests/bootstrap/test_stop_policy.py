@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from standins.run_documents import run_document
 
 from bootstrap.remote.run.stop_policy import (
     Situation,
@@ -16,6 +18,7 @@ from bootstrap.remote.run.stop_policy import (
     results,
     stops,
 )
+from railhead.documents.run import RunBucket, RunHost, Stop
 
 STOP, NONE = ("stop", None), ("none", None)
 KEPT = ("keep", 1000.0 + 20 * 60)
@@ -88,13 +91,12 @@ def test_until_when_machines_are_kept() -> None:
     assert kept_until(StopRule(None), Situation(1000, 1000, BAD)) is None
 
 
-RUN: dict[str, Any] = {
-    "run_id": "r1",
-    "hosts": [{"name": "h1"}, {"name": "h2"}, {"name": "h3"}],
-    "stop": {"argv": [["off", "1"], None, ["off", "3"]], "keep_minutes": 7},
-    "bucket": {"url": "s3://b", "client": "d"},
-    "max_hours": 0.5,
-}
+RUN = run_document(
+    hosts=tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("h1", "h2", "h3")),
+    stop=Stop((("off", "1"), None, ("off", "3")), 7),
+    bucket=RunBucket("s3://b", "d"),
+    max_hours=0.5,
+)
 
 
 def test_where_the_results_are() -> None:
@@ -107,21 +109,21 @@ def test_where_the_results_are() -> None:
 
 def test_the_rule_of_a_run_document() -> None:
     assert StopRule.of(RUN) == StopRule(7, bucket=True)
-    assert StopRule.of({"stop": None, "bucket": None}) == StopRule(None, bucket=False)
+    assert StopRule.of(run_document()) == StopRule(None, bucket=False)
 
 
 def test_the_chief_stops_last() -> None:
     assert stops(RUN) == [
         ("h2", "railhead-2", None),
-        ("h3", "railhead-3", ["off", "3"]),
-        ("h1", "railhead-1", ["off", "1"]),
+        ("h3", "railhead-3", ("off", "3")),
+        ("h1", "railhead-1", ("off", "1")),
     ]
 
 
 def test_a_run_is_over_when_its_hours_are() -> None:
     assert (is_over(RUN, 1800), is_over(RUN, 1801)) == (False, True)
-    assert is_over({"max_hours": 10}, 36001)
-    assert not is_over({"max_hours": None}, 1e9)
+    assert is_over(run_document(max_hours=10.0), 36001)
+    assert not is_over(run_document(), 1e9)
 
 
 GOING = [
@@ -140,4 +142,4 @@ def test_the_text_of_a_machine_that_goes(text: str) -> None:
 
 def test_each_host_of_a_run_has_its_command() -> None:
     with pytest.raises(ValueError):
-        stops({"hosts": [{"name": "a"}, {"name": "b"}], "stop": {"argv": [["off"]]}})
+        stops(replace(RUN, stop=Stop((("off",),), 7)))

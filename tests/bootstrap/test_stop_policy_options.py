@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from standins import registered_cloud
 from standins.options import typed
+from standins.run_documents import run_json
 
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.console.wait import Clock
@@ -27,6 +28,7 @@ from bootstrap.workflows import attach
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.result import Result
+from railhead.documents.run_record import RunRecord
 from railhead.documents.state import Machines
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -108,8 +110,14 @@ def test_a_deadline_that_is_not(given: Deadline, hours: float | None, output: st
     assert (caught.value.hint, caught.value.code) == (hint, 2)
 
 
-def after(tmp_path: Path, state: str, stop: Any) -> str:
-    (tmp_path / "run.json").write_text(json.dumps({"stop": stop}))
+def write_run(folder: Path, keep_minutes: int | None = 20) -> None:
+    """run.json of a run whose machines stop after it; None: they do not."""
+    stop = None if keep_minutes is None else {"argv": [["off"]], "keep_minutes": keep_minutes}
+    (folder / "run.json").write_text(json.dumps(run_json(stop=stop)))
+
+
+def after(tmp_path: Path, state: str, keep_minutes: int | None) -> str:
+    write_run(tmp_path, keep_minutes)
     result = {"state": state, "ended": "2026-11-21T12:00:00Z"}
     (tmp_path / "result.json").write_text(json.dumps(result))
     lines: list[str] = []
@@ -118,16 +126,16 @@ def after(tmp_path: Path, state: str, stop: Any) -> str:
 
 
 def test_what_is_reported_of_machines_that_go_on(tmp_path: Path) -> None:
-    kept = after(tmp_path, "failed", {"keep_minutes": 20})
+    kept = after(tmp_path, "failed", 20)
     assert kept.startswith("the machines are kept until 12:20 UTC (20 min, 7.82 USD per hour)")
-    assert "stop now" in after(tmp_path, "failed", {"keep_minutes": 0})
+    assert "stop now" in after(tmp_path, "failed", 0)
     assert "keep running (--no-stop), 7.82 USD per hour" in after(tmp_path, "succeeded", None)
 
 
 def test_a_run_that_failed_says_what_becomes_of_its_machines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"stop": {"keep_minutes": 20}}))
+    write_run(tmp_path)
     result = Result(state="failed", exit_code=3, ended="2026-11-21T12:00:00Z")
     (tmp_path / "result.json").write_text(json.dumps(encode(result)))
     with pytest.raises(RunFailed, match="mpirun failed"):
@@ -149,7 +157,7 @@ def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> Non
 
 
 def test_a_supervisor_that_died_stops_nothing_and_that_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
+    write_run(tmp_path)
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
     assert lines == [
@@ -179,13 +187,13 @@ def test_a_success_waits_until_the_cloud_reports_stopped(
 ) -> None:
     fake = Stopping(90)
     registered_cloud.register(monkeypatch, "aws", fake)
-    (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
+    write_run(tmp_path)
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     lines: list[str] = []
-    local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path)
+    local_state.save_run(RunRecord("r1", "c", str(tmp_path)))
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=fake.clock())
     assert lines[0] == "stopping: m1 stopping" and lines[-1] == "[m1] stopped, says EC2 at 12:00"
-    assert local_state.recorded_run("r1")["stops"] == {"m1": "12:00"}, "for fab report"
+    assert local_state.recorded_run("r1").stops == {"m1": "12:00"}, "for fab report"
     never = Stopping(1e9)
     registered_cloud.register(monkeypatch, "aws", never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
@@ -199,7 +207,7 @@ def test_a_machine_that_is_left_to_an_endpoint_is_not_waited_for(
 ) -> None:
     fake = Stopping(1e9)
     registered_cloud.register(monkeypatch, "aws", fake)
-    (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
+    write_run(tmp_path)
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     machines = {
         "phase": "stopped",

@@ -8,7 +8,7 @@ from bootstrap.runs.strategies import STRATEGIES, launcher_for, resolve, tf_clus
 
 def test_a_cluster_has_each_role_in_the_order_of_the_ranks() -> None:
     cluster = tf_cluster([("worker", "10.0.0.2", 23002), ("worker", "10.0.0.1", 23001)])
-    assert cluster == {"worker": ["10.0.0.2:23002", "10.0.0.1:23001"]}
+    assert cluster == {"worker": ("10.0.0.2:23002", "10.0.0.1:23001")}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_a_cluster_has_each_role_in_the_order_of_the_ranks() -> None:
     ],
 )
 def test_a_v6_address_stands_in_brackets(address: str, endpoint: str) -> None:
-    assert tf_cluster([("worker", address, 23001)]) == {"worker": [endpoint]}
+    assert tf_cluster([("worker", address, 23001)]) == {"worker": (endpoint,)}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_cluster_that_tensorflow_could_not_start_is_refused(
 
 def test_the_lowest_and_the_highest_port_serve() -> None:
     cluster = tf_cluster([("worker", "h1", 1), ("worker", "h2", 65535)])
-    assert cluster == {"worker": ["h1:1", "h2:65535"]}
+    assert cluster == {"worker": ("h1:1", "h2:65535")}
 
 
 @pytest.mark.parametrize(

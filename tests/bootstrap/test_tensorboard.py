@@ -26,6 +26,7 @@ from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import tensorboard
+from railhead.documents.run_record import RunRecord
 
 READ = """
 import json, sys
@@ -132,7 +133,7 @@ def recorded(results: Path) -> None:
     """A cluster with one run, whose results are here."""
     local_state.save_cluster(parse_hosts("192.0.2.9"))
     name = local_state.last_cluster().name
-    local_state.save_run({"run_id": "r1", "cluster": name}, results)
+    local_state.save_run(RunRecord("r1", name, str(results)))
 
 
 def started(home: Path, caches: Path) -> subprocess.Popen[str]:

@@ -16,6 +16,7 @@ from e2e.local_hosts import wait_until
 from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
+from standins.run_documents import run_json
 
 from bootstrap.remote.programs import NAME
 from bootstrap.ssh.bundle import archive
@@ -39,11 +40,11 @@ class Machines:
     def prepare(self, mpirun: str, keep_minutes: float | None) -> None:
         """The folder of a run on the chief; `keep_minutes` None: --no-stop."""
         stop = {"argv": [list(POWER_OFF)] * 2, "keep_minutes": keep_minutes}
-        hosts = [{"name": "m1", "slots": 1}, {"name": "m2", "slots": 1}]
-        run: dict[str, Any] = {"run_id": "r1", "hosts": hosts, "size": 2, "secrets": []}
-        run |= {"outputs": ["**"], "runtime": {"digest": "d"}, "env": {}, "keras": 3}
-        run |= {"launcher": "tensorflow", "tf_cluster": None, "bucket": None}
-        run["stop"] = stop if keep_minutes is not None else None
+        run = run_json(
+            hosts=[{"name": "m1"}, {"name": "m2"}],
+            size=2,
+            stop=stop if keep_minutes is not None else None,
+        )
         programs = self.chief.disk.root / RUN.lstrip("/") / NAME
         programs.parent.mkdir(parents=True, exist_ok=True)
         programs.write_bytes(archive())

@@ -22,7 +22,9 @@ from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
+from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed
+from railhead.documents.run_record import RunRecord
 
 from . import chief
 from .chief import ENDPOINT, RUN
@@ -254,8 +256,11 @@ def make_template(folder: Path, box: Sandbox) -> None:
         inventory = parse_hosts(HERE)
         local_state.save_cluster(inventory)
         run = {**run_document, "cluster": inventory.name}
-        given = {**record_of(program(script="train.py", outputs=("*",))), "folder": str(box.cwd)}
-        local_state.save_run(run, box.cwd / "results" / RUN, given)
+        given = encode(
+            replace(record_of(program(script="train.py", outputs=("*",))), folder=str(box.cwd))
+        )
+        results = str(box.cwd / "results" / RUN)
+        local_state.save_run(RunRecord(RUN, inventory.name, results, run, given))
         records.save(Deployed(ENDPOINT, inventory.name, inventory.chief.name, 8501, RUN))
     finally:
         os.environ["HOME"] = before

@@ -40,6 +40,7 @@ DOCUMENT = {
     "runtime": {"name": "tf2.18-cpu", "digest": "d" * 16}, "bundle": "b" * 16, "roles": None,
     "program": {"kind": "script", "path": "train.py", "args": [], "sagemaker": False},
     "launcher": "horovod", "outputs": ["**"], "metrics": [], "resumes": None, "max_hours": None,
+    "keras": 3, "thresholds": [], "evaluates": None,
     "stop": None, "bucket": None, "data": [], "env": {"A": "b"}, "tf_cluster": None,
     "hosts": [{"name": "h1", "peer_address": "127.0.0.1", "interface": "lo", "slots": 2}],
 }  # fmt: skip

@@ -11,25 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from standins import programs
+from standins.run_documents import run_json
 
 from bootstrap.remote.programs import NAME
 
 
 def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
     """A run's folder with one rank."""
-    run = {
-        "program": program,
-        "hosts": [{"name": "h1", "slots": 1}],
-        "size": 1,
-        "env": {},
-        "secrets": [],
-        "launcher": "tensorflow",
-        "keras": 3,
-        "tf_cluster": None,
-        "data": [],
-        "roles": None,
-    }
-    (folder / "run.json").write_text(json.dumps({**run, **changes}))
+    run = run_json(**{"program": program, "launcher": "tensorflow", **changes})
+    (folder / "run.json").write_text(json.dumps(run))
     programs.place(folder)
 
 

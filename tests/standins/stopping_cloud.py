@@ -13,6 +13,7 @@ from bootstrap.console.wait import Clock
 from bootstrap.errors import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from railhead.documents.run_record import RunRecord
 
 HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
 OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
@@ -98,4 +99,4 @@ def wakes(name: str, t: float) -> str:
 
 
 def save_run(run_id: str = "r1") -> None:
-    local_state.save_run({"run_id": run_id, "cluster": "dev"}, local_state.home() / "nowhere")
+    local_state.save_run(RunRecord(run_id, "dev", str(local_state.home() / "nowhere")))

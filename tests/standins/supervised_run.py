@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from standins import programs
+from standins.run_documents import run_json
 
 from bootstrap.remote.programs import NAME, SUPERVISOR
 
@@ -30,11 +31,11 @@ class Run:
         for name in ("work", "results", "logs"):
             (self.folder / name).mkdir(parents=True)
         programs.place(self.folder)
-        hosts = [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]
-        run = {"run_id": run_id, "hosts": hosts, "size": 2, "secrets": [], "outputs": ["**"]}
-        rest = {"runtime": {"digest": "d"}, "env": {}, "launcher": "tensorflow", "keras": 3}
-        rest |= {"tf_cluster": None, "roles": None, "data": []}
-        self.write("run.json", {**run, **rest, **changes})
+        changes.setdefault("hosts", [{"name": "a"}, {"name": "b"}])
+        self.write(
+            "run.json",
+            run_json(**{"run_id": run_id, "launcher": "tensorflow", "size": 2, **changes}),
+        )
         self.write("mpirun.json", ["sh", "-c", script])
         (home / "bin").mkdir(exist_ok=True)
         (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')

@@ -6,11 +6,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins.run_documents import RUN, record_run, run_document, settings_of
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -18,6 +20,8 @@ from bootstrap.workflows import attach, bootstrap, train
 from bootstrap.workflows.series.trials import Hopeless
 from railhead.documents.codec import decode
 from railhead.documents.records import Record
+from railhead.documents.run import BuiltIn
+from railhead.documents.run_record import GivenOptions
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
@@ -44,18 +48,23 @@ class Runs:
         patch.setattr(attach, "cancel", lambda _, run_id: self.cancelled.append(run_id))
 
     def train(self, inventory: Inventory, options: train.TrainOptions) -> Any:
-        settings = options.request.program.settings
+        settings = settings_of(options.request.program)
         if fault := self.fault.pop(f"start on {inventory.chief.name}", None):
             raise fault()
         with self.lock:
             run_id = f"20261122-10000{len(self.started)}-0001"
             self.started.append(run_id)
         self.hosts[run_id] = " ".join(inventory.names)
-        document = {"run_id": run_id, "cluster": inventory.name, "size": len(inventory.hosts)}
-        document |= {"program": {"kind": "training", "settings": dict(settings)}}
-        document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
+        hosts = tuple(replace(RUN.hosts[0], name=host.name) for host in inventory.hosts)
+        document = run_document(
+            run_id=run_id,
+            cluster=inventory.name,
+            size=len(hosts),
+            program=BuiltIn("training", settings),
+            hosts=hosts,
+        )
         folder = options.results / run_id
-        local_state.save_run(document, folder, {"folder": "/", "options": {}})
+        record_run(folder, document, GivenOptions("/", {}))
         assert options.detach and options.whole in (None, self.whole)
         assert options.whole or inventory == self.whole, "a part would replace the record"
         return SimpleNamespace(run_id=run_id, results=folder)
@@ -65,7 +74,7 @@ class Runs:
         yield SimpleNamespace(run=run, watch=None)
 
     def connection(self, run_id: str) -> Any:
-        folder = Path(local_state.recorded_run(run_id)["results"])
+        folder = Path(local_state.recorded_run(run_id).results)
         return SimpleNamespace(run=SimpleNamespace(run_id=run_id, results=folder), watch=None)
 
     def follow(self, connection: Any) -> None:
@@ -76,7 +85,9 @@ class Runs:
         self.before_records()
         if run.run_id in self.cancelled:
             return
-        settings = local_state.recorded_run(run.run_id)["document"]["program"]["settings"]
+        document = local_state.recorded_run(run.run_id).run
+        assert document
+        settings = settings_of(document.program)
         self.write(run.results, settings, connection.watch or (lambda record: None))
 
     def write(self, folder: Path, settings: Any, watch: Callable[[Any], None]) -> None:
@@ -102,4 +113,4 @@ class Runs:
 def request(rate: float) -> Any:
     settings = {"learning_rate": rate, "model": "cnn"}
     options = SimpleNamespace(launcher="horovod")
-    return SimpleNamespace(program=SimpleNamespace(settings=settings), options=options)
+    return SimpleNamespace(program=BuiltIn("training", settings), options=options)

@@ -21,10 +21,15 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from railhead.documents.codec import encode
+from railhead.documents.run import RunDocument, Script
+
 from .. import programs
+from ..run import json_file
 from . import rank_data, rank_link, rank_sagemaker
 
 BEAT = 5.0  # seconds between two heartbeats
@@ -40,35 +45,33 @@ it under --launcher tensorflow."""
 def main(folder: str) -> int:
     """Run the program of the run in `folder` as one rank; returns the exit code that Python would
     return."""
-    with open(os.path.join(folder, "run.json")) as file:
-        run = json.load(file)
+    run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    chief = is_chief(run, rank)
-    check = link_check(run, folder, os.getppid()) if host_of(run, rank) else None
+    chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
+    check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
     redirect_output(GONE if chief else b"", check)
     set_environment(run, rank, folder)
     if chief:
         atexit.register(report_end, 0)  # registered first, so it runs after all others
-    code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(
-        run, os.path.join(folder, "work")
-    )
+    code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(run, folder)
     if code:
         atexit.unregister(report_end)
         report_end(code)
     return code
 
 
-def run_program(run: dict[str, Any], work: str) -> int:
-    """Run our own training or evaluation, or the script; returns the exit code."""
-    program = run["program"]
+def run_program(run: RunDocument, folder: str) -> int:
+    """Run the built-in training or evaluation, or the script; returns the exit code."""
+    program, work = run.program, os.path.join(folder, "work")
     programs.leave()
-    if program["kind"] != "script":
+    if not isinstance(program, Script):
         return outcome(lambda: run_training(work))
-    if run["keras"] == 2:
+    if run.keras == 2:
         sys.meta_path.insert(0, Keras2())
-    code = outcome(lambda: run_script(work, program["path"], program["args"]))
-    if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
-        print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
+    args = rank_sagemaker.arguments(program, folder) if program.sagemaker else program.args
+    code = outcome(lambda: run_script(work, program.path, args))
+    if code == 0 and run.launcher == "horovod" and run.size > 1 and not joined_mpi():
+        print(NEVER_JOINED.format(size=run.size), file=sys.stderr, flush=True)
         return 1
     return code
 
@@ -120,13 +123,13 @@ class Heartbeat:
                 self.check()
 
 
-def link_check(run: dict[str, Any], folder: str, orted: int) -> Callable[[], None]:
+def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
     """A check, for every BEAT seconds, that ends the run on this host if the chief is cut off."""
     link = rank_link.Link(orted)
 
     def check() -> None:
         if link.is_cut(BEAT):
-            rank_link.end_run_here(folder, run["run_id"])
+            rank_link.end_run_here(folder, run.run_id)
 
     return check
 
@@ -180,11 +183,11 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def set_environment(run: dict[str, Any], rank: int, folder: str) -> None:
+def set_environment(run: RunDocument, rank: int, folder: str) -> None:
     """Set all variables for the program; docs/tasks.md lists them."""
-    host = host_of(run, rank)
-    os.environ.update(run["env"])
-    if run["secrets"]:
+    host = run.hosts[run.host_of(rank)]
+    os.environ.update(run.env)
+    if run.secrets:
         secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")
         with open(secrets) as file:
             os.environ.update(json.load(file))
@@ -193,56 +196,53 @@ def set_environment(run: dict[str, Any], rank: int, folder: str) -> None:
         RAILHEAD_RUN_FILE=os.path.join(folder, "run.json"),
         RAILHEAD_RESULTS=os.path.join(folder, "results"),
         RAILHEAD_CHECKPOINT_DIR=os.path.join(folder, "checkpoints"),
-        RAILHEAD_RESUME="required" if run.get("resumes") else "auto",
+        RAILHEAD_RESUME="required" if run.resumes else "auto",
         RAILHEAD_RANK=str(rank),
         RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
-        RAILHEAD_SIZE=str(run["size"]),
-        RAILHEAD_HOST=run["hosts"][host]["name"],
+        RAILHEAD_SIZE=str(run.size),
+        RAILHEAD_HOST=host.name,
     )
     # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
     home = os.path.expanduser("~")
     if not os.path.isdir(os.path.join(home, ".keras")):
         os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
     # Without TensorFlow's INFO lines; our own training also without its warnings.
-    level = "1" if run["program"]["kind"] == "script" else "2"
+    level = "1" if isinstance(run.program, Script) else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
-    if device := run["hosts"][host].get("interface"):
+    if device := host.interface:
         # The interface that mpirun uses. "=": exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
-    if run["roles"]:
-        config = {"cluster": run["tf_cluster"], "task": run["roles"][rank]}
-        os.environ["TF_CONFIG"] = json.dumps(config)
+    if run.roles:
+        config = {"cluster": run.tf_cluster, "task": run.roles[rank]}
+        os.environ["TF_CONFIG"] = json.dumps(encode(config))
         if (devices := visible_devices(run, rank)) is not None:
             os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
-    if run["keras"] == 2:
+    if run.keras == 2:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
-def prepare_data(run: dict[str, Any], rank: int, folder: str) -> None:
+def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
     """Make the data of the run available to this rank, and set the variables that name it."""
-    sagemaker = run["program"].get("sagemaker")
-    if not run["data"] and not sagemaker:
+    program = run.program
+    if not run.data and not (isinstance(program, Script) and program.sagemaker):
         return
-    host = host_of(run, rank)
-    place = rank_data.Place(folder, *parts_of(run, rank), (host, len(run["hosts"])))
+    host = run.host_of(rank)
+    place = rank_data.Place(folder, *parts_of(run, rank), (host, len(run.hosts)))
     data = rank_data.prepare(run, place)
     os.environ.update(data)
-    if sagemaker:
-        channels = {
-            item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
-        }
-        run["program"]["args"] = rank_sagemaker.arguments(run, folder)
-        os.environ.update(rank_sagemaker.variables(run, folder, host, channels))
+    if isinstance(program, Script) and program.sagemaker:
+        channels = {item.name: data[f"RAILHEAD_DATA_{item.name.upper()}"] for item in run.data}
+        program = replace(program, args=rank_sagemaker.arguments(program, folder))
+        os.environ.update(rank_sagemaker.variables(run, program, place, channels))
 
 
-def parts_of(run: dict[str, Any], rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def parts_of(run: RunDocument, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """(number, count) of a rank among all that share data, and among those of its host.
 
     Where ranks have roles, the workers share it: a chief and a parameter server see the first part.
     """
-    roles = [task["type"] for task in run["roles"] or ()]
-    sharing = [r for r in range(run["size"]) if not roles or roles[r] == "worker"]
-    on_host = [r for r in sharing if host_of(run, r) == host_of(run, rank)]
+    sharing = [r for r in range(run.size) if run.role_of(r) == "worker"]
+    on_host = [r for r in sharing if run.host_of(r) == run.host_of(rank)]
 
     def place_in(ranks: list[int]) -> tuple[int, int]:
         return ranks.index(rank) if rank in ranks else 0, len(ranks)
@@ -250,29 +250,13 @@ def parts_of(run: dict[str, Any], rank: int) -> tuple[tuple[int, int], tuple[int
     return place_in(sharing), place_in(on_host)
 
 
-def host_of(run: dict[str, Any], rank: int) -> int:
-    """The index of the host that runs `rank`: ranks fill the hosts' slots in order."""
-    for index, host in enumerate(run["hosts"]):
-        rank -= host["slots"]
-        if rank < 0:
-            return index
-    raise ValueError("more ranks than slots")
-
-
-def is_chief(run: dict[str, Any], rank: int) -> bool:
-    """Whether this rank coordinates others, which end when it has ended."""
-    return bool(run["roles"]) and run["roles"][rank]["type"] == "chief"
-
-
-def visible_devices(run: dict[str, Any], rank: int) -> str | None:
+def visible_devices(run: RunDocument, rank: int) -> str | None:
     """CUDA_VISIBLE_DEVICES: none for a chief and a parameter server, one for a worker that shares
     its host with other workers; None for all of the host."""
-    roles = [task["type"] for task in run["roles"]]
-    if roles[rank] != "worker":
+    if run.role_of(rank) != "worker":
         return "-1"
-    host = host_of(run, rank)
-    workers = [r for r, role in enumerate(roles) if role == "worker" and host_of(run, r) == host]
-    return str(workers.index(rank)) if len(workers) > 1 else None
+    number, count = parts_of(run, rank)[1]
+    return str(number) if count > 1 else None
 
 
 class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -305,7 +289,7 @@ def run_training(work: str) -> None:
     runpy.run_module("training", run_name="__main__", alter_sys=True)
 
 
-def run_script(work: str, path: str, args: list[str]) -> None:
+def run_script(work: str, path: str, args: Sequence[str]) -> None:
     """Run the script as a new `__main__` module, so that its definitions can be pickled."""
     script = os.path.join(work, path)
     sys.path.insert(0, os.path.dirname(script))

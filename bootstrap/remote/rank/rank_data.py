@@ -16,9 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from railhead.documents.run import RunData, RunDocument, Script
 
 VARIABLE = "RAILHEAD_DATA_"
 MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk
@@ -38,41 +39,40 @@ class Place:
     host: tuple[int, int]
 
 
-def prepare(run: Mapping[str, Any], place: Place) -> dict[str, str]:
+def prepare(run: RunDocument, place: Place) -> dict[str, str]:
     """The variables of all data for a rank; the data of a script is there when it returns.
 
     Raises:
         SystemExit: a download failed; its cause was printed.
     """
     found = {}
-    training = run["program"]["kind"] != "script"
-    for item in run["data"]:
-        name = VARIABLE + item["name"].upper()
-        found[name] = source_of(item, place) if training else folder_of(item, place)
-        if training and item["mode"]:
-            found[f"{name}_MODE"] = item["mode"]
+    script = isinstance(run.program, Script)
+    for item in run.data:
+        name = VARIABLE + item.name.upper()
+        found[name] = folder_of(item, place) if script else source_of(item, place)
+        if item.mode and not script:
+            found[f"{name}_MODE"] = item.mode
     return found
 
 
-def source_of(item: Mapping[str, Any], place: Place) -> str:
+def source_of(item: RunData, place: Place) -> str:
     """The path on this host, or the URI of a bucket."""
-    uri: str = item["uri"]
-    return os.path.expanduser(item["paths"][place.host[0]]) if item["paths"] else uri
+    return os.path.expanduser(item.paths[place.host[0]]) if item.paths else item.uri
 
 
-def folder_of(item: Mapping[str, Any], place: Place) -> str:
+def folder_of(item: RunData, place: Place) -> str:
     """The folder in which a script finds an input."""
-    source, shard = source_of(item, place), item["distribution"] == "shard"
+    source, shard = source_of(item, place), item.distribution == "shard"
     # Of local data that is sharded, this host was sent its own share.
-    divided = shard and (item["paths"] is None or item["uri"].startswith("host:"))
-    if item["mode"] == "stream":
+    divided = shard and (item.paths is None or item.uri.startswith("host:"))
+    if item.mode == "stream":
         part = place.rank if divided else place.local_rank if shard else (0, 1)
         return streamed(source, part, place)
     part = place.host if divided else (0, 1)
-    if item["paths"] is None:
+    if item.paths is None:
         return downloaded(source, part, place)
     if divided:
-        return share_of(source, os.path.join(place.folder, "data", item["name"]), *part)
+        return share_of(source, os.path.join(place.folder, "data", item.name), *part)
     return source
 
 

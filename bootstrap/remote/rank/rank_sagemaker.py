@@ -10,20 +10,22 @@ import contextlib
 import glob
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from railhead.documents.run import RunDocument, Script
+
+from .rank_data import Place
 
 
 def variables(
-    run: Mapping[str, Any], folder: str, host: int, channels: Mapping[str, str]
+    run: RunDocument, program: Script, place: Place, channels: Mapping[str, str]
 ) -> dict[str, str]:
     """All SM_ variables of a rank; makes the folders that they name.
 
-    `folder` is the run's folder, `host` the index of this host, `channels` the folder of each data
-    name.
+    `program` has the arguments that the script gets, `channels` the folder of each data name.
     """
-    program = run["program"]
-    found = environment(run, folder, host, channels)
+    found = environment(run, program, place, channels)
     for name in ("model_dir", "output_data_dir", "output_intermediate_dir", "input_config_dir"):
         os.makedirs(found[name], exist_ok=True)
     write_inputs(found)
@@ -34,48 +36,49 @@ def variables(
         **values,
         "SM_CHANNELS": json.dumps(sorted(channels)),
         "SM_HPS": json.dumps(found["hyperparameters"]),
-        "SM_USER_ARGS": json.dumps(program["args"]),
+        "SM_USER_ARGS": json.dumps(program.args),
         "SM_TRAINING_ENV": json.dumps(found),
-        "TRAINING_JOB_NAME": run["run_id"],
+        "TRAINING_JOB_NAME": run.run_id,
     }
 
 
-def arguments(run: Mapping[str, Any], folder: str) -> list[str]:
+def arguments(program: Script, folder: str) -> tuple[str, ...]:
     """The script's arguments. SageMaker's TensorFlow containers add --model_dir; here only for a
     script that names it, because others may refuse an unknown argument."""
-    args = list(run["program"]["args"])
-    with open(os.path.join(folder, "work", run["program"]["path"]), errors="replace") as file:
+    args = program.args
+    with open(os.path.join(folder, "work", program.path), errors="replace") as file:
         named = "--model_dir" in file.read()
     if named and not any(arg.partition("=")[0] == "--model_dir" for arg in args):
-        args += ["--model_dir", os.path.join(folder, "results", "model")]
+        args += ("--model_dir", os.path.join(folder, "results", "model"))
     return args
 
 
 def environment(
-    run: Mapping[str, Any], folder: str, host: int, channels: Mapping[str, str]
+    run: RunDocument, program: Script, place: Place, channels: Mapping[str, str]
 ) -> dict[str, Any]:
     """The content of SM_TRAINING_ENV."""
-    names = [item["name"] for item in run["hosts"]]
-    interface = run["hosts"][host].get("interface") or "eth0"
+    folder, host = place.folder, place.host[0]
+    names = [known.name for known in run.hosts]
+    interface = run.hosts[host].interface or "eth0"
     results, inputs = os.path.join(folder, "results"), os.path.join(folder, "input")
     modes = {"file": "File", "stream": "Pipe"}
     return {
         "channel_input_dirs": dict(channels),
         "current_host": names[host],
         "hosts": names,
-        "hyperparameters": hyperparameters(run["program"]["args"]),
+        "hyperparameters": hyperparameters(program.args),
         "input_config_dir": os.path.join(inputs, "config"),
         "input_data_config": {
-            item["name"]: {"TrainingInputMode": modes[item["mode"]]} for item in run["data"]
+            item.name: {"TrainingInputMode": modes[item.mode or "file"]} for item in run.data
         },
         "input_dir": inputs,
         "is_master": host == 0,
-        "job_name": run["run_id"],
+        "job_name": run.run_id,
         "log_level": 20,
         "master_hostname": names[0],
         "model_dir": os.path.join(results, "model"),
         "module_dir": os.path.join(folder, "work"),
-        "module_name": os.path.splitext(os.path.basename(run["program"]["path"]))[0],
+        "module_name": os.path.splitext(os.path.basename(program.path))[0],
         "network_interface_name": interface,
         "num_cpus": len(os.sched_getaffinity(0)),
         "num_gpus": len(glob.glob("/dev/nvidia[0-9]*")),
@@ -87,11 +90,11 @@ def environment(
             "hosts": names,
             "network_interface_name": interface,
         },
-        "user_entry_point": run["program"]["path"],
+        "user_entry_point": program.path,
     }
 
 
-def hyperparameters(args: list[str]) -> dict[str, Any]:
+def hyperparameters(args: Sequence[str]) -> dict[str, Any]:
     """The hyperparameters in arguments: `--epochs 3 --lr=0.1 --augment`. A value is a number, a
     list or an object where it is JSON, else text; without a value it is true."""
     found: dict[str, Any] = {}

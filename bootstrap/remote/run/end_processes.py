@@ -21,6 +21,7 @@ from typing import Any
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.result import NotSwept, Swept
+from railhead.documents.run import RunDocument
 
 from .. import programs
 
@@ -146,28 +147,26 @@ def own_folder(link: str) -> str:
     return ""
 
 
-def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Swept | NotSwept]:
+def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwept]:
     """From the chief: end the run's processes on every host; returns the reply of each.
 
     The other hosts start first: a new child of this process that has not yet become ssh would be
     taken for a process of the run by the local search.
     """
-    names = [host["name"] for host in run["hosts"]]
+    names = [host.name for host in run.hosts]
     others = [(name, start_on_host(run, folder, index + 2)) for index, name in enumerate(names[1:])]
-    replies: dict[str, Swept | NotSwept] = {names[0]: end_run(run["run_id"])}
+    replies: dict[str, Swept | NotSwept] = {names[0]: end_run(run.run_id)}
     return replies | {name: reply_of(process) for name, process in others}
 
 
-def start_on_host(
-    run: dict[str, Any], folder: str, number: int
-) -> subprocess.Popen[bytes] | OSError:
+def start_on_host(run: RunDocument, folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
-    python = f'"$HOME/.railhead/envs/{run["runtime"]["digest"]}/bin/python"'
-    archive = f'"$HOME/.railhead/runs/{run["run_id"]}/{programs.NAME}"'
+    python = f'"$HOME/.railhead/envs/{run.runtime.digest}/bin/python"'
+    archive = f'"$HOME/.railhead/runs/{run.run_id}/{programs.NAME}"'
     ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
     unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    argv = [*ssh, f"exec {python} -I -S {archive} run.end_processes {run['run_id']}"]
+    argv = [*ssh, f"exec {python} -I -S {archive} run.end_processes {run.run_id}"]
     try:
         return subprocess.Popen(argv, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:

@@ -21,9 +21,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
+from railhead.documents.run import RunDocument
 
 from .. import programs
 from . import bounded, checkpoint_files, json_file, manifest, upload
@@ -187,12 +187,12 @@ class LiveUpload:
             time.sleep(PAUSE)
 
 
-def start(run: dict[str, Any], folder: str) -> subprocess.Popen[bytes] | OSError | None:
+def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | None:
     """Start the uploads of a run, as a process that ends with this one; None without a bucket.
 
     It has no RAILHEAD_RUN: ending the processes of the run does not end it.
     """
-    if not run.get("bucket"):
+    if not run.bucket:
         return None
     kept = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
     try:
@@ -209,10 +209,11 @@ def start(run: dict[str, Any], folder: str) -> subprocess.Popen[bytes] | OSError
         return error
 
 
-def argv(run: dict[str, Any], folder: str) -> list[str]:
+def argv(run: RunDocument, folder: str) -> list[str]:
     """The command of this program, without its last argument."""
-    python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
-    url = f"{run['bucket']['url']}/runs/{run['run_id']}"
+    assert run.bucket
+    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
+    url = run.bucket.place_of(run.run_id)
     return [python, "-I", programs.ARCHIVE, "run.live_upload", folder, url]
 
 

@@ -13,8 +13,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
-from typing import IO, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import IO, TypeVar
 
 from railhead.documents.codec import decode
 from railhead.documents.manifest import (
@@ -27,8 +27,10 @@ from railhead.documents.manifest import (
     fault,
     home_name,
 )
+from railhead.documents.run import RunDocument
 
 T = TypeVar("T")
+
 
 OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, never copied
 PARTS = (
@@ -119,14 +121,14 @@ def snapshot(folder: str) -> Snapshot:
     return found
 
 
-def written(folder: str, before: Snapshot, patterns: list[str]) -> Sizes:
+def written(folder: str, before: Snapshot, patterns: Sequence[str]) -> Sizes:
     """Matching files in work/ that are new or changed since `before`, sorted, with bytes."""
     after = snapshot(folder)
     new = [name for name in after if after[name] != before.get(name)]
     return tuple((name, after[name][0]) for name in sorted(new) if matches(name, patterns))
 
 
-def matches(name: str, patterns: list[str]) -> bool:
+def matches(name: str, patterns: Sequence[str]) -> bool:
     """`**` and `*` also match slashes, as users expect from `--outputs '*.h5'`."""
     return any(pattern == "**" or fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
@@ -147,8 +149,8 @@ def new_outputs(folder: str) -> Sizes:
     Raises:
         One of UNREADABLE: run.json, or what was in work/ before the run, is not there.
     """
-    run: Any = read_json(folder, "run.json", dict[str, Any])
-    return written(folder, read_json(folder, BEFORE, Snapshot), run["outputs"])
+    patterns = read_json(folder, "run.json", RunDocument).outputs
+    return written(folder, read_json(folder, BEFORE, Snapshot), patterns)
 
 
 def read_json(folder: str, name: str, kind: type[T]) -> T:

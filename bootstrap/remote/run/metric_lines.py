@@ -18,8 +18,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from railhead.documents.codec import decode, encode
+from railhead.documents.run import Metric
 
 from .. import programs
 from . import bounded
@@ -33,8 +36,8 @@ Add = Callable[[dict[str, Any]], None]
 class MetricLines:
     """The process that searches, seen from the supervisor; `add` gets its records."""
 
-    def __init__(self, metrics: list[dict[str, str]], add: Add) -> None:
-        self.names = [metric["name"] for metric in metrics]
+    def __init__(self, metrics: Sequence[Metric], add: Add) -> None:
+        self.names = [metric.name for metric in metrics]
         self.add, self.lost = add, 0
         self.at = os.memfd_create("metric", 0)  # the number of the pattern in use
         os.truncate(self.at, 1)
@@ -49,7 +52,7 @@ class MetricLines:
         )
         assert self.process.stdin
         self.pipe = self.process.stdin.fileno()
-        os.write(self.pipe, json.dumps(metrics).encode() + b"\n")
+        os.write(self.pipe, json.dumps(encode(metrics)).encode() + b"\n")
         os.set_blocking(self.pipe, False)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -86,9 +89,9 @@ class MetricLines:
         return ""
 
 
-def find(metrics: list[dict[str, str]], at: mmap.mmap) -> None:
+def find(metrics: Sequence[Metric], at: mmap.mmap) -> None:
     """Search each line of stdin; print a record for each match."""
-    patterns = [(metric["name"], re.compile(metric["pattern"])) for metric in metrics]
+    patterns = [(metric.name, re.compile(metric.pattern)) for metric in metrics]
     counts = dict.fromkeys((name for name, _ in patterns), 0)
     for raw in sys.stdin.buffer:
         line = raw.decode(errors="replace").rstrip("\n")
@@ -115,4 +118,5 @@ def number(text: str | None) -> float | None:
 
 def main(at: str) -> None:
     """Search by the patterns of the first line; `at` is the descriptor of the pattern in use."""
-    find(json.loads(sys.stdin.buffer.readline()), mmap.mmap(int(at), 1))
+    metrics = [decode(Metric, item) for item in json.loads(sys.stdin.buffer.readline())]
+    find(metrics, mmap.mmap(int(at), 1))

@@ -19,6 +19,8 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
+from railhead.documents.run import RunDocument
+
 from .metric_lines import MetricLines
 from .mpirun_output import Heartbeats, MpirunOutput
 
@@ -133,12 +135,12 @@ class RunOutput:
     """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
     def __init__(
-        self, folder: str, run: dict[str, Any], secrets: Iterable[str], write_errors: WriteErrors
+        self, folder: str, run: RunDocument, secrets: Iterable[str], write_errors: WriteErrors
     ) -> None:
         self.folder, self.run, self.write_errors = folder, run, write_errors
         self.secrets = Secrets(secrets)
         self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
-        self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run["size"]))}
+        self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run.size))}
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
@@ -146,12 +148,10 @@ class RunOutput:
         self.evaluation: dict[str, Any] | None = None
         self.last_metrics: dict[str, float] = {}  # the last value of each --metric
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
-        self.heartbeats = Heartbeats([host["slots"] for host in run["hosts"]])
+        self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.broken: BaseException | None = None
-        patterns = run.get("metrics")
-        self.metric_lines = MetricLines(patterns, self.add_metric) if patterns else None
-        roles = [task["type"] for task in run.get("roles") or ()]
-        self.metric_rank = roles.index("chief") if "chief" in roles else 0
+        self.metric_lines = MetricLines(run.metrics, self.add_metric) if run.metrics else None
+        self.metric_rank = next(filter(self.is_chief, range(run.size)), 0)
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
@@ -252,7 +252,7 @@ class RunOutput:
 
     def is_chief(self, rank: int) -> bool:
         """Whether a rank coordinates others, which end when it has ended."""
-        return bool(self.run["roles"]) and self.run["roles"][rank]["type"] == "chief"
+        return self.run.role_of(rank) == "chief"
 
     def open_log(self, rank: int) -> LogFile:
         """The log file of a rank or of mpirun."""
@@ -260,6 +260,5 @@ class RunOutput:
         return LogFile(f"{self.folder}/logs/{name}.log", self.write_errors, LOG_LIMIT)
 
     def host_of(self, rank: int) -> str:
-        """The name of a rank's host: ranks fill the hosts' slots in order."""
-        names = [host["name"] for host in self.run["hosts"] for _ in range(host["slots"])]
-        return str(names[rank])
+        """The name of a rank's host."""
+        return self.run.hosts[self.run.host_of(rank)].name

@@ -13,11 +13,13 @@ import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 from railhead.documents.manifest import Fetched
+from railhead.documents.run import RunDocument
 from railhead.documents.state import Machines, RunState
 
 from .. import programs
@@ -54,7 +56,7 @@ def stamp(seconds: float = 0) -> str:
 class MachineStopper:
     """Uploads the results, waits as the stop rule says, then stops the machines."""
 
-    def __init__(self, run: dict[str, Any], state: str) -> None:
+    def __init__(self, run: RunDocument, state: str) -> None:
         self.run, self.state = run, state
         self.policy = stop_policy.StopRule.of(run)
         self.ended = time.monotonic()
@@ -180,10 +182,11 @@ class MachineStopper:
         self.report("stopping", stopped={**done, name: stop_this_host(argv)})
 
 
-def shipped(run: dict[str, Any], seconds: float, *only: str) -> str:
+def shipped(run: RunDocument, seconds: float, *only: str) -> str:
     """Run upload for at most `seconds`; returns why it failed, or ""."""
-    python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
-    url = f"{run['bucket']['url']}/runs/{RUN_ID}"
+    assert run.bucket
+    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
+    url = run.bucket.place_of(RUN_ID)
     argv = [python, "-I", programs.ARCHIVE, "run.upload", RUN, url, *only]
     try:
         done = bounded.run(argv, seconds)
@@ -194,7 +197,7 @@ def shipped(run: dict[str, Any], seconds: float, *only: str) -> str:
     return done.err.strip()[-600:] or f"exit code {done.code}" if done.code else ""
 
 
-def stop_remote_host(alias: str, argv: list[str] | None) -> str:
+def stop_remote_host(alias: str, argv: Sequence[str] | None) -> str:
     """Run another host's stop command; "ok" when it no longer answers, else the reason."""
     if argv is None:
         return "has no stop command"
@@ -235,7 +238,7 @@ def ssh(alias: str, command: str) -> tuple[int, str]:
     return done.returncode, (done.stderr or done.stdout).strip()[-300:]
 
 
-def stop_this_host(argv: list[str]) -> str:
+def stop_this_host(argv: Sequence[str]) -> str:
     """Stop this host; returns the outcome, which matters only if the stop fails."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     why = ""
@@ -256,5 +259,5 @@ def stop_this_host(argv: list[str]) -> str:
 def main() -> None:
     """Stop the machines of the run in whose folder this process works."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
-    run, state = json_file.load(path("run.json")), json_file.read(path("state.json"), RunState)
-    MachineStopper(run, state.state).go()
+    run = json_file.read(path("run.json"), RunDocument)
+    MachineStopper(run, json_file.read(path("state.json"), RunState).state).go()

@@ -6,7 +6,8 @@ Times are seconds of one monotonic clock. Standard library only, Python 3.10.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from railhead.documents.run import RunDocument
 
 COMES_BACK = 40.0  # seconds: a controller retries for 31 after its connection broke
 FETCHING = 1800.0  # seconds that a connected controller has to fetch the results
@@ -17,14 +18,13 @@ class StopRule:
     """Minutes that machines stay on after a failure (None: never stop); `bucket`: whether results
     are uploaded to a bucket."""
 
-    keep_minutes: int | None
+    keep_minutes: float | None
     bucket: bool = False
 
     @classmethod
-    def of(cls, run: dict[str, Any]) -> StopRule:
+    def of(cls, run: RunDocument) -> StopRule:
         """The stop rule of a run document."""
-        stop = run.get("stop")
-        return cls(stop["keep_minutes"] if stop else None, bool(run.get("bucket")))
+        return cls(run.stop.keep_minutes if run.stop else None, run.bucket is not None)
 
 
 @dataclass(frozen=True)
@@ -79,31 +79,30 @@ def kept_until(rule: StopRule, situation: Situation) -> float | None:
     return situation.ended + rule.keep_minutes * 60
 
 
-def is_over(run: dict[str, Any], seconds: float) -> bool:
+def is_over(run: RunDocument, seconds: float) -> bool:
     """Whether a run has reached its `max_hours` after `seconds`."""
-    hours = run.get("max_hours")
-    return hours is not None and seconds > hours * 3600
+    return run.max_hours is not None and seconds > run.max_hours * 3600
 
 
-def results(run: dict[str, Any], *, shipped: bool, fetched: bool, left: int = 0) -> str:
+def results(run: RunDocument, *, shipped: bool, fetched: bool, left: int = 0) -> str:
     """Where the results are, as text. `left`: the number of files that were not fetched."""
-    chief = run["hosts"][0]["name"]
-    if shipped:
-        return f"in {run['bucket']['url']}/runs/{run['run_id']}"
+    chief = run.hosts[0].name
+    if run.bucket and shipped:
+        return f"in {run.bucket.place_of(run.run_id)}"
     if fetched and left:
         return f"partly fetched; files left on {chief}: {left}"
     return "fetched" if fetched else f"only on {chief}"
 
 
-def stops(run: dict[str, Any]) -> list[tuple[str, str, list[str] | None]]:
+def stops(run: RunDocument) -> list[tuple[str, str, tuple[str, ...] | None]]:
     """(name, alias inside the cluster, argv or None) of each host in the order of stopping.
 
     The chief is last: it stops the others.
     """
-    argvs = run["stop"]["argv"]
+    argvs = run.stop.argv if run.stop else ()
     hosts = [
-        (host["name"], f"railhead-{index + 1}", argv)
-        for index, (host, argv) in enumerate(zip(run["hosts"], argvs, strict=True))
+        (host.name, f"railhead-{index + 1}", argv)
+        for index, (host, argv) in enumerate(zip(run.hosts, argvs, strict=True))
     ]
     return [*hosts[1:], hosts[0]]
 

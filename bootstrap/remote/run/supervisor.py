@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
-from railhead.documents.codec import decode, encode
-from railhead.documents.evaluation import Threshold
+from railhead.documents.codec import encode
 from railhead.documents.manifest import Manifest
 from railhead.documents.result import Culprit, NotSwept, Result, Swept
+from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
 
 from .. import programs
@@ -122,9 +122,9 @@ def with_result(found: Manifest) -> Manifest:
     return replace(found, files=(*others, result))
 
 
-def secrets_of(run: dict[str, Any]) -> list[str]:
+def secrets_of(run: RunDocument) -> list[str]:
     """The values of the run's secrets. Their file is removed: whoever needs it has its own."""
-    if not run["secrets"]:
+    if not run.secrets:
         return []
     values = list(json_file.load(path("memory/secrets.json")).values())
     os.remove(path("memory/secrets.json"))
@@ -136,8 +136,8 @@ class Supervisor:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.run = json_file.load(path("run.json"))
-        self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
+        self.run = json_file.read(path("run.json"), RunDocument)
+        self.hosts = [host.name for host in self.run.hosts]
         self.output = RunOutput(RUN, self.run, secrets_of(self.run), state.write_errors)
         self.ended_servers = False
         self.evaluation: dict[str, Any] | None = None
@@ -172,10 +172,9 @@ class Supervisor:
         """The evaluation, also written to evaluation.json. With thresholds, and in a run that
         evaluates another one, it is judged, and the last values of --metric belong to it; those of
         the program's own evaluation come before them."""
-        found = self.output.evaluation
+        found, wanted = self.output.evaluation, self.run.thresholds
         judgement: dict[str, Any] = {}
-        wanted = decode(tuple[Threshold, ...], self.run.get("thresholds") or [])
-        if wanted or self.run.get("evaluates"):
+        if wanted or self.run.evaluates:
             found = {**self.output.last_metrics, **(found or {})}
             judgement = encode(thresholds.judged(found, wanted))
         if found is None:
@@ -254,11 +253,11 @@ class Supervisor:
             code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return Result(
-            run_id=self.run["run_id"],
+            run_id=self.run.run_id,
             state=state,
             exit_code=code if code >= 0 else 128 - code,
             culprit=self.culprit() if state == "failed" else None,
-            size=self.run["size"],
+            size=self.run.size,
             evaluation=self.evaluation,
             swept=swept,
             why=self.why() if state == "cancelled" else None,
@@ -267,7 +266,7 @@ class Supervisor:
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
         if stop_policy.is_over(self.run, time.monotonic() - STARTED):
-            return f"its {self.run['max_hours']:g} hours (--max-hours) were over"
+            return f"its {self.run.max_hours:g} hours (--max-hours) were over"
         return None
 
     def culprit(self) -> Culprit:
@@ -395,10 +394,10 @@ def become_machine_stopper() -> None:
     The run's variables are removed from the environment, so ending the run does not end it.
     """
     try:
-        run = json_file.load(path("run.json"))
+        run = json_file.read(path("run.json"), RunDocument)
     except (OSError, ValueError):
         return  # without run.json there is no stop command
-    if run.get("stop") or run.get("bucket"):
+    if run.stop or run.bucket:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         marks = ("RAILHEAD_RUN", "RAILHEAD_HOME")
         unmarked = {k: v for k, v in os.environ.items() if k not in marks}

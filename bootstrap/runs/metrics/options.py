@@ -12,14 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bootstrap.errors import UsageError
 from railhead.documents.evaluation import Threshold
+from railhead.documents.run import Metric
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 MOST_METRICS = 16  # of each option
 RULE = "--metric NAME=REGEX, with one group around the number: loss='loss: ([0-9.]+)'"
 
 
-def read_metric(name: str, pattern: str) -> tuple[str, str]:
-    """The name and the pattern of one `--metric`, validated.
+def read_metric(name: str, pattern: str) -> Metric:
+    """One `--metric`, validated.
 
     Raises:
         UsageError: it has no name, the pattern is not a regular expression, or it has not exactly
@@ -35,7 +36,7 @@ def read_metric(name: str, pattern: str) -> tuple[str, str]:
         ) from None
     if groups != 1:
         raise UsageError(f"--metric {name}: {pattern!r} has {groups} groups: {RULE}")
-    return name, pattern
+    return Metric(name, pattern)
 
 
 def read_thresholds(

@@ -22,6 +22,7 @@ from bootstrap.report.page import figure
 from bootstrap.runs.request import RunRequest, record_of
 from bootstrap.workflows.series.grid import Trial, slices_of
 from bootstrap.workflows.series.sweep_file import record, recorded
+from railhead.documents.codec import encode
 from railhead.documents.options.runs import ProgramOptions
 
 
@@ -40,7 +41,7 @@ class Sweep:
 def folder_of(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
     """The folder of a sweep: the same command has the same one, on whichever hosts."""
     values = [dict(trial.values) for trial in trials]
-    content = json.dumps([record_of(args), values], sort_keys=True)
+    content = json.dumps([encode(record_of(args)), values], sort_keys=True)
     return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 

@@ -206,7 +206,7 @@ class Trials:
         would keep spot machines from being ended."""
         self._cancel((part, run_id))
         if run_id not in self.errors:
-            local_state.forget_run({"run_id": run_id, "cluster": part.name})
+            local_state.forget_run(run_id)
 
     def _run_on(self, part: Inventory) -> None:
         """Run trials on one slice until none is left. A lost host ends the slice."""
@@ -261,9 +261,9 @@ class Trials:
         """The chief of a run that was started on these hosts and has not ended; "" for another one,
         or none."""
         run = read_run(run_id) if run_id else None
-        if run is None or run.result or run.cluster != self.inventory.name or not run.hosts:
+        if run is None or run.result or run.cluster != self.inventory.name or not run.document:
             return ""
-        chief = str(run.hosts[0].get("name"))
+        chief = run.document.hosts[0].name
         return chief if chief in self.inventory.names else ""
 
     def _run(self, part: Inventory, trial: Trial, request: RunRequest) -> str:

@@ -1,0 +1,153 @@
+"""run.json: what a run is and where its ranks are, the same file on every host.
+
+Written before the run; it contains no value of a secret. docs/architecture.md describes each key.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Literal
+
+from railhead.documents.codec import key
+from railhead.documents.evaluation import Threshold
+from railhead.documents.names import NAME
+
+SCHEMA = 2
+LONGEST_KEEP = 10**6  # minutes
+DISTRIBUTIONS = ("replicate", "shard")
+MODES = ("file", "stream")
+ROLES = ("chief", "ps", "worker")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The environment of the ranks: its name, and the digest of what is installed."""
+
+    name: str = key(check=NAME)
+    digest: str = key(check=NAME)
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """The built-in training or evaluation, with its resolved settings."""
+
+    kind: Literal["training", "evaluation"]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A user's script: its path in the bundle, and its arguments."""
+
+    kind: Literal["script"]
+    path: str
+    args: tuple[str, ...] = ()
+    sagemaker: bool = False
+
+
+Program = BuiltIn | Script
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One `--data`. `paths`: the path on each host; None: the hosts read a bucket."""
+
+    name: str = key(check=NAME)
+    uri: str = key()
+    distribution: str | None = key(choices=DISTRIBUTIONS)
+    mode: str | None = key(choices=MODES)
+    paths: tuple[str, ...] | None = key()
+
+
+@dataclass(frozen=True)
+class RunHost:
+    """A host of a run. `interface`: that of its peer address; `slots`: its number of ranks."""
+
+    name: str = key(check=NAME)
+    peer_address: str = key()
+    interface: str | None = key()
+    slots: int = key(at_least=1)
+
+
+@dataclass(frozen=True)
+class Role:
+    """The `task` of TF_CONFIG of one rank."""
+
+    type: str = key(choices=ROLES)
+    index: int = key(at_least=0)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One `--metric`: a regular expression with one group, around the number."""
+
+    name: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How the machines stop after the run: the command of each host, and the minutes that they
+    are kept after a failure."""
+
+    argv: tuple[tuple[str, ...] | None, ...]
+    keep_minutes: float = key(at_least=0, at_most=LONGEST_KEEP)
+
+
+@dataclass(frozen=True)
+class RunBucket:
+    """The stack's bucket, and the digest of the chief's environment that uploads to it."""
+
+    url: str
+    client: str = key(check=NAME)
+
+    def place_of(self, run_id: str) -> str:
+        """The URL of the results of a run."""
+        return f"{self.url}/runs/{run_id}"
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG."""
+
+    schema: int = key(choices=(SCHEMA,))
+    run_id: str = key(check=NAME)
+    cluster: str = key(check=NAME)
+    created: str = key(pattern=r"[0-9TZ:-]+")
+    launcher: str = key(check=NAME)
+    strategy: str = key(check=NAME)
+    keras: int = key(choices=(2, 3))
+    runtime: Runtime = key()
+    program: Program = key()
+    data: tuple[RunData, ...] = key()
+    bundle: str = key(check=NAME)
+    hosts: tuple[RunHost, ...] = key()
+    size: int = key(at_least=1)
+    roles: tuple[Role, ...] | None = key()
+    tf_cluster: Mapping[str, tuple[str, ...]] | None = key()
+    env: Mapping[str, str] = key()
+    secrets: tuple[str, ...] = key()
+    outputs: tuple[str, ...] = key()
+    metrics: tuple[Metric, ...] = key()
+    thresholds: tuple[Threshold, ...] = key()
+    resumes: str | None = key(check=NAME)
+    evaluates: str | None = key(check=NAME)
+    max_hours: float | None = key()
+    stop: Stop | None = key()
+    bucket: RunBucket | None = key()
+
+    @property
+    def first_ranks(self) -> tuple[int, ...]:
+        """The first rank of each host: ranks fill the hosts' slots in order."""
+        return tuple(accumulate((host.slots for host in self.hosts[:-1]), initial=0))
+
+    def host_of(self, rank: int) -> int:
+        """The index of the host that runs `rank`."""
+        return bisect(self.first_ranks, rank) - 1
+
+    def role_of(self, rank: int) -> str:
+        """The role of a rank; `worker` without TF_CONFIG."""
+        return self.roles[rank].type if self.roles else "worker"
