@@ -19,6 +19,7 @@ from bootstrap.provision import uv, wheels
 from bootstrap.remote.programs import NAME
 from bootstrap.serving.place import Place
 from bootstrap.ssh.bundle import Bundle, archive, pack_folder, pack_training
+from railhead.documents.agent import PlacePrograms
 
 LOCK = LOCKS / "serving.txt"
 SERVER, CLIENT = "serving.__main__", "serving.client"
