@@ -32,8 +32,8 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
             every=0.2,
         )
     swept = session.call(EndRun(endpoint.name, OF_ENDPOINTS))
-    closed = session.call(FindPort(endpoint.port, endpoint.port)).port is not None
-    if swept.left or (served and not closed):
+    free = session.call(FindPort(endpoint.port, endpoint.port)).port
+    if swept.left or (served and not free):
         left = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
         raise RailheadError(
             f"endpoint {endpoint.name} is not gone: {left}",

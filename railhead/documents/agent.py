@@ -396,6 +396,10 @@ class FindPort(Request[FoundPort, NoReturn], op="free_port"):
     first: int
     last: int
 
+    def is_answered_by(self, reply: FoundPort) -> bool:
+        """One of these, or none."""
+        return reply.port is None or self.first <= reply.port <= self.last
+
 
 @dataclass(frozen=True)
 class DataFolder:

@@ -133,7 +133,7 @@ def test_what_contradicts_the_run_is_refused(operator: Operator) -> None:
         ("--script", "other.py"): "--script other.py contradicts",
         ("--keras", "2"): "--keras 2 contradicts",
     }.items():
-        operator.fab("train", "--resume", run, *words).ended(2, message, "goes on with the same")
+        operator.fab("train", "--resume", run, *words).ended(2, message, "--resume")
     assert max(operator.recorded()) == run, "nothing was started"
 
 
