@@ -60,6 +60,8 @@ SCRIPTS = {
     "main is itself": "import __main__; x = 1; print(__main__.x, vars(__main__) is globals())",
     "a neighbour": "import beside; print(beside.WHO, beside.__name__)",
     "its folder is not work": "import above",
+    "names of our packages": "import bootstrap, railhead, remote\n"
+    "print(bootstrap.WHO, railhead.WHO, remote.WHO)",
     "no future of ours": "def f(x: undefined_name): ...",
     "its own future": "from __future__ import annotations\ndef f(x: anything): ...\nprint('ok')",
     "exit": "import sys; sys.exit(7)",
@@ -99,6 +101,8 @@ def test_a_script_cannot_report_the_difference(tmp_path: Path, text: str) -> Non
     (tmp_path / "work" / "models" / "beside.py").write_text(
         "WHO = 'beside'\ndef fail():\n    raise OSError(WHO)\n"
     )
+    for name in ("bootstrap", "railhead", "remote"):
+        (tmp_path / "work" / "models" / f"{name}.py").write_text(f"WHO = 'my {name}'\n")
     (tmp_path / "work" / "models" / "broken.py").write_text("x = (\n")
     (tmp_path / "work" / "above.py").write_text("")
     lay_out(tmp_path, program)

@@ -1,0 +1,70 @@
+"""The archive of what runs on hosts, and how its processes are known."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bootstrap.remote import programs
+from bootstrap.remote.programs import ENDPOINT, NAME, SUPERVISOR
+from bootstrap.ssh import bundle
+
+SLEEP = "import sys; print('started', flush=True); sys.stdin.read()\n"
+
+
+def test_equal_sources_give_an_equal_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its digest names a folder on hosts, whatever order the files are found in."""
+    found, usual = Path.rglob, bundle.archive()
+    monkeypatch.setattr(Path, "rglob", lambda *given: sorted(found(*given))[::-1])
+    assert bundle.archive.__wrapped__() == usual
+    names = zipfile.ZipFile(io.BytesIO(usual)).namelist()
+    assert {"__main__.py", "remote/run/supervisor.py", "railhead/documents/codec.py"} < {*names}
+
+
+@contextmanager
+def process(*words: str) -> Iterator[int]:
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout and child.stdout.readline()
+        yield child.pid
+        child.communicate()
+
+
+def test_a_program_is_known_by_the_archive_that_it_is_started_from(tmp_path: Path) -> None:
+    """Not by its name alone: a user's program may have it as an argument."""
+    archive, other = tmp_path / NAME, tmp_path / "train.py"
+    archive.write_text(SLEEP)
+    other.write_text(SLEEP)
+    with process(sys.executable, str(archive), SUPERVISOR, "--fast") as pid:
+        assert programs.folder_of(pid, SUPERVISOR) == str(tmp_path)
+        assert programs.folder_of(pid, ENDPOINT) == ""
+        assert str(tmp_path) in programs.folders_of(SUPERVISOR)
+    for words in ([SUPERVISOR], [str(archive)], [NAME, "x", SUPERVISOR]):
+        with process(sys.executable, str(other), *words) as pid:
+            assert programs.folder_of(pid, SUPERVISOR) == ""
+    assert programs.folder_of(pid, SUPERVISOR) == ""  # it has ended
+
+
+def test_a_program_of_a_user_has_no_module_of_the_archive(tmp_path: Path) -> None:
+    """Neither on sys.path nor in sys.modules."""
+    (tmp_path / NAME).write_bytes(bundle.archive())
+    look = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import remote.agent.agent, railhead.documents.codec
+from remote import programs
+programs.leave()
+import json, os
+ours = [name for name in sys.modules if name.partition(".")[0] in ("remote", "railhead")]
+print(json.dumps([ours, sys.argv[1] in sys.path, programs.command(programs.SUPERVISOR)[3]]))
+"""
+    argv = [sys.executable, "-I", "-S", "-c", look, str(tmp_path / NAME)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=os.sep)
+    assert done.stdout == f'[[], false, "{tmp_path / NAME}"]\n'
