@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.agent import agent, channel
+from railhead.documents.agent import Follow, Followed
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_a_run_without_a_supervisor_is_lost_after_a_bounded_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "STARTING", 0.3)
-    assert agent.follow(str(folder))["lost"] is True
+    assert agent.follow(Follow(str(folder))).lost
 
 
 class Messages(io.BytesIO):
@@ -51,7 +52,7 @@ def test_a_supervisor_that_is_slow_to_start_is_waited_for(
 ) -> None:
     messages = Messages(folder)
     monkeypatch.setattr(channel, "OUT", messages)
-    assert agent.follow(str(folder)) == {"offset": 0, "lost": False}
+    assert not agent.follow(Follow(str(folder))).lost
     assert messages.count >= 3
 
 
@@ -72,15 +73,16 @@ def test_a_run_in_which_nothing_changes_is_reported_again_and_again(
     messages = Ending(folder)
     monkeypatch.setattr(channel, "OUT", messages)
     monkeypatch.setattr(agent, "SIGN_OF_LIFE", 0.0)
-    assert agent.follow(str(folder))["lost"] is False
+    assert not agent.follow(Follow(str(folder))).lost
     assert messages.count >= 3
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": 5, "pid": "x"}'])
 def test_a_damaged_state_without_a_supervisor_ends(folder: Path, text: str) -> None:
     (folder / "state.json").write_text(text)
-    found: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.append(agent.follow(str(folder))), daemon=True)
+    found: list[Followed] = []
+    request = Follow(str(folder))
+    thread = threading.Thread(target=lambda: found.append(agent.follow(request)), daemon=True)
     thread.start()
     thread.join(10)
     assert found

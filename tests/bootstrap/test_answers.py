@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -101,7 +101,11 @@ def sent(pair: tuple[Session, socket.socket], request: Request[Any, Any], *messa
 
 
 def test_the_agent_has_each_operation() -> None:
-    assert {operation.op for operation in Request.__subclasses__()} == {*OPS}
+    assert {kind for kind, _ in OPS.values()} == {*Request.__subclasses__()}
+    for kind, work in OPS.values():
+        if work.__name__ != "<lambda>":
+            hints = get_type_hints(work)
+            assert (hints["request"], hints["return"]) == (kind, kind.reply_kind)
 
 
 @pytest.mark.parametrize("request_, reply", GOOD, ids=lambda value: str(value)[:30])

@@ -23,7 +23,8 @@ from bootstrap.errors import HostsFailed
 from bootstrap.remote.agent import temporary
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
-from railhead.documents.agent import EndRun, Swept
+from railhead.documents.agent import EndRun, MakeTemporary
+from railhead.documents.result import Swept
 
 ROOT = Path(__file__).parents[2]
 Start = Callable[..., int]
@@ -185,7 +186,7 @@ def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     runs = home / ".railhead" / "runs"
     for name in ("r1", "r2"):
         (runs / name).mkdir(parents=True)
-        temporary.make_temporary(f"~/.railhead/runs/{name}")
+        temporary.make_temporary(MakeTemporary(f"~/.railhead/runs/{name}"))
         (runs / name / "memory" / "secrets-0.json").write_text("{}")
     made = [link.readlink() for link in runs.glob("*/[mt]*")]
     assert len(made) == 4
@@ -209,7 +210,7 @@ def test_every_agent_removes_what_runs_left_that_were_killed(
 ) -> None:
     """A run that just starts has no process yet, and one that goes on has."""
     (runs / "r3").mkdir()
-    temporary.make_temporary(str(runs / "r3"))
+    temporary.make_temporary(MakeTemporary(str(runs / "r3")))
     for link in [*runs.glob("r1/[mt]*"), *runs.glob("r2/[mt]*")]:
         os.utime(link, (0, 0), follow_symlinks=False)
     made = {link: link.readlink() for link in runs.glob("*/[mt]*")}
@@ -237,13 +238,13 @@ def test_no_other_user_decides_where_secrets_are(runs: Path, home: Path, tmp_pat
     (runs / "r1/memory").symlink_to(tmp_path / "link")
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="not this user's alone"):
-        temporary.make_temporary(str(runs / "r1"))
+        temporary.make_temporary(MakeTemporary(str(runs / "r1")))
     (tmp_path / "link").unlink()
     (tmp_path / "link").mkdir(0o755)
     with pytest.raises(PermissionError, match="not this user's alone"):
-        temporary.make_temporary(str(runs / "r1"))
+        temporary.make_temporary(MakeTemporary(str(runs / "r1")))
     (tmp_path / "link").chmod(0o700)
-    temporary.make_temporary(str(runs / "r1"))
+    temporary.make_temporary(MakeTemporary(str(runs / "r1")))
 
 
 def test_another_users_folder_is_not_removed(home: Path) -> None:

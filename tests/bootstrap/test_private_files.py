@@ -31,6 +31,7 @@ from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
+from railhead.documents.agent import TextFile, Write
 from railhead.documents.run import RunHost
 
 PYTHON = "python3"
@@ -129,7 +130,7 @@ def test_a_part_of_a_file_is_private_before_it_has_content(
         real(descriptor, mode)
 
     monkeypatch.setattr(os, "fchmod", noted)
-    files.write([(str(tmp_path / "a/run/secrets.json"), 0o600, "{}")])
+    files.write(Write((TextFile(str(tmp_path / "a/run/secrets.json"), "{}", 0o600),)))
     atomic_write(tmp_path / "b/cluster/key", "text")
     assert seen == [0o600, 0o600]
     for name in ("a", "a/run", "b", "b/cluster"):

@@ -11,8 +11,37 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
+from railhead.documents.agent import (
+    Collect,
+    DataState,
+    Dial,
+    DropTemporary,
+    EndRun,
+    FindPort,
+    Follow,
+    Followed,
+    Get,
+    GetFile,
+    IsRunning,
+    Listen,
+    LogLine,
+    MakeTemporary,
+    MetricLine,
+    PathsState,
+    PlaceFolder,
+    PlacePrograms,
+    Ports,
+    Read,
+    ReceiveData,
+    Remove,
+    Run,
+    Running,
+    RunNow,
+    Start,
+    Tree,
+    Write,
+)
 from railhead.documents.codec import decode
 from railhead.documents.state import RunState
 
@@ -20,7 +49,7 @@ from .. import programs
 from ..programs import SUPERVISOR
 from ..run.end_processes import drop_temporary_of, end_run
 from ..run.manifest import open_regular
-from .channel import send_message, serve
+from .channel import Operations, send_event, serve
 from .commands import run, start
 from .data import data_state, paths_state, receive_data
 from .files import make_private, place_folder, read, remove, replace, text_of, tree, write
@@ -32,15 +61,11 @@ STARTING = 10.0  # seconds for a new supervisor to write state.json
 SIGN_OF_LIFE = 10.0  # seconds after which the state is sent again, changed or not
 
 
-def follow(
-    folder: str, offset: int = 0, log: str | None = None, log_offset: int = 0
-) -> dict[str, Any]:
-    """Send metrics, the state and each rank's last line as events until the run's state is final.
-
-    `offset` is the byte of metrics.jsonl to begin at. With `log` (rank-0) also all lines of this
-    log from byte `log_offset` on.
-    """
-    folder = os.path.expanduser(folder)
+def follow(request: Follow) -> Followed:
+    """Send metrics, the state and each rank's last line as events until the run's state is
+    final."""
+    folder, log = os.path.expanduser(request.folder), request.log
+    offset, log_offset = request.offset, request.log_offset
     shown, begun = None, time.monotonic()
     sent = begun
     while True:
@@ -48,22 +73,20 @@ def follow(
         document = parsed(state)
         for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
             offset = end
-            send_message(event={"metrics": line, "offset": offset})
+            send_event(MetricLine(line, offset))
         for line, end in new_lines(f"{folder}/logs/{log}.log", log_offset) if log else ():
             log_offset = end
-            send_message(event={"log": line, "log_offset": log_offset})
-        now = {
-            "state": state,
-            "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(document)},
-        }
+            send_event(LogLine(line, log_offset))
+        last = {**last_lines(f"{folder}/logs"), **unfinished_lines(document)}
+        now = RunNow(state, last)
         if now != shown or time.monotonic() > sent + SIGN_OF_LIFE:
-            send_message(event=now)
+            send_event(now)
             shown, sent = now, time.monotonic()
         if document and document.has_ended:
-            return {"offset": offset, "lost": False}
+            return Followed(lost=False)
         starting = state is None and time.monotonic() < begun + STARTING
         if not starting and is_lost(folder, state, document.pid if document else None):
-            return {"offset": offset, "lost": True}
+            return Followed(lost=True)
         time.sleep(0.2)
 
 
@@ -85,17 +108,18 @@ def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
     return state == text_of(f"{folder}/state.json")
 
 
-def place_programs(folder: str) -> None:
+def place_programs(request: PlacePrograms) -> None:
     """Copy the archive that this agent is from into a folder of a run or an endpoint."""
     with open(programs.ARCHIVE, "rb") as archive:
-        path = os.path.expanduser(f"{folder}/{programs.NAME}")
+        path = os.path.expanduser(f"{request.folder}/{programs.NAME}")
         make_private(os.path.dirname(path))
         replace(path, archive.read(), 0o644)
 
 
-def is_running(pid: int, folder: str, program: str) -> dict[str, bool]:
+def is_running(request: IsRunning) -> Running:
     """Whether a process is this program of the folder of a run or an endpoint."""
-    return {"running": programs.folder_of(pid, program) == os.path.expanduser(folder)}
+    folder = programs.folder_of(request.pid, request.program)
+    return Running(folder == os.path.expanduser(request.folder))
 
 
 def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
@@ -126,32 +150,32 @@ def last_lines(folder: str) -> dict[str, str]:
     return last
 
 
-OPS = {
-    op.__name__: op
-    for op in (
-        write,
-        tree,
-        place_folder,
-        run,
-        get,
-        get_file,
-        collect,
-        read,
-        follow,
-        listen,
-        dial,
-        ports,
-        free_port,
-        start,
-        remove,
-        data_state,
-        paths_state,
-        receive_data,
-        make_temporary,
-        drop_temporary_of,
-        place_programs,
-        is_running,
-        end_run,
+OPS: Operations = {
+    kind.op: (kind, work)
+    for kind, work in (
+        (Write, write),
+        (Tree, tree),
+        (PlaceFolder, place_folder),
+        (Run, run),
+        (Get, get),
+        (GetFile, get_file),
+        (Collect, collect),
+        (Read, read),
+        (Follow, follow),
+        (Listen, listen),
+        (Dial, dial),
+        (Ports, ports),
+        (FindPort, free_port),
+        (Start, start),
+        (Remove, remove),
+        (DataState, data_state),
+        (PathsState, paths_state),
+        (ReceiveData, receive_data),
+        (MakeTemporary, make_temporary),
+        (DropTemporary, lambda request: drop_temporary_of(request.run_id)),
+        (PlacePrograms, place_programs),
+        (IsRunning, is_running),
+        (EndRun, lambda request: end_run(request.run_id, request.variable)),
     )
 }
 

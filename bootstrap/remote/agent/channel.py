@@ -17,10 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import is_dataclass
 from typing import Any
 
-from railhead.documents.codec import encode
+from railhead.documents.agent import Chunk, Failure, Hello, Request
+from railhead.documents.codec import decode, encode
 
 ALIVE = 60.0  # seconds
 OUT = sys.stdout.buffer
@@ -52,13 +52,19 @@ class Input:
 
 
 IN = Input()
+Operations = Mapping[str, tuple[type[Request[Any, Any]], Callable[[Any], Any]]]  # by name
 
 
-def send_message(**message: Any) -> None:
-    """Send one message; thread-safe."""
+def send_message(data: bytes = b"", **message: Any) -> None:
+    """Send one message, and `data` after its line; thread-safe."""
     with WRITING:
-        OUT.write(json.dumps(message).encode() + b"\n")
+        OUT.write(json.dumps(message).encode() + b"\n" + data)
         OUT.flush()
+
+
+def send_event(event: Any) -> None:
+    """Send one event of an operation."""
+    send_message(event=encode(event))
 
 
 class Chunks:
@@ -68,10 +74,7 @@ class Chunks:
         """Send one piece; the other side refuses an empty one."""
         if not data:
             return 0
-        with WRITING:
-            OUT.write(json.dumps({"event": {"chunk": len(data)}}).encode() + b"\n")
-            OUT.write(data)
-            OUT.flush()
+        send_message(data, event=encode(Chunk(len(data))))
         return len(data)
 
 
@@ -86,21 +89,23 @@ def keep_alive(seconds: float) -> None:
                 OUT.flush()
 
 
-def serve(ops: Mapping[str, Callable[..., Any]]) -> None:
+def serve(ops: Operations) -> None:
     """Handle requests, one after the other, until the channel is closed."""
-    send_message(event={"agent": 1, "python": sys.version.split()[0]})
+    send_event(Hello(1, sys.version.split()[0]))
     threading.Thread(target=keep_alive, args=(ALIVE,), daemon=True).start()
     for line in iter(IN.readline, b""):
         answer(ops, json.loads(line))
 
 
-def answer(ops: Mapping[str, Callable[..., Any]], request: dict[str, Any]) -> None:
+def answer(ops: Operations, request: dict[str, Any]) -> None:
     """Handle one request. A failure is also a reply; for OSError it has the errno's name."""
     try:
-        result = ops[request.pop("op")](**request)
+        kind, work = ops[request.pop("op")]
+        result = encode(work(decode(kind, request, what=kind.op, unknown_keys=False)))
     except OSError as error:
-        send_message(error={"errno": errno.errorcode.get(error.errno or 0, ""), "text": str(error)})
+        failure = Failure(errno.errorcode.get(error.errno or 0, ""), str(error))
+        send_message(error=encode(failure))
     except Exception as error:
-        send_message(error={"errno": "", "text": f"{type(error).__name__}: {error}"})
+        send_message(error=encode(Failure("", f"{type(error).__name__}: {error}")))
     else:
-        send_message(ok=encode(result) if is_dataclass(result) else result)
+        send_message(ok=result)

@@ -12,10 +12,12 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from .channel import send_message
+from railhead.documents.agent import CommandResult, Grown, Line, Run, Start, Started
+
+from .channel import send_event
 
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
@@ -23,43 +25,35 @@ LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
 LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
 
 
-def run(
-    argv: list[str],
-    env: Mapping[str, str] | None = None,
-    cwd: str | None = None,
-    text: str | None = None,
-    timeout: float | None = None,
-    fetches: bool = False,
-) -> dict[str, Any]:
+def run(request: Run) -> CommandResult:
     """Run a command; send its lines as events and, if `fetches`, the growth of disk use in bytes.
 
     After `timeout` seconds it is killed with all processes that it started.
     """
-    cache = {**os.environ, **(env or {})}.get("UV_CACHE_DIR", "~/.cache/uv")
+    cache = {**os.environ, **request.env}.get("UV_CACHE_DIR", "~/.cache/uv")
+    fetches = request.fetches
     # The growth first: it is a sign of life while another host of this cache fetches.
     with growth(fetches), one_fetch(cache) if fetches else contextlib.nullcontext():
-        process = opened(argv, env or {}, cwd, subprocess.PIPE, subprocess.PIPE)
-        threading.Thread(target=feed, args=(process, text), daemon=True).start()
-        return Watched(process, timeout or threading.TIMEOUT_MAX).end()
+        process = opened(request, subprocess.PIPE, subprocess.PIPE)
+        threading.Thread(target=feed, args=(process, request.text), daemon=True).start()
+        return Watched(process, request.timeout or threading.TIMEOUT_MAX).end()
 
 
-def start(argv: list[str], cwd: str, env: Mapping[str, str], log: str) -> dict[str, Any]:
+def start(request: Start) -> Started:
     """Start a command that outlives this channel: own session, not connected to our streams."""
-    with open(os.path.expanduser(log), "ab") as out:
-        process = opened(argv, env, cwd, subprocess.DEVNULL, out)
+    with open(os.path.expanduser(request.log), "ab") as out:
+        process = opened(request, subprocess.DEVNULL, out)
     # While this agent runs it is the parent: it must reap the child, or a zombie looks alive.
     threading.Thread(target=process.wait, daemon=True).start()
-    return {"pid": process.pid}
+    return Started(process.pid)
 
 
-def opened(
-    argv: list[str], env: Mapping[str, str], cwd: str | None, stdin: Any, stdout: Any
-) -> subprocess.Popen[bytes]:
+def opened(request: Run | Start, stdin: Any, stdout: Any) -> subprocess.Popen[bytes]:
     """Start a command in its own session; `~` at the start of an argument is the home."""
     return subprocess.Popen(
-        [os.path.expanduser(arg) for arg in argv],
-        cwd=os.path.expanduser(cwd) if cwd else None,
-        env={**os.environ, **{k: os.path.expanduser(v) for k, v in env.items()}},
+        [os.path.expanduser(arg) for arg in request.argv],
+        cwd=os.path.expanduser(request.cwd) if request.cwd else None,
+        env={**os.environ, **{k: os.path.expanduser(v) for k, v in request.env.items()}},
         stdin=stdin,
         stdout=stdout,
         stderr=subprocess.STDOUT,
@@ -84,7 +78,7 @@ class Watched:
         self.until = time.monotonic() + timeout
         self.output = Output()
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> CommandResult:
         """Wait until the command has ended; returns exit code and last lines."""
         self.relay()
         try:
@@ -92,7 +86,7 @@ class Watched:
         except subprocess.TimeoutExpired:  # it closed its output but continues
             self.kill()
             code = self.process.wait()
-        return {"rc": code, "tail": self.output.tail()}
+        return CommandResult(code, tuple(self.output.tail()))
 
     def relay(self) -> None:
         """Read until the pipe closes, or until LINGER seconds after the command's end.
@@ -138,7 +132,7 @@ class Output:
         last_line, when = self.last_sent
         if latest != last_line and time.monotonic() - when >= 1 / EVENTS_PER_SECOND:
             self.last_sent = latest, time.monotonic()
-            send_message(event={"line": latest})
+            send_event(Line(latest))
 
     def tail(self) -> list[str]:
         """The last lines."""
@@ -180,7 +174,7 @@ def growth(watching: bool) -> Iterator[None]:
 def report_growth(done: threading.Event, start: int) -> None:
     """Send one event per second until `done` is set."""
     while not done.wait(1):
-        send_message(event={"grown": max(0, used() - start)})
+        send_event(Grown(max(0, used() - start)))
 
 
 def used() -> int:

@@ -14,38 +14,48 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from railhead.documents.agent import (
+    DataFolder,
+    DataFolders,
+    DataState,
+    NeededParts,
+    PathKind,
+    PathKinds,
+    PathsState,
+    Received,
+    ReceiveData,
+)
 
 from ..run.manifest import size_and_sha256
-from .channel import IN, send_message
-from .files import drop_others, make_private, remove, replace
+from .channel import IN, send_event
+from .files import clear, drop_others, make_private, replace
 
 PIECE = 1 << 20
 AT_ONCE = 100_000  # files of one request; the other side bounds the values of an answer
 Entry = tuple[str, int, str]  # path, bytes, sha256
 
 
-def data_state(folders: list[str]) -> dict[str, Any]:
-    """For each folder whether it is complete and the bytes of an interrupted transfer; the free
-    bytes of the disk."""
+def data_state(request: DataState) -> DataFolders:
+    """What is there of data, and the free bytes of the disk."""
     found = {}
-    for name in folders:
+    for name in request.folders:
         folder = os.path.expanduser(name)
         parts = glob.glob(f"{glob.escape(folder)}.incoming-*")
         there = size_of(f"{folder}.part") + sum(os.path.getsize(part) for part in parts)
-        found[name] = {"complete": is_complete(folder), "there": there}
+        found[name] = DataFolder(is_complete(folder), there)
     status = os.statvfs(os.path.expanduser("~"))
-    return {"folders": found, "free": status.f_bavail * status.f_frsize}
+    return DataFolders(found, status.f_bavail * status.f_frsize)
 
 
-def paths_state(paths: list[str]) -> dict[str, dict[str, str]]:
-    """What each path is: `folder`, `empty` for a folder without entries, `file`, `unreadable`, or
-    `missing`."""
-    return {"paths": {path: kind_of(os.path.expanduser(path)) for path in paths}}
+def paths_state(request: PathsState) -> PathKinds:
+    """What each path is."""
+    return PathKinds({path: kind_of(os.path.expanduser(path)) for path in request.paths})
 
 
-def kind_of(path: str) -> str:
+def kind_of(path: str) -> PathKind:
     """What is at a path."""
     try:
         if os.path.isdir(path):
@@ -57,14 +67,10 @@ def kind_of(path: str) -> str:
     return "file" if os.access(path, os.R_OK) else "unreadable"
 
 
-def receive_data(folder: str, manifest: list[Entry]) -> dict[str, Any]:
-    """Fill a folder with exactly these files, which are requested by an event `need`: a list of
-    (number in the manifest, first byte). The contents follow, without any framing. There may be
-    several such events, one after the other, also with an empty list.
-
-    Returns the paths whose content was not that of the manifest; then nothing was renamed.
-    """
-    folder = os.path.expanduser(folder)
+def receive_data(request: ReceiveData) -> Received:
+    """Fill a folder with exactly these files. What is missing is requested by events, one after the
+    other, also of nothing."""
+    folder, manifest = os.path.expanduser(request.folder), request.manifest
     make_private(os.path.dirname(folder))
     with open(f"{folder}.lock", "w") as lock:
         wait_for(lock)
@@ -72,11 +78,11 @@ def receive_data(folder: str, manifest: list[Entry]) -> dict[str, Any]:
         wrong: list[str] = []
         for first in range(0, len(needed), AT_ONCE):
             part = needed[first : first + AT_ONCE]
-            send_message(event={"need": part})
+            send_event(NeededParts(tuple(part)))
             wrong += received(folder, manifest, part)
         if not wrong and not is_complete(folder):
             finish(folder, manifest)
-    return {"wrong": wrong, "path": folder}
+    return Received(tuple(wrong))
 
 
 def wait_for(lock: IO[str]) -> None:
@@ -86,11 +92,11 @@ def wait_for(lock: IO[str]) -> None:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            send_message(event={"need": []})
+            send_event(NeededParts(()))
             time.sleep(1)
 
 
-def missing(folder: str, manifest: list[Entry]) -> list[tuple[int, int]]:
+def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:
     """The files to be sent, each with the number of its bytes that are there already."""
     part = f"{folder}.part"
     if os.path.isdir(folder) and not os.path.isdir(part):
@@ -138,7 +144,9 @@ class Content:
                 self.read(self.left)
 
 
-def received(folder: str, manifest: list[Entry], needed: list[tuple[int, int]]) -> Iterator[str]:
+def received(
+    folder: str, manifest: Sequence[Entry], needed: list[tuple[int, int]]
+) -> Iterator[str]:
     """Receive the files in this order; yields the path of each that has another content."""
     content = Content(sum(manifest[number][1] - offset for number, offset in needed))
     try:
@@ -148,7 +156,7 @@ def received(folder: str, manifest: list[Entry], needed: list[tuple[int, int]]) 
             if receive_rest(content, part, offset, size) == sha256:
                 place(part, os.path.join(f"{folder}.part", path))
             else:
-                remove([part])
+                clear(part)
                 yield path
     finally:
         content.drain()
@@ -176,10 +184,10 @@ def place(part: str, path: str) -> None:
     os.replace(part, path)
 
 
-def finish(folder: str, manifest: list[Entry]) -> None:
+def finish(folder: str, manifest: Sequence[Entry]) -> None:
     """Write the list of files and rename the complete folder."""
     replace(f"{folder}.json", json.dumps([entry[:2] for entry in manifest]).encode(), 0o600)
-    remove([folder])  # a damaged one
+    clear(folder)  # a damaged one
     os.sync()  # the folder must not appear before its contents
     os.rename(f"{folder}.part", folder)
 

@@ -10,27 +10,41 @@ import shutil
 import stat
 import tarfile
 import zlib
-from typing import Any
+from collections.abc import Sequence
+
+from railhead.documents.agent import (
+    BundleFile,
+    Changed,
+    Needed,
+    Placed,
+    PlaceFolder,
+    Read,
+    Remove,
+    Removed,
+    Text,
+    Tree,
+    Write,
+)
 
 from ..run.manifest import open_regular
-from .channel import IN, send_message
+from .channel import IN, send_event
 
 PART = ".part-"  # in the names of incomplete files and folders
 
 
-def write(files: list[dict[str, Any]]) -> dict[str, Any]:
-    """Write the files whose content or mode differs; returns their paths."""
+def write(request: Write) -> Changed:
+    """Write the files whose content or mode differs."""
     changed = []
-    for file in files:
-        path = os.path.realpath(os.path.expanduser(file["path"]))  # the user's own links stay links
-        data, mode = file["text"].encode(), file["mode"]
+    for file in request.files:
+        path = os.path.realpath(os.path.expanduser(file.path))  # the user's own links stay links
+        data, mode = file.text.encode(), file.mode
         with contextlib.suppress(OSError), open(path, "rb") as existing:
             if existing.read() == data and os.stat(path).st_mode & 0o7777 == mode:
                 continue
         make_private(os.path.dirname(path))
         replace(path, data, mode)
         changed.append(path)
-    return {"changed": changed}
+    return Changed(tuple(changed))
 
 
 def make_private(folder: str) -> None:
@@ -70,49 +84,48 @@ def clear_parts(folder: str) -> None:
         host, _, pid = name.rpartition(PART)[2].rpartition("-")
         ours = PART in name and host == os.uname().nodename and pid.isdigit()
         if ours and not os.path.exists(f"/proc/{pid}"):
-            remove([os.path.join(folder, name)])
+            clear(os.path.join(folder, name))
 
 
-def tree(
-    manifest: list[dict[str, Any]], blobs: str, dest: str, prune: bool = True
-) -> dict[str, Any]:
-    """Make `dest` contain exactly the manifest's files; request only contents not in `blobs`.
+def tree(request: Tree) -> Placed:
+    """Make `dest` contain the manifest's files; request only contents not in `blobs`.
 
     `dest` itself may be a link of the user; links inside it are never followed for a write.
     """
-    blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
-    sent = fetch_missing(manifest, blobs)
+    blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
+    sent = fetch_missing(request.manifest, blobs)
     make_private(dest)
     clear_parts(dest)
-    if prune:
-        drop_others(dest, {entry["path"] for entry in manifest})
-    changed = [entry["path"] for entry in manifest if place(entry, blobs, dest)]
-    return {"sent": sent, "changed": changed}
+    if request.prune:
+        drop_others(dest, {file.path for file in request.manifest})
+    changed = tuple(file.path for file in request.manifest if place(file, blobs, dest))
+    return Placed(sent, changed)
 
 
-def place_folder(manifest: list[dict[str, Any]], blobs: str, dest: str) -> dict[str, Any]:
+def place_folder(request: PlaceFolder) -> Placed:
     """Create the folder `dest`, named by a digest, with all files of the manifest.
 
     It is filled under a temporary name and renamed, so it is never incomplete. A damaged one is
     replaced.
     """
-    blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
+    blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
+    manifest = request.manifest
     sent = fetch_missing(manifest, blobs)
     if has_files(dest, manifest):
-        return {"sent": sent, "changed": []}
+        return Placed(sent, ())
     parent, part = os.path.dirname(dest), part_of(dest)
     make_private(parent)
     clear_parts(parent)
     try:
         os.makedirs(part, mode=0o700, exist_ok=True)
-        changed = [entry["path"] for entry in manifest if place(entry, blobs, part)]
+        changed = tuple(file.path for file in manifest if place(file, blobs, part))
         rename_into_place(part, dest, manifest)
     finally:
-        remove([part])
-    return {"sent": sent, "changed": changed}
+        clear(part)
+    return Placed(sent, changed)
 
 
-def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> None:
+def rename_into_place(part: str, dest: str, manifest: Sequence[BundleFile]) -> None:
     """Rename a complete folder to `dest`, and remove a damaged one there."""
     try:
         os.rename(part, dest)  # also replaces an empty folder
@@ -122,38 +135,38 @@ def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> N
         damaged = part_of(f"{dest}.damaged")
         os.rename(dest, damaged)
         os.rename(part, dest)
-        remove([damaged])
+        clear(damaged)
 
 
-def fetch_missing(manifest: list[dict[str, Any]], blobs: str) -> int:
+def fetch_missing(manifest: Sequence[BundleFile], blobs: str) -> int:
     """Request the contents that are not in `blobs`; returns their number."""
     make_private(blobs)
     clear_parts(blobs)
-    wanted = {entry["sha256"]: entry for entry in manifest}
-    missing = [d for d, entry in wanted.items() if not has_content(os.path.join(blobs, d), entry)]
-    send_message(event={"need": missing})
+    wanted = {file.sha256: file for file in manifest}
+    missing = tuple(d for d, file in wanted.items() if not has_content(f"{blobs}/{d}", file))
+    send_event(Needed(missing))
     receive(int(IN.readline()), blobs)
     return len(missing)
 
 
-def has_files(dest: str, manifest: list[dict[str, Any]]) -> bool:
+def has_files(dest: str, manifest: Sequence[BundleFile]) -> bool:
     """Whether a folder has every file of the manifest."""
-    return all(is_placed(os.path.join(dest, entry["path"]), entry) for entry in manifest)
+    return all(is_placed(os.path.join(dest, file.path), file) for file in manifest)
 
 
-def is_placed(path: str, entry: dict[str, Any]) -> bool:
-    """Whether a file has the content and the mode of its entry."""
+def is_placed(path: str, file: BundleFile) -> bool:
+    """Whether a file has the content and the mode that it should have."""
     try:
         status = os.lstat(path)
-        same_mode = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == mode_of(entry)
-        return same_mode and sha256_of(path) == entry["sha256"]
+        same_mode = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == mode_of(file)
+        return same_mode and sha256_of(path) == file.sha256
     except OSError:
         return False
 
 
-def mode_of(entry: dict[str, Any]) -> int:
-    """The mode for an entry's file."""
-    return 0o755 if entry["executable"] else 0o644
+def mode_of(file: BundleFile) -> int:
+    """The mode for a file."""
+    return 0o755 if file.executable else 0o644
 
 
 def sha256_of(path: str) -> str:
@@ -162,10 +175,10 @@ def sha256_of(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def has_content(path: str, entry: dict[str, Any]) -> bool:
+def has_content(path: str, file: BundleFile) -> bool:
     """Whether a blob exists with the right content; a power failure can damage it."""
     try:
-        return os.path.getsize(path) == int(entry["size"]) and sha256_of(path) == entry["sha256"]
+        return os.path.getsize(path) == file.size and sha256_of(path) == file.sha256
     except OSError:
         return False
 
@@ -196,15 +209,15 @@ def drop_others(dest: str, paths: set[str]) -> None:
                 os.rmdir(folder)
 
 
-def place(entry: dict[str, Any], blobs: str, dest: str) -> bool:
+def place(file: BundleFile, blobs: str, dest: str) -> bool:
     """Write one file at its path; returns whether anything changed."""
-    path = os.path.join(dest, entry["path"])
-    clear_path(dest, entry["path"])
-    if is_placed(path, entry):
+    path = os.path.join(dest, file.path)
+    clear_path(dest, file.path)
+    if is_placed(path, file):
         return False
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(os.path.join(blobs, entry["sha256"]), "rb") as blob:
-        replace(path, blob.read(), mode_of(entry))
+    with open(os.path.join(blobs, file.sha256), "rb") as blob:
+        replace(path, blob.read(), mode_of(file))
     return True
 
 
@@ -224,9 +237,9 @@ def clear_path(dest: str, relative: str) -> None:
             os.remove(path)
 
 
-def read(path: str) -> dict[str, str | None]:
+def read(request: Read) -> Text:
     """The text of a small file; None if it does not exist."""
-    return {"text": text_of(os.path.expanduser(path))}
+    return Text(text_of(os.path.expanduser(request.path)))
 
 
 def text_of(path: str) -> str | None:
@@ -238,12 +251,18 @@ def text_of(path: str) -> str | None:
         return None
 
 
-def remove(paths: list[str]) -> dict[str, Any]:
-    """Remove files and folders; a missing path is no error. Returns the paths that are left."""
-    for path in map(os.path.expanduser, paths):
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
-    return {"left": [p for p in paths if os.path.lexists(os.path.expanduser(p))]}
+def remove(request: Remove) -> Removed:
+    """Remove files and folders; a missing path is no error."""
+    paths = {path: os.path.expanduser(path) for path in request.paths}
+    for path in paths.values():
+        clear(path)
+    return Removed(tuple(path for path, there in paths.items() if os.path.lexists(there)))
+
+
+def clear(path: str) -> None:
+    """Remove a file or a folder, if it is there."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)

@@ -5,23 +5,31 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import Any
 
-from railhead.documents.agent import FoundPort
+from railhead.documents.agent import (
+    Dial,
+    Dialed,
+    FindPort,
+    FoundPort,
+    FreePorts,
+    Listen,
+    Port,
+    Ports,
+)
 
 HELLO = b"railhead\n"
 LISTENERS: list[socket.socket] = []
 
 
-def listen(address: str) -> dict[str, Any]:
+def listen(request: Listen) -> Port:
     """Open a port for test connections of peers; it accepts them until this agent ends."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    family = socket.AF_INET6 if ":" in request.address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.bind((address, 0))
+    listener.bind((request.address, 0))
     listener.listen(256)
     LISTENERS.append(listener)
     threading.Thread(target=answer_calls, args=(listener,), daemon=True).start()
-    return {"port": listener.getsockname()[1]}
+    return Port(listener.getsockname()[1])
 
 
 def answer_calls(listener: socket.socket) -> None:
@@ -33,19 +41,19 @@ def answer_calls(listener: socket.socket) -> None:
                 connection.sendall(HELLO)
 
 
-def dial(peers: list[tuple[str, int]], timeout: float) -> dict[str, Any]:
-    """Connect to all (address, port) peers in parallel; returns None or the error for each."""
-    errors: list[str | None] = [None] * len(peers)
+def dial(request: Dial) -> Dialed:
+    """Connect to all peers in parallel."""
+    errors: list[str | None] = [None] * len(request.peers)
 
     def one(index: int, address: str, port: int) -> None:
-        errors[index] = call(address, port, timeout)
+        errors[index] = call(address, port, request.timeout)
 
-    calls = [threading.Thread(target=one, args=(i, *peer)) for i, peer in enumerate(peers)]
+    calls = [threading.Thread(target=one, args=(i, *peer)) for i, peer in enumerate(request.peers)]
     for thread in calls:
         thread.start()
     for thread in calls:
         thread.join()
-    return {"wrong": errors}
+    return Dialed(tuple(errors))
 
 
 def call(address: str, port: int, timeout: float) -> str | None:
@@ -58,18 +66,18 @@ def call(address: str, port: int, timeout: float) -> str | None:
         return str(error) or type(error).__name__
 
 
-def free_port(first: int, last: int) -> FoundPort:
-    """The first port from `first` to `last` of 127.0.0.1 that nothing listens on, or None."""
-    for port in range(first, last + 1):
+def free_port(request: FindPort) -> FoundPort:
+    """The first port of 127.0.0.1 in a range that nothing listens on, or None."""
+    for port in range(request.first, request.last + 1):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return FoundPort(port)
     return FoundPort(None)
 
 
-def ports(count: int) -> dict[str, Any]:
-    """`count` different ports that are free on every address now."""
+def ports(request: Ports) -> FreePorts:
+    """Different ports that are free on every address now."""
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        sockets = [held.enter_context(socket.socket()) for _ in range(request.count)]
         for one in sockets:
             one.bind(("", 0))
-        return {"ports": [one.getsockname()[1] for one in sockets]}
+        return FreePorts(tuple(one.getsockname()[1] for one in sockets))

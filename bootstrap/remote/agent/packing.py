@@ -13,10 +13,10 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
-from typing import IO, Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, cast
 
-from railhead.documents.codec import encode
+from railhead.documents.agent import Collect, Collected, Digest, Get, GetFile, Sent
 
 from ..run.manifest import GROWING, Listing, open_regular, tree
 from .channel import Chunks
@@ -24,40 +24,38 @@ from .channel import Chunks
 PIECE = 1 << 18  # bytes
 
 
-def collect(folder: str, limit: int) -> dict[str, Any]:
-    """Send a run's results as they are now, also during the run or after its supervisor died.
-
-    Returns `files` and `left` as `get` does, `skipped` as in the manifest, and `changed`: files
-    that were truncated while they were read, so their sent content is not usable.
-    """
-    folder = os.path.expanduser(folder)
+def collect(request: Collect) -> Collected:
+    """Send a run's results as they are now, also during the run or after its supervisor died."""
+    folder = os.path.expanduser(request.folder)
     found = Listing(folder)
     log = f"logs/{GROWING}"
     more = [(log, 0)] if os.path.exists(os.path.join(folder, log)) else []
-    return {**send(folder, [*found.files, *more], limit), "skipped": encode(found.skipped)}
+    sent = send(folder, [*found.files, *more], request.limit)
+    return Collected(sent.files, sent.left, sent.changed, tuple(found.skipped))
 
 
-def get(root: str, patterns: list[str], limit: int) -> dict[str, Any]:
+def get(request: Get) -> Sent:
     """Send matching files as tar chunks; files beyond `limit` bytes in total are only listed."""
-    root = os.path.expanduser(root)
-    return send(root, matching(root, patterns), limit)
+    root = os.path.expanduser(request.root)
+    return send(root, matching(root, request.patterns), request.limit)
 
 
-def get_file(path: str, limit: int) -> dict[str, Any]:
-    """Send one regular file as it is; returns its sha256. OSError if it is not a regular file or
-    has more than `limit` bytes."""
+def get_file(request: GetFile) -> Digest:
+    """Send one regular file as it is; OSError if it is not a regular file or has more than `limit`
+    bytes."""
     digest, chunks = hashlib.sha256(), Chunks()
-    with open_regular(os.path.expanduser(path)) as content:
+    with open_regular(os.path.expanduser(request.path)) as content:
         size = os.fstat(content.fileno()).st_size
-        if size > limit:
-            raise OSError(errno.EFBIG, f"{size} bytes, at most {limit} are sent", path)
+        if size > request.limit:
+            what = f"{size} bytes, at most {request.limit} are sent"
+            raise OSError(errno.EFBIG, what, request.path)
         for piece in iter(lambda: content.read(PIECE), b""):
             digest.update(piece)
             chunks.write(piece)
-    return {"sha256": digest.hexdigest()}
+    return Digest(digest.hexdigest())
 
 
-def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, Any]:
+def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> Sent:
     """Send files of a folder. A run may replace, extend, truncate or remove them meanwhile."""
     sent: list[tuple[str, int]] = []
     left: list[tuple[str, int]] = []
@@ -79,7 +77,7 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, A
                 sent.append((path, size))
                 if not add(tar, path, content, size):
                     changed.append(path)
-    return {"files": sent, "left": left, "changed": changed}
+    return Sent(tuple(sent), tuple(left), tuple(changed))
 
 
 class Exactly:
@@ -107,7 +105,7 @@ def add(tar: tarfile.TarFile, path: str, content: IO[bytes], size: int) -> bool:
     return exactly.whole
 
 
-def matching(root: str, patterns: list[str]) -> Iterator[tuple[str, int]]:
+def matching(root: str, patterns: Sequence[str]) -> Iterator[tuple[str, int]]:
     """The regular files that match, each once, in the order of the patterns, with their bytes.
 
     Not `glob`: it finds hidden names only since Python 3.11.

@@ -14,6 +14,8 @@ import stat
 import tempfile
 import time
 
+from railhead.documents.agent import MakeTemporary
+
 from ..run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
 
 MEMORY = "/dev/shm"
@@ -21,12 +23,12 @@ LONGEST = 40  # bytes
 STARTING = 60.0  # seconds after which a run that has no process has ended
 
 
-def make_temporary(folder: str) -> None:
+def make_temporary(request: MakeTemporary) -> None:
     """Create both folders of a run, each for the user alone.
 
     Hosts that share a home share the links: then the folder gets the name that the link has.
     """
-    folder = os.path.expanduser(folder)
+    folder = os.path.expanduser(request.folder)
     memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else folder
     for name, parent in (("memory", memory), ("tmp", short_temporary())):
         link = os.path.join(folder, name)

@@ -19,6 +19,7 @@ import subprocess
 import time
 from typing import Any
 
+from railhead.documents.agent import OF_RUNS
 from railhead.documents.codec import decode, encode
 from railhead.documents.result import NotSwept, Swept
 from railhead.documents.run import RunDocument
@@ -26,7 +27,6 @@ from railhead.documents.run import RunDocument
 from .. import programs
 
 HOME = os.path.expanduser("~")
-OF_RUNS = "RAILHEAD_RUN"
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
 TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
