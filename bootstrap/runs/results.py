@@ -27,7 +27,7 @@ from bootstrap.untrusted.manifest import (
 )
 from bootstrap.untrusted.run_files import read_result
 from railhead.documents.agent import TextFile
-from railhead.documents.codec import decode, encode
+from railhead.documents.codec import encode
 from railhead.documents.evaluation import Evaluation
 from railhead.documents.manifest import Fetched, Skipped
 from railhead.documents.result import Culprit, NotSwept, Result
@@ -217,9 +217,8 @@ def judge(run: Run, result: Result | None) -> str:
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=Command("cancel", run=run.run_id)
         )
-    evaluation = decode(Evaluation, result.evaluation or {})
-    if evaluation.passed is False:
-        raise BelowThreshold(_below(evaluation))
+    if result.evaluated.passed is False:
+        raise BelowThreshold(_below(result.evaluated))
     on = f" on {count(result.size, 'rank')}" if result.size is not None else ""
     return f"run {run.run_id} succeeded in {duration(result.seconds)}{on}"
 

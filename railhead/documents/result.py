@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from railhead.documents.codec import key
+from railhead.documents.codec import decode, key
+from railhead.documents.evaluation import Evaluation
 
 FINAL = ("succeeded", "failed", "cancelled")
 LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
@@ -56,7 +57,7 @@ class NotSwept:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a run has ended. `swept` is by host; `why`: why it was cancelled, if not by a user;
+    """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it was cancelled, if not by a user;
     `trouble`: what could not be written or read on the chief."""
 
     schema: int = 1
@@ -72,3 +73,8 @@ class Result:
     why: str | None = None
     trouble: str | None = None
     swept: Mapping[str, Swept | NotSwept] = key({})
+
+    @property
+    def evaluated(self) -> Evaluation:
+        """What is known of the evaluation."""
+        return decode(Evaluation, self.evaluation or {})

@@ -240,7 +240,7 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(
     s3.put_object(Bucket="results-b", Key="runs/r1/checkpoints/manifest.json", Body=body)
     argv = [*restore_command(tmp_path), URL]
     done = subprocess.run([*argv, str(tmp_path / "back")], capture_output=True, text=True)
-    assert done.returncode and f"the manifest names {path!r}" in done.stderr
+    assert done.returncode and "files[0].path must be" in done.stderr
 
 
 def test_a_restore_leaves_room_on_the_disk(

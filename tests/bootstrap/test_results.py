@@ -283,13 +283,13 @@ def test_what_was_not_brought_is_named(run: Run) -> None:
     skipped = [
         {"path": "results/latest", "kind": "link"},
         {"path": "work/\x1b[2Jpipe", "kind": "FIFO"},
-        {"path": "work/a\nb", "kind": "its name holds control characters or is not UTF-8"},
+        {"path": "work/a\nb", "kind": "its name has control characters or is not UTF-8"},
     ]
     lines: list[str] = []
     fetch(Host(packed(GOOD), answer={"skipped": skipped}), run, lines.append)
     assert lines == [
         "not brought: results/latest (link), work/pipe (FIFO), "
-        "work/a b (its name holds control characters or is not UTF-8)",
+        "work/a b (its name has control characters or is not UTF-8)",
         f"files left on h1: 1, listed in {run.results / 'left-on-host.txt'}",
     ]
     left = (run.results / "left-on-host.txt").read_text()

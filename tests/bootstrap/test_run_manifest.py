@@ -52,7 +52,7 @@ def test_the_manifest_holds_whole_trees_and_names_what_is_no_file(home: Path) ->
         "work/ckpt/pipe": "FIFO",
         "work/ckpt/link": "link",
         "work/ckpt/w": "another file comes back as outputs/ckpt/w",
-        "results/a\x1bb": "its name holds control characters or is not UTF-8",
+        "results/a\x1bb": "its name has control characters or is not UTF-8",
         "results/state.json": "another file comes back as state.json",
     }
 

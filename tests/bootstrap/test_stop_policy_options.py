@@ -25,6 +25,7 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach
+from railhead.documents.cluster import Price
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.result import Result
@@ -32,7 +33,7 @@ from railhead.documents.run_record import RunRecord
 from railhead.documents.state import Machines
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
-PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
+PRICE = Price(7.824, "USD", "x", "2026-11-01")
 OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, stack="dev")
 
 
