@@ -19,8 +19,7 @@ from bootstrap.report.facts import METRICS, RunFacts, better, read_run
 from bootstrap.report.page import figure
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.codec import decode
-from railhead.documents.evaluation import Evaluation
+from railhead.documents.evaluation import NONE
 
 ORDERS = ("time", "duration", "cost")
 RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/result\.json")  # as upload.py names it
@@ -106,7 +105,7 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
             result = read_result((data or b"").decode(errors="replace"))
         except Hostile:
             continue
-        evaluation = decode(Evaluation, result.evaluation or {})
+        evaluation = result.evaluation.read() if result.evaluation else NONE
         run = RunFacts(run_id, Path(), cluster, result=result, evaluation=evaluation)
         yield Row(run, f"{bucket.store.url}/runs/{run_id}")
 

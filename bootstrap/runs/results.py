@@ -27,8 +27,8 @@ from bootstrap.untrusted.manifest import (
 )
 from bootstrap.untrusted.run_files import read_result
 from railhead.documents.agent import TextFile
-from railhead.documents.codec import decode, encode
-from railhead.documents.evaluation import Evaluation
+from railhead.documents.codec import encode
+from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.manifest import Fetched, Skipped
 from railhead.documents.result import Culprit, NotSwept, Result
 
@@ -217,7 +217,7 @@ def judge(run: Run, result: Result | None) -> str:
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=Command("cancel", run=run.run_id)
         )
-    evaluation = decode(Evaluation, result.evaluation or {})
+    evaluation = result.evaluation.read() if result.evaluation else NONE
     if evaluation.passed is False:
         raise BelowThreshold(_below(evaluation))
     on = f" on {count(result.size, 'rank')}" if result.size is not None else ""

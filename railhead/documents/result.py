@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from railhead.documents.codec import key
+from railhead.documents.evaluation import Reported
 
 FINAL = ("succeeded", "failed", "cancelled")
 LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
@@ -68,7 +68,7 @@ class Result:
     ended: str | None = key(None, check=TIME)
     seconds: float = key(0.0, at_least=0, at_most=LARGEST)
     size: int | None = None
-    evaluation: Mapping[str, Any] | None = None
+    evaluation: Reported | None = None
     why: str | None = None
     trouble: str | None = None
     swept: Mapping[str, Swept | NotSwept] = key({})

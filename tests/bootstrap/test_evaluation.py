@@ -30,7 +30,7 @@ from bootstrap.runs.request import read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
-from railhead.documents.evaluation import Threshold
+from railhead.documents.evaluation import Reported, Threshold
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.result import Result
 
@@ -114,7 +114,7 @@ def test_the_file_of_the_program_keeps_what_else_it_has(home: Path) -> None:
 
 def test_a_missed_threshold_is_exit_3_and_its_text_is_cleaned() -> None:
     evaluation = {"passed": False, "failed": ["accuracy \x1b[2J0.8 is below --min accuracy=0.9"]}
-    result = Result(state="succeeded", seconds=1.0, size=2, evaluation=evaluation)
+    result = Result(state="succeeded", seconds=1.0, size=2, evaluation=Reported(evaluation))
     with pytest.raises(BelowThreshold, match=r"^accuracy 0\.8 is below --min"):
         judge(Run("r1", Path("results/r1")), result)
 
