@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console import log
 from bootstrap.console.output import print_lines
@@ -22,7 +21,8 @@ from bootstrap.runs.earlier_run import EarlierRun, setting_texts
 from bootstrap.runs.launch import new_run_id
 from bootstrap.runs.request import RunRequest
 from bootstrap.untrusted.decode import json_line
-from railhead.documents.codec import encode
+from railhead.documents.codec import decode, encode
+from railhead.documents.evaluation import Reported
 from railhead.documents.lenient import finite
 from railhead.documents.run import BuiltIn, Script
 
@@ -45,13 +45,13 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     else:
         found = _of_training(request.program, request, folder)
     judgement = judged(found, request.options.thresholds)
-    atomic_write(folder / FILE, json.dumps({**found, **encode(judgement)}, indent=1) + "\n")
+    atomic_write(folder / FILE, json.dumps(encode(found.judged(judgement)), indent=1) + "\n")
     print_lines(f"results: {folder}")
     require_passed(judgement)
     return folder
 
 
-def _of_training(program: BuiltIn, request: RunRequest, folder: Path) -> dict[str, Any]:
+def _of_training(program: BuiltIn, request: RunRequest, folder: Path) -> Reported:
     """Our own evaluation; returns its evaluation.json."""
     options = [_data_option(item) for item in request.data if item.spec.name != NAME]
     settings = [item for text in setting_texts(program) for item in ("--set", text)]
@@ -60,8 +60,7 @@ def _of_training(program: BuiltIn, request: RunRequest, folder: Path) -> dict[st
     argv += [item for text in options for item in ("--data", text)]
     for line in _lines(argv, request.bundle.root, {}):
         print_lines(line)
-    found: dict[str, Any] = json.loads((folder / FILE).read_text())
-    return found
+    return decode(Reported, json.loads((folder / FILE).read_text()))
 
 
 def _model_file(request: RunRequest) -> Path:
@@ -71,7 +70,7 @@ def _model_file(request: RunRequest) -> Path:
     return model.root / model.files[0].path
 
 
-def _of_script(program: Script, request: RunRequest, folder: Path) -> dict[str, Any]:
+def _of_script(program: Script, request: RunRequest, folder: Path) -> Reported:
     """The user's script as one rank; returns the last record `evaluation`, and the last value of
     each --metric."""
     folder.mkdir(parents=True)
@@ -85,20 +84,21 @@ def _of_script(program: Script, request: RunRequest, folder: Path) -> dict[str, 
     }
     if request.options.keras == 2:
         variables["TF_USE_LEGACY_KERAS"] = "1"
-    evaluation: dict[str, Any] = {}
+    evaluation = Reported()
     metrics: dict[str, float] = {}
     argv = [str(runtime_here()), program.path, *program.args]
     for line in _lines(argv, request.bundle.root, variables):
         if line.startswith(RECORD):
             record = json_line(line.removeprefix(RECORD))
-            evaluation = record if record.pop("kind", "") == "evaluation" else evaluation
+            if record.pop("kind", "") == "evaluation":
+                evaluation = Reported(record)
             continue
         print_lines(line)
         for metric in request.options.metrics:
             match = re.search(metric.pattern, line)
             if match and (value := finite(match[1])) is not None:
                 metrics[metric.name] = value
-    return {**metrics, **evaluation}
+    return evaluation.after(metrics)
 
 
 def _data_option(item: DataInput) -> str:

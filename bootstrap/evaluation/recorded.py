@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import progress_line
@@ -12,8 +11,8 @@ from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.metrics.options import read_thresholds
 from bootstrap.untrusted.records import raw_records
-from railhead.documents.codec import decode, encode
-from railhead.documents.evaluation import Judgement
+from railhead.documents.codec import decode
+from railhead.documents.evaluation import Judgement, Reported
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.records import Record
 from railhead.documents.run import Script
@@ -32,7 +31,7 @@ def is_recorded(earlier: EarlierRun, args: ProgramOptions, model: str | None) ->
     )
 
 
-def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> dict[str, Any]:
+def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> Reported:
     """The last record `evaluation` of a run with the last value of each --metric, judged.
 
     Raises:
@@ -41,9 +40,9 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> dict[str, Any]:
     """
     reported = _reported(earlier)
     judgement = judged(reported, read_thresholds(args.minimum, args.maximum))
-    print_lines(progress_line(decode(Record, {**reported, "kind": "evaluation"})))
+    print_lines(progress_line(decode(Record, {**reported.values, "kind": "evaluation"})))
     require_passed(judgement)
-    return {**reported, **encode(judgement)}
+    return reported.judged(judgement)
 
 
 def require_passed(judgement: Judgement) -> None:
@@ -52,21 +51,21 @@ def require_passed(judgement: Judgement) -> None:
         raise BelowThreshold("; ".join(judgement.failed) or "the evaluation did not pass")
 
 
-def _reported(earlier: EarlierRun) -> dict[str, Any]:
+def _reported(earlier: EarlierRun) -> Reported:
     run_id, file = earlier.run.run_id, earlier.run.results / "metrics.jsonl"
     if not file.is_file():
         raise UsageError(f"run {run_id} has no results here", hint=Command("fetch", run=run_id))
-    metrics: dict[str, Any] = {}
-    evaluation: dict[str, Any] = {}
-    for record in raw_records(file):
-        if record.get("kind") == "metric":
-            metrics[str(record.get("name"))] = record.get("value")
-        elif record.get("kind") == "evaluation":
-            evaluation = {name: value for name, value in record.items() if name not in ADDED}
-    if not metrics and not evaluation:
+    evaluation, metrics = Reported(), {}
+    for values in raw_records(file):
+        record = decode(Record, values)
+        if record.kind == "metric":
+            metrics[record.name] = values.get("value")
+        elif record.kind == "evaluation":
+            evaluation = Reported({k: v for k, v in values.items() if k not in ADDED})
+    if not metrics and not evaluation.values:
         raise UsageError(
             f"run {run_id} reported no evaluation: its script prints a record `evaluation`, "
             "or --script names what evaluates its model",
             hint=Command("evaluate", run_id, script="eval.py"),
         )
-    return {**metrics, **evaluation}
+    return evaluation.after(metrics)

@@ -36,7 +36,7 @@ def evaluate(
     """
     policy, earlier = stop_policy_of(ending), earlier_run(evaluated.run)
     if is_recorded(earlier, program, evaluated.model):
-        return judge_recorded(earlier, program)
+        return dict(judge_recorded(earlier, program).values)
     request = read_evaluation(earlier, program, evaluated.model)
     if evaluated.here:
         return object_in(here.evaluate(earlier, request) / FILE)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from railhead.documents.codec import key
+from railhead.documents.codec import decode, encode, key
 from railhead.documents.lenient import Flag, Number, Rows, Shown, Text, Texts, each, finite
 
 
@@ -76,6 +76,25 @@ class Evaluation:
 
 
 NONE = Evaluation()  # of a run that was not evaluated
+
+
+@dataclass(frozen=True)
+class Reported:
+    """An evaluation as a program wrote it."""
+
+    values: Mapping[str, Any] = key({}, rest=True)
+
+    def after(self, others: Mapping[str, Any]) -> Reported:
+        """With other values, before which those of the program come."""
+        return Reported({**others, **self.values})
+
+    def judged(self, judgement: Judgement) -> Reported:
+        """With the judgement, in place of the program's own."""
+        return Reported({**self.values, **encode(judgement)})
+
+    def read(self) -> Evaluation:
+        """What is known of it."""
+        return decode(Evaluation, dict(self.values))
 
 
 @dataclass(frozen=True)

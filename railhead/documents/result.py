@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from railhead.documents.codec import decode, key
-from railhead.documents.evaluation import Evaluation
+from railhead.documents.codec import key
+from railhead.documents.evaluation import NONE, Evaluation, Reported
 
 FINAL = ("succeeded", "failed", "cancelled")
 LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
@@ -57,7 +56,8 @@ class NotSwept:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it was cancelled, if not by a user;
+    """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
+    was cancelled, if not by a user;
     `trouble`: what could not be written or read on the chief."""
 
     schema: int = 1
@@ -69,7 +69,7 @@ class Result:
     ended: str | None = key(None, check=TIME)
     seconds: float = key(0.0, at_least=0, at_most=LARGEST)
     size: int | None = None
-    evaluation: Mapping[str, Any] | None = None
+    evaluation: Reported | None = None
     why: str | None = None
     trouble: str | None = None
     swept: Mapping[str, Swept | NotSwept] = key({})
@@ -77,4 +77,4 @@ class Result:
     @property
     def evaluated(self) -> Evaluation:
         """What is known of the evaluation."""
-        return decode(Evaluation, self.evaluation or {})
+        return self.evaluation.read() if self.evaluation else NONE

@@ -30,7 +30,7 @@ from bootstrap.runs.request import read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
-from railhead.documents.evaluation import Threshold
+from railhead.documents.evaluation import Reported, Threshold
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.result import Result
 
@@ -38,19 +38,25 @@ AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
 AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
 
 
+def thresholds(**options: tuple[str, ...]) -> tuple[Threshold, ...]:
+    """The thresholds of options as they are typed."""
+    given = program(**options)
+    return read_thresholds(given.minimum, given.maximum)
+
+
 @pytest.mark.parametrize(
     "text", ["accuracy", "=1", "accuracy=high", "accuracy=nan", "accuracy=inf", "a b=1"]
 )
 def test_a_threshold_is_a_name_and_a_number(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--max "):
-        read_thresholds([], [text])
+    with pytest.raises(UsageError, match=r"--max"):
+        thresholds(maximum=(text,))
 
 
 def test_a_metric_may_have_both_bounds_but_each_once() -> None:
-    both = read_thresholds(["loss=0"], ["loss=1"])
+    both = thresholds(minimum=("loss=0",), maximum=("loss=1",))
     assert both == (Threshold("loss", "min", 0.0), Threshold("loss", "max", 1.0))
-    with pytest.raises(UsageError, match="each metric once"):
-        read_thresholds(["loss=0", "loss=1"], [])
+    with pytest.raises(UsageError, match="--min"):
+        thresholds(minimum=("loss=0", "loss=1"))
 
 
 def test_a_metric_that_the_training_does_not_have_is_refused_before_a_run() -> None:
@@ -108,7 +114,7 @@ def test_the_file_of_the_program_keeps_what_else_it_has(home: Path) -> None:
 
 def test_a_missed_threshold_is_exit_3_and_its_text_is_cleaned() -> None:
     evaluation = {"passed": False, "failed": ["accuracy \x1b[2J0.8 is below --min accuracy=0.9"]}
-    result = Result(state="succeeded", seconds=1.0, size=2, evaluation=evaluation)
+    result = Result(state="succeeded", seconds=1.0, size=2, evaluation=Reported(evaluation))
     with pytest.raises(BelowThreshold, match=r"^accuracy 0\.8 is below --min"):
         judge(Run("r1", Path("results/r1")), result)
 
@@ -162,7 +168,7 @@ def test_an_evaluation_has_the_copy_of_the_training_of_its_run(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_with_a_model(project)
-    given = replace(TRAINING, training="training", settings=("data=numpy", "model=mine"))
+    given = replace(TRAINING, training="training", settings={"data": "numpy", "model": "mine"})
     earlier = recorded(project, given)
     monkeypatch.chdir("/")
     request = read_evaluation(earlier, program(minimum=("accuracy=0.9",)))
@@ -239,18 +245,20 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     recorded(project, program(script="train.py"))
     results = project / "results/r1"
     with pytest.raises(Exit, match="run r1 has no results here"):
-        result_tasks.evaluate.body(None, "r1")
+        result_tasks.evaluate.body(None, run="r1")
     (results / "metrics.jsonl").write_text('{"kind": "epoch", "val_accuracy": 1}\n')
     with pytest.raises(Exit, match="run r1 reported no evaluation"):
-        result_tasks.evaluate.body(None, "r1", min=["accuracy=0.9"])
+        result_tasks.evaluate.body(None, run="r1", min=["accuracy=0.9"])
     (results / "metrics.jsonl").write_text(EVALUATED)
     (results / "evaluation.json").write_text('{"accuracy": 0.96, "passed": false, "failed": ["x"]}')
-    result_tasks.evaluate.body(None, "r1", min=["accuracy=0.96", "f1=0.7"], max=["accuracy=0.97"])
+    result_tasks.evaluate.body(
+        None, run="r1", min=["accuracy=0.96", "f1=0.7"], max=["accuracy=0.97"]
+    )
     assert "evaluation  accuracy 0.960" in capsys.readouterr().out
     run = railhead.Run("r1")
     assert run.evaluate(minimum={"accuracy": 0.96})["passed"] is True
     with pytest.raises(Exit) as below:
-        result_tasks.evaluate.body(None, "r1", min=["accuracy=0.97"])
+        result_tasks.evaluate.body(None, run="r1", min=["accuracy=0.97"])
     assert below.value.code == 3
     with pytest.raises(railhead.BelowThreshold, match="accuracy 0.96 is below --min accuracy=0.97"):
         run.evaluate(minimum={"accuracy": 0.97})
@@ -259,7 +267,7 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     with pytest.raises(UsageError, match="name what evaluates"):  # the report may be of another one
         run.evaluate(model="model.keras")
     with pytest.raises(Exit, match="name what evaluates"):
-        result_tasks.evaluate.body(None, "r1", model="model.keras")
+        result_tasks.evaluate.body(None, run="r1", model="model.keras")
     assert not (results / "evaluations/r1").exists()
 
 

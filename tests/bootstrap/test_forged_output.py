@@ -11,6 +11,7 @@ from standins.run_documents import run_document
 from bootstrap.remote.rank.rank import encoded
 from bootstrap.remote.run.mpirun_output import MpirunOutput
 from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
+from railhead.documents.evaluation import Reported
 from railhead.documents.run import RunHost
 
 RECORD = '@railhead {"kind": "evaluation", "accuracy": 0.1, "passed": false}'
@@ -63,7 +64,8 @@ def test_only_rank_0_evaluates_at_the_start_of_a_line(
     output: RunOutput, tmp_path: Path, rank: int, line: str, counts: bool
 ) -> None:
     output.add_line(rank, line.encode())
-    assert output.evaluation == ({"accuracy": 0.1, "passed": False} if counts else None)
+    own = Reported({"accuracy": 0.1, "passed": False})
+    assert output.evaluation == (own if counts else None)
     metrics = (tmp_path / "results" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in metrics] == ["evaluation"] * counts
     log = (tmp_path / "logs" / f"rank-{rank}.log").read_text()

@@ -19,6 +19,7 @@ from bootstrap.runs.follow import RunConnection, show_record
 from bootstrap.runs.results import judge, require_writable, trouble_line
 from bootstrap.runs.run import Run
 from bootstrap.workflows import attach
+from railhead.documents.evaluation import Reported
 from railhead.documents.result import Culprit, NotSwept, Result, Swept
 
 RUN = Run("r1", Path("results/r1"))
@@ -28,7 +29,8 @@ UNKNOWN = "the evaluation did not pass"
 
 def ended(evaluation: Any, **changes: Any) -> Result:
     """The result of a run that succeeded, with this evaluation."""
-    whole = Result(state="succeeded", seconds=12.0, size=2, evaluation=evaluation)
+    reported = None if evaluation is None else Reported(evaluation)
+    whole = Result(state="succeeded", seconds=12.0, size=2, evaluation=reported)
     return replace(whole, **changes)
 
 

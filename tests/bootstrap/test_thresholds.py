@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.evaluation.thresholds import judged
-from railhead.documents.evaluation import Judgement, Threshold
+from railhead.documents.evaluation import Judgement, Reported, Threshold
 
 AT_LEAST, AT_MOST = Threshold("accuracy", "min", 0.9), Threshold("loss", "max", 0.2)
 
@@ -39,9 +39,9 @@ AT_LEAST, AT_MOST = Threshold("accuracy", "min", 0.9), Threshold("loss", "max", 
     ],
 )
 def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) -> None:
-    found = judged(evaluation, [AT_LEAST, AT_MOST])
+    found = judged(Reported(evaluation), [AT_LEAST, AT_MOST])
     assert found == Judgement((AT_LEAST, AT_MOST), tuple(failed), not failed)
 
 
 def test_what_a_program_judges_itself_stays_failed() -> None:
-    assert judged({"accuracy": 1, "passed": False}, [AT_LEAST]).passed is False
+    assert judged(Reported({"accuracy": 1, "passed": False}), [AT_LEAST]).passed is False

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from railhead.documents.evaluation import Judgement, Threshold
+from railhead.documents.evaluation import Judgement, Reported, Threshold
 from railhead.documents.lenient import finite
 
 
-def judged(evaluation: Mapping[str, Any], thresholds: Sequence[Threshold]) -> Judgement:
-    """Whether an evaluation, as a program wrote it, reaches the thresholds."""
-    figures = {name: finite(value) for name, value in evaluation.items()}
+def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
+    """Whether an evaluation reaches the thresholds."""
+    figures = {name: finite(value) for name, value in reported.values.items()}
     failed = tuple(why for item in thresholds if (why := _failure(item, figures)))
-    passed = not failed and evaluation.get("passed") is not False
+    passed = not failed and reported.values.get("passed") is not False
     return Judgement(tuple(thresholds), failed, passed)
 
 

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
+from railhead.documents.evaluation import Reported
 from railhead.documents.run import RunDocument
 
 from .metric_lines import MetricLines
@@ -145,7 +146,7 @@ class RunOutput:
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
-        self.evaluation: dict[str, Any] | None = None
+        self.evaluation: Reported | None = None
         self.last_metrics: dict[str, float] = {}  # the last value of each --metric
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
@@ -239,7 +240,7 @@ class RunOutput:
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return False
         if kind == "evaluation":
-            self.evaluation = own
+            self.evaluation = Reported(own)
         self.metrics.add(line)
         return True
 

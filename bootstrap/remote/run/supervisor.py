@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from railhead.documents.codec import encode
+from railhead.documents.evaluation import Reported
 from railhead.documents.manifest import Manifest
 from railhead.documents.result import Culprit, NotSwept, Result, Swept
 from railhead.documents.run import RunDocument
@@ -140,7 +141,7 @@ class Supervisor:
         self.hosts = [host.name for host in self.run.hosts]
         self.output = RunOutput(RUN, self.run, secrets_of(self.run), state.write_errors)
         self.ended_servers = False
-        self.evaluation: dict[str, Any] | None = None
+        self.evaluation: Reported | None = None
         self.silent: int | None = None  # the host for whose silence the run was ended
 
     def go(self) -> Result:
@@ -168,21 +169,25 @@ class Supervisor:
         self.list_outputs()
         return self.result(code, swept)
 
-    def judged(self) -> dict[str, Any] | None:
+    def judged(self) -> Reported | None:
         """The evaluation, also written to evaluation.json. With thresholds, and in a run that
         evaluates another one, it is judged, and the last values of --metric belong to it; those of
         the program's own evaluation come before them."""
         found, wanted = self.output.evaluation, self.run.thresholds
-        judgement: dict[str, Any] = {}
+        judgement = None
         if wanted or self.run.evaluates:
-            found = {**self.output.last_metrics, **(found or {})}
-            judgement = encode(thresholds.judged(found, wanted))
+            found = (found or Reported()).after(self.output.last_metrics)
+            judgement = thresholds.judged(found, wanted)
         if found is None:
             return None
         file = path("results/evaluation.json")
-        with self.state.counted():  # the program's own file has more, and all digits
-            json_file.save(file, {**found, **json_file.load_object(file), **judgement})
-        return {**found, **judgement}
+        own = Reported(json_file.load_object(file))  # it has more, and all digits
+        written = own.after(found.values)
+        if judgement:
+            found, written = found.judged(judgement), written.judged(judgement)
+        with self.state.counted():
+            json_file.save(file, encode(written))
+        return found
 
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""
