@@ -62,7 +62,7 @@ class Program(Fab):  # type: ignore[misc]
         if form not in FORMATS:
             raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", "fab --list")
         if core.remainder and not core.unparsed and not core[0].args.complete.value:
-            raise _usage("no task is named", str(Command("exec", hosts="a,b", cmd="COMMAND")))
+            raise _usage("no task is named", str(Command("exec", hosts="a,b", cmd="nvidia-smi -L")))
 
     def load_collection(self) -> None:
         """Load the fabfile, and the executor of its tasks."""

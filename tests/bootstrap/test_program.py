@@ -97,7 +97,7 @@ def test_f_after_logs_follows(tmp_path: Path) -> None:
         ("--list-format x --list", "--list-format x: one of flat, nested, json"),
         ("--print-completion-script tcsh", "options are: bash, fish, zsh"),
         ("-H", "needed value"),
-        ("-- ls", "no task is named\n  next: fab exec --hosts a,b --cmd 'COMMAND'"),
+        ("-- ls", "no task is named\n  next: fab exec --hosts a,b --cmd 'nvidia-smi -L'"),
         ("-H 127.0.0.1:9 -- ls", "no task is named\n  next: fab exec"),
         (f"--config {'9' * 400} plan", "--config: this option of Fabric has no effect"),
     ],
