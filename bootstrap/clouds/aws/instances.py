@@ -24,7 +24,7 @@ from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
-from railhead.documents.refusals import NO_CAPACITY
+from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.uri import bucket_uri
 
 EC2 = "EC2 DescribeInstances"
@@ -72,7 +72,7 @@ class Aws:
         try:
             self._client("ec2", "start_instances", InstanceIds=ids)
         except Refused as refused:
-            if refused.error_code in NO_CAPACITY["aws"]:
+            if refused.error_code in COMMON_FACTS["aws"].no_capacity:
                 raise self._stock_out(refused) from None
             raise
 
