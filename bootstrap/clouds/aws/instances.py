@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
 from bootstrap.clouds.aws.client import AwsClient, ask, connect
-from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, Volumes, reservations
+from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, Volumes, account, reservations
 from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.base import (
     STOPPED,
@@ -167,7 +167,7 @@ class Aws:
 
     def account(self) -> str:
         """The account of the current credentials."""
-        return f"account {self._client('sts', 'get_caller_identity')['Account']}"
+        return account(self._client)
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         """The keys that cloud-init printed on each instance's console at its first boot."""
