@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pulumi
 
+from railhead.documents.clouds import is_no_capacity
 from railhead.documents.codec import encode
-from railhead.documents.refusals import is_no_capacity
 from stacks.config.settings import ClusterConfig
 from stacks.cost import cost, price_per_machine
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from railhead.documents.clouds import COMMON_FACTS
+
 
 @dataclass(frozen=True)
 class StateTypes:
@@ -66,7 +68,7 @@ CLOUDS = {
         machines="bootstrap.clouds.aws.machines:list_machines",
         leftovers="bootstrap.clouds.aws.leftovers:remove",
         deadlines="bootstrap.clouds.aws.scheduler:remove",
-        scheme="s3",
+        scheme=COMMON_FACTS["aws"].scheme,
         bucket="bootstrap.clouds.aws.s3:open_bucket",
         state=StateTypes(
             provider="pulumi:providers:aws",
@@ -83,7 +85,7 @@ CLOUDS = {
     "gcp": CloudKind(
         instances="bootstrap.clouds.gcp.instances:Gcp",
         machines="bootstrap.clouds.gcp.machines:list_machines",
-        scheme="gs",
+        scheme=COMMON_FACTS["gcp"].scheme,
         bucket="bootstrap.clouds.gcp.gcs:open_bucket",
         state=StateTypes(
             provider="pulumi:providers:gcp",

@@ -18,7 +18,7 @@ from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory import pulumi_stack
 from bootstrap.lifecycle import destroy, power, stack_machines, stop_policy
 from bootstrap.lifecycle.stack_machines import StackMachines
-from railhead.documents.refusals import is_no_capacity
+from railhead.documents.clouds import is_no_capacity
 
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
 CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Conflict")

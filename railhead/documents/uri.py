@@ -1,7 +1,4 @@
-"""Addresses of objects in buckets: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX. Standard library only.
-
-A cloud whose buckets have a scheme of their own adds it to SCHEMES.
-"""
+"""Addresses of objects in buckets: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX."""
 
 from __future__ import annotations
 
@@ -9,7 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-SCHEMES = ("s3", "gs")
+from railhead.documents.clouds import COMMON_FACTS
+
+SCHEMES = tuple(facts.scheme for facts in COMMON_FACTS.values())
 FORMS = " or ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)
 PREFIXES = ", ".join(f"{scheme}://" for scheme in SCHEMES)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)

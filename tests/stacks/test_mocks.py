@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,14 @@ def test_what_the_cloud_refuses_can_be_caught_and_a_mistake_cannot() -> None:
 def test_a_program_that_has_to_fail_and_does_not_is_an_error() -> None:
     with pytest.raises(AssertionError, match="ended well"):
         refused(a_program, WORLD)
+
+
+def test_the_example_for_stacks_of_others_passes() -> None:
+    text = (HERE.parents[1] / "docs/stacks.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/stacks.md", "exec"), names)
+    names["test_two_machines_and_a_topic"]()
 
 
 def each_test(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

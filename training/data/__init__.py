@@ -1,6 +1,7 @@
 """Data sets by name, and what all of them give. Importing this needs the standard library only.
 
-A data set is one module and one line in DATASETS. Its module has:
+A data set is a module, a line in DATASETS, its tests and two rows of docs (docs/architecture.md,
+Recipes). Its module has:
 
     read(folder, config) -> {"train": Samples, ...}    the data of a folder; "test" where it has one
     fetch(config) -> {"train": Samples, ...}           without a folder: built in, or downloaded

@@ -150,6 +150,18 @@ class Volumes:
     Volumes: tuple[Volume, ...]
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Who the credentials belong to."""
+
+    Account: str
+
+
+def account(client: AwsClient) -> str:
+    """The account of the current credentials: `account 1234`."""
+    return f"account {ask(Caller, client, 'sts', 'get_caller_identity').Account}"
+
+
 def reservations(client: AwsClient, **filters: Collection[str]) -> Iterator[Reservation]:
     """The reservations whose instances pass all filters; `_` stands for `-` in a filter's name."""
     listed = [{"Name": n.replace("_", "-"), "Values": list(v)} for n, v in filters.items()]

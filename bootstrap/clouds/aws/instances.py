@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
 from bootstrap.clouds.aws.client import AwsClient, ask, connect
-from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, Volumes, reservations
+from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, Volumes, account, reservations
 from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.base import (
     STOPPED,
@@ -24,7 +24,7 @@ from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
-from railhead.documents.refusals import NO_CAPACITY
+from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.uri import bucket_uri
 
 EC2 = "EC2 DescribeInstances"
@@ -72,7 +72,7 @@ class Aws:
         try:
             self._client("ec2", "start_instances", InstanceIds=ids)
         except Refused as refused:
-            if refused.error_code in NO_CAPACITY["aws"]:
+            if refused.error_code in COMMON_FACTS["aws"].no_capacity:
                 raise self._stock_out(refused) from None
             raise
 
@@ -167,7 +167,7 @@ class Aws:
 
     def account(self) -> str:
         """The account of the current credentials."""
-        return f"account {self._client('sts', 'get_caller_identity')['Account']}"
+        return account(self._client)
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         """The keys that cloud-init printed on each instance's console at its first boot."""

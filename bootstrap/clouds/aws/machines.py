@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from bootstrap.clouds.aws.client import AwsClient, connect
-from bootstrap.clouds.aws.ec2 import Instance, reservations
+from bootstrap.clouds.aws.ec2 import Instance, account, reservations
 from bootstrap.clouds.machines import Listed, Machine, Place
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
@@ -14,10 +14,9 @@ ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
     """The instances of a region that have the tag `railhead:cluster`."""
     client = client or connect(place.region)
-    account = f"account {client('sts', 'get_caller_identity')['Account']}"
     found = reservations(client, tag_key=["railhead:cluster"], instance_state_name=ALIVE)
     machines = (_machine(one, place.region) for each in found for one in each.Instances)
-    return Listed(account, tuple(machines))
+    return Listed(account(client), tuple(machines))
 
 
 def _machine(instance: Instance, region: str | None) -> Machine:

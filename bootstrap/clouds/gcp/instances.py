@@ -23,13 +23,13 @@ from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
 from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
-from railhead.documents.refusals import NO_CAPACITY
+from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.uri import bucket_uri
 
 T = TypeVar("T")
 COMPUTE = "Compute Engine instances.get"
 KIND = "max-run-duration"
-STOCK_OUTS = (*NO_CAPACITY["gcp"], "insufficientCapacity", "UNSUPPORTED_OPERATION")
+STOCK_OUTS = (*COMMON_FACTS["gcp"].no_capacity, "insufficientCapacity", "UNSUPPORTED_OPERATION")
 MOST_HOURS = 168
 # USD per GB and month in us-central1, as of July 2026.
 DISKS = {"pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17}
