@@ -13,6 +13,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
+from bootstrap.ssh.bundle import PACKAGES
 
 RUNTIME = "runtime-tf2.18-cpu"
 
@@ -51,7 +52,7 @@ def variables_here(ours: str) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     if not (Path.home() / ".keras").is_dir():
         found.setdefault("KERAS_HOME", str(local_state.home() / "keras"))
-    return found
+    return {**found, "PYTHONPATH": str(PACKAGES)}  # a copy of `training` imports our documents
 
 
 def folder_of(name: str) -> Path:

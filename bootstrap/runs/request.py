@@ -24,7 +24,7 @@ from bootstrap.runs.metrics.options import (
     require_metrics,
 )
 from bootstrap.runs.strategies import launcher_for
-from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
+from bootstrap.ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
 from railhead.documents.codec import encode
 from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import ProgramOptions
@@ -247,6 +247,7 @@ def check_settings(
     for name, value in settings.items():
         argv += ["--set", f"{name}={value}"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
+    environment["PYTHONPATH"] = str(PACKAGES)  # a copy of `training` imports our documents
     done = log.run(argv, cwd=repo, env=environment, capture_output=True)
     error = done.stderr.strip()
     if done.returncode == 2:

@@ -11,8 +11,8 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,18 @@ LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
 PACKED = (".whl", ".gz")  # already compressed
 REMOTE = Path(__file__).parents[1] / "remote"
+PACKAGES = Path(railhead.documents.__file__).parents[2]  # the folder of `railhead`
 DOCUMENTS = Path(railhead.documents.__file__).parent
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files to ship, sorted by path; `root` is their folder here, not a part of the digest."""
+    """Files to ship, sorted by path; `root` is their folder here, not a part of the digest.
+    `elsewhere`: by path the folder of those that are below another one."""
 
     root: Path
     files: tuple[BundleFile, ...]
+    elsewhere: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -94,16 +97,20 @@ def archive() -> bytes:
 
 
 def pack_training(repo: Path) -> Bundle:
-    """Bundle our own training code from the clone `repo`: `training/`, and the documents that it
-    shares with this side."""
+    """Bundle the training code in `repo`, and our documents, which it shares with this side."""
     if not (repo / "training" / "__main__.py").is_file():
         raise UsageError(f"no training/ in {repo}", hint="run fab with -r and the clone's folder")
-    files = (
-        replace(file, path=f"{folder}/{file.path}")
-        for folder in ("railhead/documents", "training")
-        for file in pack_folder(repo / folder).files
+    roots = {"railhead/documents": PACKAGES, "training": repo.resolve()}
+    files = {
+        f"{folder}/{file.path}": file
+        for folder, root in roots.items()
+        for file in pack_folder(root / folder).files
+    }
+    return Bundle(
+        repo.resolve(),
+        tuple(replace(file, path=path) for path, file in files.items()),
+        {path: PACKAGES for path in files if path.startswith("railhead/")},
     )
-    return Bundle(repo.resolve(), tuple(files))
 
 
 def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]:
@@ -132,7 +139,8 @@ def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
     packed = _Deflated(0 if all(file.path.endswith(PACKED) for file in bundle.files) else 1)
     with tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as archive:
         for sha256 in sorted(set(needed)):
-            content = _unchanged(bundle.root, by_hash[sha256])
+            file = by_hash[sha256]
+            content = _unchanged(bundle.elsewhere.get(file.path, bundle.root), file)
             member = tarfile.TarInfo(sha256)  # time, owner and group stay zero
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.ssh.bundle import Bundle, pack_folder, pack_script, pack_training, tar
+from bootstrap.ssh.bundle import PACKAGES, Bundle, pack_folder, pack_script, pack_training, tar
 from railhead.documents.agent import BundleFile
 
 
@@ -261,13 +261,15 @@ def test_the_digest_of_a_known_bundle_stays_what_it_is() -> None:
 
 def test_training_ships_by_its_own_name_with_the_documents_alone(tmp_path: Path) -> None:
     plant(tmp_path, "training/__main__.py", "training/data/shards.py", "bootstrap/x.py", "README")
-    plant(tmp_path, "railhead/__init__.py", "railhead/documents/uri.py")
     plant(tmp_path, ".gitignore", content="*.tmp\n")
     plant(tmp_path, "training/x.tmp", "training/__pycache__/y.pyc", ".git/HEAD")
     bundle = pack_training(tmp_path)
-    names = ["railhead/documents/uri.py", "training/__main__.py", "training/data/shards.py"]
-    assert paths(bundle) == names
+    own = [path for path in paths(bundle) if not path.startswith("railhead/documents/")]
+    assert own == ["training/__main__.py", "training/data/shards.py"]
+    assert "railhead/documents/uri.py" in paths(bundle), "also for a copy of training"
     assert bundle.root == tmp_path
+    uri = (PACKAGES / "railhead/documents/uri.py").read_text()
+    assert unpacked(tar(bundle, [sha256(uri)])) == {sha256(uri): uri.encode()}
     assert unpacked(tar(bundle, [sha256("x")])) == {sha256("x"): b"x"}
 
 

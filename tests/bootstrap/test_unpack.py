@@ -132,10 +132,10 @@ def test_what_is_in_the_way_of_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_list_of_files_is_read() -> None:
-    assert unpack.pairs([["a", 0], ["b", 5]]) == [("a", 0), ("b", 5)]
+    assert unpack.pairs([("a", 0), ("b", 5)]) == [("a", 0), ("b", 5)]
 
 
-@pytest.mark.parametrize("value", [5, ["a"], [["a", -1]], [["a", True]], [["a", "1"]], [["a"]]])
-def test_what_is_no_list_of_files_is_refused(value: Any) -> None:
+@pytest.mark.parametrize("files", [[("a", -1)], [("a", 1)] * (FILES + 1)])
+def test_what_is_no_list_of_files_is_refused(files: list[tuple[str, int]]) -> None:
     with pytest.raises(Hostile, match="sent a list of files that is not valid:"):
-        unpack.pairs(value)
+        unpack.pairs(files)
