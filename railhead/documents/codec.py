@@ -6,11 +6,12 @@ Standard library only (hence not pydantic), because hosts have nothing else. Pyt
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from keyword import iskeyword
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from itertools import repeat
 from typing import (
     Annotated,
     Any,
@@ -29,10 +30,25 @@ SHOWN = 60  # characters of a wrong value in a message
 LONGEST = 600  # characters of a message
 KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 _RULE = "rule"
+FIELDS = "__dataclass_fields__"  # of dataclasses and their instances
+
+
+Read = Callable[[Any, int], Any]  # from a JSON value in a document of this schema
 
 
 class Malformed(ValueError):
     """A value that does not fit its document; the message has the path of the key."""
+
+
+class _Wrong(Malformed):
+    """What a value must be. The containers of the value put its path before `at`."""
+
+    def __init__(self, wanted: str, value: Any = MISSING) -> None:
+        self.wanted, self.value, self.at = wanted, value, ""
+
+    def __str__(self) -> str:
+        shown = "" if self.value is MISSING else f", not {_shortened(self.value)}"
+        return f"{_printable(self.at.lstrip('.')) or 'it'} must be {self.wanted}{shown}"
 
 
 @dataclass(frozen=True)
@@ -102,37 +118,37 @@ def decode(
         error: a key is missing, of another type, or not within its rules.
     """
     try:
-        return cast(T, _Decoder(unknown_keys).value(kind, value, "", Rule(), 0))
+        return cast(T, _reader(cast(Any, kind), Rule(), unknown_keys)(value, 0))
     except Malformed as wrong:
         raise error(f"{what}: {wrong}"[:LONGEST]) from None
 
 
 def encode(document: Any) -> Any:
     """A document as JSON values."""
-    if is_dataclass(document):
+    if isinstance(document, (str, int, float)) or document is None:
+        return document
+    if hasattr(document, FIELDS):
+        kind: Any = type(document)
         found: dict[str, Any] = {}
-        for f in _written(document):
-            value = encode(getattr(document, f.name))
-            found |= value if _rule(f).rest else {_name(f): value}
+        for attribute, name, rule, default in _written(kind):
+            value = getattr(document, attribute)
+            if not rule.omit or value != default:
+                found |= encode(value) if rule.rest else {name: encode(value)}
         return found
     if isinstance(document, Mapping):
         return {name: encode(value) for name, value in document.items()}
     return [encode(item) for item in document] if isinstance(document, (tuple, list)) else document
 
 
-def _written(document: Any) -> list[Any]:
-    return [
-        f for f in fields(document) if not _rule(f).omit or getattr(document, f.name) != _default(f)
-    ]
+@functools.cache
+def _written(kind: Any) -> tuple[tuple[str, str, Rule, Any], ...]:
+    """Attribute, key, rule and default of each field."""
+    return tuple((f.name, _name(f), _rule(f), _default(f)) for f in fields(kind))
 
 
 def _name(found: Any) -> str:
     """The key of a field."""
     return cast(str, found.name.removesuffix("_"))
-
-
-def _attribute(name: str) -> str:
-    return f"{name}_" if iskeyword(name) else name
 
 
 def _rule(found: Any) -> Rule:
@@ -143,140 +159,203 @@ def _default(found: Any) -> Any:
     return found.default if found.default_factory is MISSING else found.default_factory()
 
 
+# A type becomes a function once; the lists of a run have a hundred thousand files.
 @functools.cache
-def _cached_keys(kind: Any) -> tuple[tuple[str, Any, Rule, bool], ...]:
-    """Name, type and rule of each key of a dataclass, and whether it has a default."""
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(
-        (_name(f), hints[f.name], _rule(f), (f.default, f.default_factory) != (MISSING, MISSING))
-        for f in fields(kind)
-        if f.init
-    )
-
-
-def _keys(kind: Any) -> tuple[tuple[str, Any, Rule, bool], ...]:
-    return _cached_keys(kind)
+def _reader(kind: Any, rule: Rule, unknown_keys: bool) -> Read:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda value, schema: value
+    if origin is Annotated:
+        return lambda value, schema: inner[1](value)
+    if hasattr(kind, FIELDS):
+        return _record(kind, unknown_keys).read
+    if origin in (Union, types.UnionType):
+        return _one_of(inner, rule, unknown_keys)
+    if origin is Literal:
+        return _plain(object, Rule(choices=inner))
+    if origin is tuple:
+        many = inner[-1] is Ellipsis
+        reads = [_reader(each, rule, unknown_keys) for each in (inner[:1] if many else inner)]
+        return functools.partial(_items, reads, many)
+    if origin is not None and issubclass(origin, Mapping):
+        return functools.partial(_mapping, _reader(inner[1], rule, unknown_keys))
+    return _plain(kind, rule)
 
 
 @dataclass(frozen=True)
-class _Decoder:
-    unknown_keys: bool
+class _Key:
+    attribute: str
+    kind: Any
+    read: Read
+    rule: Rule
+    optional: bool
 
-    def value(self, kind: Any, value: Any, at: str, rule: Rule, schema: int) -> Any:
-        origin = get_origin(kind)
-        if kind is Any:
-            return value
-        if origin is Annotated:
-            return get_args(kind)[1](value)
-        if is_dataclass(kind):
-            return self.record(kind, value, at, schema)
-        if origin in (Union, types.UnionType):
-            return self.one_of(get_args(kind), value, at, rule, schema)
-        if origin is Literal:
-            return _chosen(value, get_args(kind), at)
-        if origin is tuple:
-            return self.items(get_args(kind), value, at, rule, schema)
-        if origin is not None and issubclass(origin, Mapping):
-            inner = get_args(kind)[1]
-            mapping = value if isinstance(value, dict) else _refuse("an object", at, value)
-            return {k: self.value(inner, v, f"{at}.{k}", rule, schema) for k, v in mapping.items()}
-        return _plain(kind, value, at, rule)
+    def is_needed(self, schema: int) -> bool:
+        """Whether an object of a document of this schema must have it."""
+        return not self.optional or 0 < self.rule.since <= schema
 
-    def record(self, kind: Any, value: Any, at: str, schema: int) -> Any:
-        keys = [k for k in _keys(kind) if not k[2].rest]
-        names = [name for name, *_ in keys]
-        if not isinstance(value, dict):
-            _refuse(f"an object with the keys {', '.join(names)}", at, value)
-        schema = _schema(kind, value, schema)
-        missing = [
-            name
-            for name, _, rule, optional in keys
-            if name not in value and not (optional and (not rule.since or schema < rule.since))
-        ]
-        if missing:
-            _refuse(f"an object that also has the keys {', '.join(missing)}", at)
-        others = {name: inner for name, inner in value.items() if name not in names}
-        found = {
-            _attribute(name): self.value(inner, value[name], f"{at}.{name}", rule, schema)
-            for name, inner, rule, _ in keys
-            if name in value
+
+class _Record:
+    """Reads the objects of one dataclass."""
+
+    def __init__(self, kind: Any, unknown_keys: bool) -> None:
+        self.kind, self.unknown_keys = kind, unknown_keys
+
+    @functools.cached_property
+    def all_keys(self) -> dict[str, _Key]:
+        """By name; not before the first use, because a dataclass may contain itself."""
+        hints = get_type_hints(self.kind, include_extras=True)
+        return {
+            _name(f): _Key(
+                f.name,
+                hints[f.name],
+                _reader(hints[f.name], _rule(f), self.unknown_keys),
+                _rule(f),
+                (f.default, f.default_factory) != (MISSING, MISSING),
+            )
+            for f in fields(self.kind)
+            if f.init
         }
-        for name, inner, rule, _ in _keys(kind):
-            if rule.rest:
-                return kind(**found, **{name: self.value(inner, others, at, rule, schema)})
-        if others and not self.unknown_keys:
-            known = ", ".join(names)
-            _refuse(f"an object without the keys {', '.join(others)}; it has {known}", at)
-        return kind(**found)
 
-    def items(self, kinds: Any, value: Any, at: str, rule: Rule, schema: int) -> Any:
-        if not isinstance(value, (list, tuple)):
-            _refuse("a list", at, value)
-        if kinds[-1] is Ellipsis:
-            kinds = kinds[:1] * len(value)
-        elif len(kinds) != len(value):
-            _refuse(f"a list of {len(kinds)}", at, value)
-        pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(self.value(k, v, f"{at}[{i}]", rule, schema) for i, (k, v) in pairs)
+    @functools.cached_property
+    def keys(self) -> dict[str, _Key]:
+        """Those that an object has itself."""
+        return {name: key for name, key in self.all_keys.items() if not key.rule.rest}
 
-    def one_of(self, kinds: Any, value: Any, at: str, rule: Rule, schema: int) -> Any:
-        if value is None and type(None) in kinds:
+    @functools.cached_property
+    def rest(self) -> _Key | None:
+        """The one for all other keys of an object."""
+        return next((key for key in self.all_keys.values() if key.rule.rest), None)
+
+    def read(self, value: Any, schema: int) -> Any:
+        """The dataclass of an object."""
+        if not isinstance(value, dict):
+            raise _Wrong(f"an object with the keys {', '.join(self.keys)}", value)
+        own = value.get("schema") if "schema" in self.keys else None
+        if isinstance(own, int) and not isinstance(own, bool):
+            schema = own
+        missing = [n for n, k in self.keys.items() if n not in value and k.is_needed(schema)]
+        if missing:
+            raise _Wrong(f"an object that also has the keys {', '.join(missing)}")
+        found, name = {}, ""
+        try:
+            for name, key in self.keys.items():
+                if name in value:
+                    found[key.attribute] = key.read(value[name], schema)
+        except _Wrong as wrong:
+            wrong.at = f".{name}{wrong.at}"
+            raise
+        if len(value) > len(found):
+            self._read_others(value, found, schema)
+        return self.kind(**found)
+
+    def _read_others(self, value: Mapping[str, Any], found: dict[str, Any], schema: int) -> None:
+        """Put the keys that are not of the dataclass where it has them, or refuse them."""
+        others = {name: inner for name, inner in value.items() if name not in self.keys}
+        if self.rest:
+            found[self.rest.attribute] = self.rest.read(others, schema)
+        elif not self.unknown_keys:
+            known = ", ".join(self.keys)
+            raise _Wrong(f"an object without the keys {', '.join(others)}; it has {known}")
+
+
+@functools.cache
+def _record(kind: Any, unknown_keys: bool) -> _Record:
+    return _Record(kind, unknown_keys)
+
+
+def _items(reads: list[Read], many: bool, value: Any, schema: int) -> Any:
+    """A list of this length, or with `many` of any length, whose items are all read alike."""
+    if not isinstance(value, (list, tuple)):
+        raise _Wrong("a list", value)
+    if not many and len(value) != len(reads):
+        raise _Wrong(f"a list of {len(reads)}", value)
+    found: list[Any] = []
+    try:
+        for read, item in zip(repeat(reads[0]) if many else reads, value, strict=False):
+            found.append(read(item, schema))
+    except _Wrong as wrong:
+        wrong.at = f"[{len(found)}]{wrong.at}"
+        raise
+    return tuple(found)
+
+
+def _mapping(read: Read, value: Any, schema: int) -> Any:
+    if not isinstance(value, dict):
+        raise _Wrong("an object", value)
+    found, name = {}, ""
+    try:
+        for name, inner in value.items():
+            found[name] = read(inner, schema)
+    except _Wrong as wrong:
+        wrong.at = f".{name}{wrong.at}"
+        raise
+    return found
+
+
+def _one_of(kinds: Iterable[Any], rule: Rule, unknown_keys: bool) -> Read:
+    """Of a union: the first kind that fits; errors are those of the last, or of a tagged one."""
+    nullable = type(None) in kinds
+    reads = [(k, _reader(k, rule, unknown_keys)) for k in kinds if k is not type(None)]
+
+    def read(value: Any, schema: int) -> Any:
+        if value is None and nullable:
             return None
-        kinds = [kind for kind in kinds if kind is not type(None)]
-        for kind in kinds[:-1]:
+        for kind, attempt in reads[:-1]:
             try:
-                return self.value(kind, value, at, rule, schema)
+                return attempt(value, schema)
             except Malformed:
                 if _is_tagged(kind, value):
                     raise
-        return self.value(kinds[-1], value, at, rule, schema)
+        return reads[-1][1](value, schema)
 
-
-def _schema(kind: Any, value: Mapping[str, Any], outer: int) -> int:
-    """The schema of a document: that of its own key, else that of the document around it."""
-    if not any(name == "schema" for name, *_ in _keys(kind)):
-        return outer
-    own = value.get("schema")
-    return own if isinstance(own, int) and not isinstance(own, bool) else outer
+    return read
 
 
 def _is_tagged(kind: Any, value: Any) -> bool:
     """Whether the value names this dataclass of a union, by a key that is a Literal."""
-    if not is_dataclass(kind) or not isinstance(value, dict):
+    if not hasattr(kind, FIELDS) or not isinstance(value, dict):
         return False
-    tags = [(n, get_args(k)) for n, k, *_ in _keys(kind) if get_origin(k) is Literal]
+    keys = _record(kind, True).keys.items()
+    tags = [(name, get_args(key.kind)) for name, key in keys if get_origin(key.kind) is Literal]
     return bool(tags) and all(value.get(name) in choices for name, choices in tags)
 
 
-def _plain(kind: Any, value: Any, at: str, rule: Rule) -> Any:
+def _plain(kind: Any, rule: Rule) -> Read:
     """A text, a number, true or false."""
-    right = isinstance(value, (int, float) if kind is float else kind)
-    if not right or (isinstance(value, bool) and kind is not bool):
-        _refuse(KINDS.get(kind, str(kind)), at, value)
-    if kind in (int, float) and not -LARGEST < value < LARGEST:  # also NaN
-        _refuse("a finite number below 2^63", at, value)
+    right = (int, float) if kind is float else kind
+    is_number, words, checks = kind in (int, float), KINDS.get(kind, str(kind)), [*_checks(rule)]
+
+    def read(value: Any, schema: int) -> Any:
+        if not isinstance(value, right) or (isinstance(value, bool) and kind in (int, float)):
+            raise _Wrong(words, value)
+        if is_number and not -LARGEST < value < LARGEST:  # also NaN
+            raise _Wrong("a finite number below 2^63", value)
+        for fits, wanted in checks:
+            if not fits(value):
+                raise _Wrong(wanted, value)
+        return float(value) if kind is float else value
+
+    return read
+
+
+def _checks(rule: Rule) -> Iterator[tuple[Callable[[Any], Any], str]]:
+    """Predicates of a rule, and what a value must be."""
     if rule.choices:
-        _chosen(value, rule.choices, at)
-    if rule.at_least is not None and value < rule.at_least:
-        _refuse(f"at least {rule.at_least:g}", at, value)
-    if rule.at_most is not None and value > rule.at_most:
-        _refuse(f"at most {rule.at_most:g}", at, value)
-    if rule.pattern and not re.fullmatch(rule.pattern, value):
-        _refuse(f"a text that matches {rule.pattern}", at, value)
-    if rule.check and not rule.check[0](value):
-        _refuse(rule.check[1], at, value)
-    return float(value) if kind is float else value
+        words = f"one of {', '.join(map(str, rule.choices))}"
+        yield functools.partial(_is_one, rule.choices), words
+    if rule.at_least is not None:
+        yield functools.partial(operator.le, rule.at_least), f"at least {rule.at_least:g}"
+    if rule.at_most is not None:
+        yield functools.partial(operator.ge, rule.at_most), f"at most {rule.at_most:g}"
+    if rule.pattern:
+        yield re.compile(rule.pattern).fullmatch, f"a text that matches {rule.pattern}"
+    if rule.check:
+        yield rule.check
 
 
-def _chosen(value: Any, choices: tuple[Any, ...], at: str) -> Any:
-    if not any(value == choice and type(value) is type(choice) for choice in choices):
-        _refuse(f"one of {', '.join(map(str, choices))}", at, value)
-    return value
-
-
-def _refuse(wanted: str, at: str, value: Any = MISSING) -> Any:
-    shown = "" if value is MISSING else f", not {_shortened(value)}"
-    raise Malformed(f"{_printable(at.lstrip('.')) or 'it'} must be {wanted}{shown}")
+def _is_one(choices: tuple[Any, ...], value: Any) -> bool:
+    return any(value == choice and type(value) is type(choice) for choice in choices)
 
 
 def _printable(at: str) -> str:
