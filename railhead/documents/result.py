@@ -57,8 +57,7 @@ class NotSwept:
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
-    was cancelled, if not by a user;
-    `trouble`: what could not be written or read on the chief."""
+    was cancelled, if not by a user; `trouble`: what could not be written or read on the chief."""
 
     schema: int = 1
     run_id: str = ""
