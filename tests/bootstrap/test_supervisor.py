@@ -231,10 +231,10 @@ def test_a_progress_bar_is_seen_before_its_line_ends(home: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 1 MB."""
+    """A disk of 2 MB: the programs of a run have a third of it."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
     if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
         pytest.skip("mounting a small disk needs root")
     yield folder
