@@ -21,6 +21,7 @@ from e2e.local_hosts import wait_until
 from hosts.operator import Cluster
 from standins import object_stores
 from standins.object_stores import S3, Gcs
+from standins.options import program
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.console.live import Board
@@ -28,7 +29,7 @@ from bootstrap.data import place, send, through_bucket
 from bootstrap.data.folders import DataFile, LocalData, hashed, listed
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
 from bootstrap.data.send import PIECE
-from bootstrap.data.spec import parse
+from bootstrap.data.spec import parse_each
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -76,7 +77,7 @@ def home_of(cluster: Cluster, name: str) -> Path:
 
 
 def inputs_of(*texts: str) -> tuple[DataInput, ...]:
-    return read_inputs([parse(text, script=True) for text in texts])
+    return read_inputs(parse_each(program(data=texts).data, script=True))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -247,10 +247,3 @@ def test_only_the_begin_of_endless_messages_is_searched() -> None:
     last = "Process name: [[1,1],4] Exit code: 3"
     assert verdict("x" * (LIMIT - len(last)) + last) == Verdict("exit", rank=4, code=3)
     assert verdict("x" * LIMIT + last) is None
-
-
-@pytest.mark.parametrize(
-    "what, key", [("signal", "signal"), ("exit", "exit"), ("abort", "exit"), ("improper", "exit")]
-)
-def test_a_code_is_a_signal_only_where_a_signal_killed(what: str, key: str) -> None:
-    assert Verdict(what, rank=0, code=1).key == key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -56,7 +56,7 @@ def all_tasks() -> Collection:
     return found
 
 
-def aimed(hint: Hint, given: dict[str, str | None]) -> str:
+def aimed(hint: Hint, given: Mapping[str, str | None]) -> str:
     return str(hint.completed(partial(executor._aimed, given=given, tasks=all_tasks())))
 
 

@@ -108,7 +108,9 @@ GROUPS = [
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_option_has_help_and_a_default_within_its_rules(group: type[Any]) -> None:
     options = options_in(group)
-    values = {one.name: 1 if one.kind == "int" else "x" for one in options if one.required}
+    values: dict[str, Any] = {
+        one.name: 1 if one.kind == "int" else "x" for one in options if one.required
+    }
     values |= {one.name: one.default for one in options if not one.required}
     if group is hosts.TargetOptions:
         values["hosts"] = ["a", "b"]

@@ -19,6 +19,7 @@ from standins.gcp.rest import TOKEN, Rest
 from standins.gcp.rest import serving as serving_rest
 
 from bootstrap.inventory.document import from_document
+from railhead.documents.cluster import DocumentDeadline
 
 # Every step starts an engine and a program: seconds alone, a minute beside other work.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -97,7 +98,7 @@ def test_bootstrap_reads_the_document(stack: Stack, cloud: Cloud) -> None:
     assert host.id in cloud.things
     assert (host.address, host.peer_address) == ("198.51.100.1", "10.164.0.1")
     assert host.host_key_source == "guest-attributes" and host.user == "railhead"
-    deadline = {"kind": "max-run-duration", "id": "t4-1", "host": "t4-1", "seconds": 28800}
+    deadline = DocumentDeadline("max-run-duration", "t4-1", host="t4-1", seconds=28800)
     assert inventory.deadlines == (deadline,)
     assert "8 hours after its start" in stack.output()["next"]
 
