@@ -67,6 +67,7 @@ PURE = {
     "bootstrap.remote.buckets.gcs",
     "bootstrap.remote.buckets.objects",
     "bootstrap.remote.buckets.s3",
+    "bootstrap.remote.locks",
     "bootstrap.remote.programs",
     "bootstrap.remote.run.checkpoint_files",
     "bootstrap.remote.run.end_processes",

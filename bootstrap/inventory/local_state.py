@@ -5,7 +5,6 @@ It is written before the first process starts, so that `fab teardown` works afte
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -20,6 +19,7 @@ from bootstrap.errors import Command, Hint, UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
 from bootstrap.inventory.hosts import Inventory, check_name
+from bootstrap.remote import locks
 from railhead.documents.codec import decode, encode
 from railhead.documents.names import is_name
 from railhead.documents.run_record import RunRecord
@@ -51,8 +51,7 @@ def cluster_folder(name: str) -> Path:
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
     """Lock a file; another process of this machine that locks it waits."""
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locks.wait_lock(lock):
         yield
 
 

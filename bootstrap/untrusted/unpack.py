@@ -9,7 +9,6 @@ into the results, never through a link.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import IO
 
 from bootstrap.console.text import clean
 from bootstrap.errors import Command, Hint, RailheadError
+from bootstrap.remote import locks
 from railhead.documents.manifest import FILES, NAME, fault
 
 BLOCK = tarfile.BLOCKSIZE
@@ -165,24 +165,18 @@ def stage(root: Path) -> Iterator[Path]:
     for stale in root.glob(f"{STAGE}*"):
         _remove_unused(stale)
     folder = Path(tempfile.mkdtemp(prefix=STAGE, dir=root))
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+    with locks.try_lock(folder, is_folder=True):  # nobody else knows it
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_unused(folder: Path) -> None:
     """Remove a folder of `stage` that no command has locked."""
-    with contextlib.suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.suppress(OSError), locks.try_lock(folder, is_folder=True) as free:
+        if free:
             shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
 
 
 def place(file: Path, root: Path, name: str) -> None:

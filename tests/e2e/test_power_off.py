@@ -18,7 +18,7 @@ from hosts.network import Network
 from hosts.systemd import SystemdHost
 from standins.run_documents import run_json
 
-from bootstrap.remote.programs import NAME
+from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.ssh.bundle import archive
 from stacks.outputs import POWER_OFF
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 HOME, RUN = "/home/rail", "/home/rail/.railhead/runs/r1"
 START = (
     f"cd {RUN} && RAILHEAD_RUN=r1 RAILHEAD_HOME={HOME} HOME={HOME} "
-    "setsid python3 -I -S {RUN}/{NAME} {SUPERVISOR} >logs/supervisor.log 2>&1 </dev/null &"
+    f"setsid python3 -I -S {RUN}/{NAME} {SUPERVISOR} >logs/supervisor.log 2>&1 </dev/null &"
 )
 
 
@@ -125,7 +125,7 @@ def test_after_a_failure_and_a_cancel_they_power_off_when_they_were_kept(
     both = machines("exit 7" if how == "failure" else "sleep 600", keep_minutes=0.15)
     if how == "cancel":
         wait_until(lambda: both.phase() == "running", 20, "the run has begun")
-        both.as_rail("pkill -TERM -f '[s]upervisor.py'")
+        both.as_rail("pkill -TERM -f '[r]un.supervisor'")
     wait_until(lambda: both.phase() == "keeping", 20, "the machines are kept")
     assert both.chief.is_on and both.other.is_on
     both.power_off()
@@ -141,7 +141,7 @@ def test_kept_machines_power_off_at_once_with_keep_0(machines: Callable[..., Mac
 def test_no_stop_leaves_them_on(machines: Callable[..., Machines]) -> None:
     both = machines("exit 0", keep_minutes=None)
     wait_until(
-        lambda: not both.as_rail("pgrep -f '[s]upervisor.py'"), 20, "the supervisor has ended"
+        lambda: not both.as_rail("pgrep -f '[r]un.supervisor'"), 20, "the supervisor has ended"
     )
     assert not both.as_rail("pgrep -f '[s]top_machines.py'")
     assert both.result()["state"] == "succeeded" and both.chief.is_on and both.other.is_on

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import shutil
@@ -17,6 +16,7 @@ from typing import Any
 
 from railhead.documents.agent import CommandResult, Grown, Line, Run, Start, Started
 
+from .. import locks
 from .channel import send_event
 
 TAIL = 40  # lines in the reply of `run`
@@ -150,8 +150,7 @@ def one_fetch(cache: str) -> Iterator[None]:
     """Lock uv's cache: local hosts share it and must not download the same files twice."""
     cache = os.path.expanduser(cache)
     os.makedirs(cache, exist_ok=True)
-    with open(os.path.join(cache, "railhead.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locks.wait_lock(os.path.join(cache, "railhead.lock")):
         yield
 
 

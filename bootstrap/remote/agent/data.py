@@ -7,15 +7,12 @@ files, to find out later whether one was removed. An interrupted transfer contin
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 from railhead.documents.agent import (
     DataFolder,
@@ -29,6 +26,7 @@ from railhead.documents.agent import (
     ReceiveData,
 )
 
+from .. import locks
 from ..run.manifest import size_and_sha256
 from .channel import IN, send_event
 from .files import clear, drop_others, make_private, replace
@@ -72,8 +70,9 @@ def receive_data(request: ReceiveData) -> Received:
     other, also of nothing."""
     folder, manifest = os.path.expanduser(request.folder), request.manifest
     make_private(os.path.dirname(folder))
-    with open(f"{folder}.lock", "w") as lock:
-        wait_for(lock)
+    # Another host that shares the home may hold it for hours, while it receives the same data;
+    # meanwhile a request of nothing shows that this host works.
+    with locks.wait_lock(f"{folder}.lock", waiting=lambda: send_event(NeededParts(())), every=1):
         needed = [] if is_complete(folder) else missing(folder, manifest)
         wrong: list[str] = []
         for first in range(0, len(needed), AT_ONCE):
@@ -83,17 +82,6 @@ def receive_data(request: ReceiveData) -> Received:
         if not wrong and not is_complete(folder):
             finish(folder, manifest)
     return Received(tuple(wrong))
-
-
-def wait_for(lock: IO[str]) -> None:
-    """Take the lock. Another host that shares the home may hold it for hours, while it receives the
-    same data; meanwhile each second a request of nothing shows that this host works."""
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            send_event(NeededParts(()))
-            time.sleep(1)
 
 
 def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
@@ -20,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from railhead.documents.run import RunData, RunDocument, Script
+
+from .. import locks
 
 VARIABLE = "RAILHEAD_DATA_"
 MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk
@@ -124,7 +125,8 @@ def stop(feeder: subprocess.Popen[bytes]) -> None:
 
 def share_of(path: str, share: str, index: int, count: int) -> str:
     """A folder of links to every `count`-th file of a folder, from number `index` on."""
-    with alone(f"{share}.lock"):
+    os.makedirs(os.path.dirname(share), exist_ok=True)
+    with locks.wait_lock(f"{share}.lock"):  # other ranks of this host wait
         if os.path.isdir(share):
             return share
         names = part_of(sorted(files_in(path)), index, count)
@@ -155,12 +157,3 @@ def files_in(path: str) -> Iterator[str]:
     for folder, _, names in os.walk(path):
         for name in names:
             yield os.path.relpath(os.path.join(folder, name), path)
-
-
-@contextlib.contextmanager
-def alone(lock: str) -> Iterator[None]:
-    """Lock a file; other ranks of this host wait."""
-    os.makedirs(os.path.dirname(lock), exist_ok=True)
-    with open(lock, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
@@ -28,7 +27,7 @@ from railhead.documents.result import Culprit, NotSwept, Result, Swept
 from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
 
-from .. import programs
+from .. import locks, programs
 from ..evaluation import thresholds
 from . import (
     closing,
@@ -353,30 +352,25 @@ def attempt(state: State) -> Result:
         return failure(1, *traceback.format_exc().splitlines())
 
 
-def take_lock(lock: IO[str]) -> str:
-    """Take the lock; returns "" on success, else the id of the run that holds it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        return lock.read().strip() or "unknown"
-    with contextlib.suppress(OSError):
-        lock.truncate(0)
+def other_run(free: bool) -> str:
+    """The id of the run that has the lock; "" if it was free: now it has the id of this one."""
+    if not free:
+        with open(LOCK) as lock:
+            return lock.read().strip() or "unknown"
+    with contextlib.suppress(OSError), open(LOCK, "w") as lock:
         lock.write(os.path.basename(RUN))
-        lock.flush()
     return ""
 
 
 def main() -> int:
     """Supervise the run; exit code 1 when it never started."""
     signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
-    try:
-        lock = open(LOCK, "a+")
-    except OSError as error:
-        State().end(failure(1, f"the lock cannot be opened: {error}"))
-        return 1
-    with lock:
-        other = take_lock(lock)
+    with contextlib.ExitStack() as stack:
+        try:
+            other = other_run(stack.enter_context(locks.try_lock(LOCK)))
+        except OSError as error:
+            State().end(failure(1, f"the lock cannot be opened: {error}"))
+            return 1
         if other == os.path.basename(RUN):
             print("this run has a supervisor: its files are not ours to write", file=sys.stderr)
             return 1

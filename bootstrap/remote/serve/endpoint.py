@@ -24,7 +24,7 @@ from typing import IO, Any
 from railhead.documents.codec import decode, encode
 from railhead.documents.endpoint import EndpointDocument, EndpointState, Health, ServingStatus
 
-from .. import programs
+from .. import locks, programs
 from ..run import json_file
 from . import machine_use
 
@@ -267,7 +267,7 @@ def run_is_closing() -> bool:
 def main() -> None:
     """Run the endpoint in whose folder this process works; one supervisor at a time."""
     os.makedirs(path("logs"), exist_ok=True)
-    with machine_use.try_lock(path("lock")) as free:
+    with locks.try_lock(path("lock")) as free:
         if not free:
             sys.exit("another supervisor has this endpoint")
         Endpoint().run()

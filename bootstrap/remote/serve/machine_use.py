@@ -5,15 +5,15 @@ machines, of a run and of an endpoint, read it. Standard library only, Python 3.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import json
 import os
 import time
-from collections.abc import Iterator
 
 from railhead.documents.codec import decode
 from railhead.documents.endpoint import ALIVE, EndpointState
+
+from .. import locks
 
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")
@@ -22,19 +22,7 @@ FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer count
 
 def run_lock() -> contextlib.AbstractContextManager[bool]:
     """Hold the lock of runs, so that none starts on a stopping machine; False: a run has it."""
-    return try_lock(LOCK)
-
-
-@contextlib.contextmanager
-def try_lock(file: str) -> Iterator[bool]:
-    """Hold the lock of a file, without waiting for it; False: another process has it."""
-    with open(file, "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    return locks.try_lock(LOCK)
 
 
 def live_endpoint(besides: str = "") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory.files import atomic_write
+from bootstrap.remote import locks
 from bootstrap.report.facts import object_in
 from bootstrap.runs.results import require_writable
 from railhead.documents.codec import Malformed, decode, encode
@@ -23,14 +23,12 @@ def alone(folder: Path) -> Iterator[None]:
     """Lock the folder of a sweep, and create it; UsageError if another command has locked it."""
     require_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with locks.try_lock(folder / LOCK) as free:
+        if not free:
             raise UsageError(
                 f"this sweep is in progress in another terminal: it uses {folder}",
                 hint="the same command again   # when the other one has ended",
-            ) from None
+            )
         yield
 
 

@@ -1,0 +1,65 @@
+"""Locks of files and folders among the processes of a machine, or of a home that machines share.
+
+The kernel releases a lock when its process ends, however that happens. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from os import PathLike
+
+LONGEST = 12 * 3600.0  # seconds to wait: whoever holds a lock may fetch on a slow line
+FILE = os.O_RDWR | os.O_CREAT
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+@contextlib.contextmanager
+def try_lock(path: str | PathLike[str], *, is_folder: bool = False) -> Iterator[bool]:
+    """Hold the lock of a file, which is created, or of a folder, which is there and not a link;
+    False: another process has it."""
+    with _opened(path, FOLDER if is_folder else FILE) as lock:
+        yield _take(lock)
+
+
+@contextlib.contextmanager
+def wait_lock(
+    path: str | PathLike[str],
+    seconds: float = LONGEST,
+    waiting: Callable[[], object] = lambda: None,
+    every: float = 0.1,
+) -> Iterator[None]:
+    """Hold the lock of a file, and wait for it; `waiting` is called before each pause, of `every`
+    seconds.
+
+    Raises:
+        TimeoutError: another process has had it for so many `seconds`.
+    """
+    end = time.monotonic() + seconds
+    with _opened(path, FILE) as lock:
+        while not _take(lock):
+            if time.monotonic() >= end:
+                raise TimeoutError(f"another process has had {path} for {seconds:.0f} s")
+            waiting()
+            time.sleep(every)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(path: str | PathLike[str], flags: int) -> Iterator[int]:
+    lock = os.open(path, flags, 0o666)
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
