@@ -203,24 +203,6 @@ def read_evaluation(results: Path) -> Evaluation:
     return decode(Evaluation, object_in(results / "evaluation.json"))
 
 
-def text_of(document: Mapping[str, Any], key: str) -> str:
-    """A text of a document; "" if it is none."""
-    value = document.get(key)
-    return clean(value) if isinstance(value, str) else ""
-
-
-def object_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """An object of a document; {} if it is none."""
-    value = document.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def list_of(document: Mapping[str, Any], key: str) -> list[Any]:
-    """A list of a document; [] if it is none."""
-    value = document.get(key)
-    return value if isinstance(value, list) else []
-
-
 def moment(text: str | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
     """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z; None for what is not a time."""
     try:

@@ -64,25 +64,30 @@ def json_line(line: str) -> dict[str, Any]:
     """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is not an
     object, or has too many values."""
     try:
-        if _marks(line.encode(errors="surrogatepass")) > MARKS:
-            return {}
-        found = json.loads(line, parse_int=_integer)
-    except (ValueError, RecursionError):
+        return _with_nan(line, MARKS)
+    except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def outputs(text: str, what: str) -> dict[str, Any]:
     """What a model answered, where NaN and large numbers are results; Hostile with `what` if it is
     no object, or has too many values."""
     try:
-        if _marks(text.encode(errors="surrogatepass")) > OUTPUTS:
-            raise Hostile(f"{what}: too many values")
+        return _with_nan(text, OUTPUTS)
+    except ValueError as error:
+        raise Hostile(f"{what}: {error}") from None
+
+
+def _with_nan(text: str, most: int) -> dict[str, Any]:
+    """The object in a text of at most so many marks; ValueError if it is not one."""
+    if _marks(text.encode(errors="surrogatepass")) > most:
+        raise ValueError("too many values")
+    try:
         found = json.loads(text, parse_int=_integer)
-    except (ValueError, RecursionError):
-        raise Hostile(what) from None
+    except RecursionError:
+        raise ValueError("too deep") from None
     if not isinstance(found, dict):
-        raise Hostile(what)
+        raise ValueError("not an object")
     return found
 
 
