@@ -15,6 +15,7 @@ The interface is loaded when it is first used: hosts have `railhead.documents` a
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ __all__ = [
     "UsageError",
     "runs",
 ]
+# A wheel has the packages inside this one; in a clone they are beside it.
+_INSIDE = f"{__name__}." if (Path(__file__).parent / "bootstrap").is_dir() else ""
 _MODULES = {
     "bootstrap.errors": ("BelowThreshold", "RailheadError", "RunFailed", "UsageError"),
     "bootstrap.interface.cluster": ("Cluster", "Sweep"),
@@ -45,7 +48,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(module), name)
+            return getattr(import_module(f"{_INSIDE}{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

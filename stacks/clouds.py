@@ -56,7 +56,7 @@ class Cloud:
 
 CLOUDS = {
     "aws": Cloud(
-        component="stacks.aws.cluster",
+        component=f"{__package__}.aws.cluster",
         rules=aws_rules.RULES,
         defaults=aws_rules.defaults,
         machine_type=aws_types.machine_type,
@@ -71,7 +71,7 @@ CLOUDS = {
         shell_keys={"profile": "AWS_PROFILE"},
     ),
     "gcp": Cloud(
-        component="stacks.gcp.cluster",
+        component=f"{__package__}.gcp.cluster",
         rules=gcp_rules.RULES,
         defaults=gcp_rules.defaults,
         machine_type=gcp_types.machine_type,
@@ -84,5 +84,5 @@ CLOUDS = {
         },
         examples={"data_buckets": "gs://my-data/cassava"},
     ),
-    "local": Cloud(component="stacks.local", free=True),
+    "local": Cloud(component=f"{__package__}.local", free=True),
 }

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from railhead.documents.clouds import COMMON_FACTS
 
+CLOUDS_FOLDER = f"{__name__.removesuffix('.inventory.clouds')}.clouds"
+
 
 @dataclass(frozen=True)
 class StateTypes:
@@ -64,12 +66,12 @@ class CloudKind:
 AD_HOC = "hosts"  # ad-hoc hosts: given by --hosts, not made by a stack
 CLOUDS = {
     "aws": CloudKind(
-        instances="bootstrap.clouds.aws.instances:Aws",
-        machines="bootstrap.clouds.aws.machines:list_machines",
-        leftovers="bootstrap.clouds.aws.leftovers:remove",
-        deadlines="bootstrap.clouds.aws.scheduler:remove",
+        instances=f"{CLOUDS_FOLDER}.aws.instances:Aws",
+        machines=f"{CLOUDS_FOLDER}.aws.machines:list_machines",
+        leftovers=f"{CLOUDS_FOLDER}.aws.leftovers:remove",
+        deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",
         scheme=COMMON_FACTS["aws"].scheme,
-        bucket="bootstrap.clouds.aws.s3:open_bucket",
+        bucket=f"{CLOUDS_FOLDER}.aws.s3:open_bucket",
         state=StateTypes(
             provider="pulumi:providers:aws",
             machine="aws:ec2/instance:Instance",
@@ -83,10 +85,10 @@ CLOUDS = {
         in_cloud=True,
     ),
     "gcp": CloudKind(
-        instances="bootstrap.clouds.gcp.instances:Gcp",
-        machines="bootstrap.clouds.gcp.machines:list_machines",
+        instances=f"{CLOUDS_FOLDER}.gcp.instances:Gcp",
+        machines=f"{CLOUDS_FOLDER}.gcp.machines:list_machines",
         scheme=COMMON_FACTS["gcp"].scheme,
-        bucket="bootstrap.clouds.gcp.gcs:open_bucket",
+        bucket=f"{CLOUDS_FOLDER}.gcp.gcs:open_bucket",
         state=StateTypes(
             provider="pulumi:providers:gcp",
             machine="gcp:compute/instance:Instance",
@@ -99,7 +101,7 @@ CLOUDS = {
         in_cloud=True,
     ),
     "local": CloudKind(
-        instances="bootstrap.clouds.local.instances:Local",
+        instances=f"{CLOUDS_FOLDER}.local.instances:Local",
         state=StateTypes(machine="pulumi-python:dynamic/local:Host"),
         this_machine=True,
     ),

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 DATASETS = {
-    "digits": "training.data.formats.digits",
-    "synthetic": "training.data.formats.synthetic",
-    "mnist": "training.data.formats.mnist",
-    "fashion-mnist": "training.data.formats.fashion_mnist",
-    "cifar10": "training.data.formats.cifar10",
-    "imdb": "training.data.formats.imdb",
-    "images": "training.data.formats.images",
-    "csv": "training.data.formats.csv_files",
-    "numpy": "training.data.formats.numpy_files",
-    "tfrecord": "training.data.formats.tfrecord",
-    "shards": "training.data.shard_files",
+    "digits": f"{__name__}.formats.digits",
+    "synthetic": f"{__name__}.formats.synthetic",
+    "mnist": f"{__name__}.formats.mnist",
+    "fashion-mnist": f"{__name__}.formats.fashion_mnist",
+    "cifar10": f"{__name__}.formats.cifar10",
+    "imdb": f"{__name__}.formats.imdb",
+    "images": f"{__name__}.formats.images",
+    "csv": f"{__name__}.formats.csv_files",
+    "numpy": f"{__name__}.formats.numpy_files",
+    "tfrecord": f"{__name__}.formats.tfrecord",
+    "shards": f"{__name__}.shard_files",
 }
 SPLITS = ("train", "validation", "test")
 WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or made up

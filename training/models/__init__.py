@@ -7,12 +7,12 @@ to float32 [batch, outputs], logits for classes. Importing this needs the standa
 from __future__ import annotations
 
 MODELS = {
-    "cnn": "training.models.cnn",
-    "linear": "training.models.linear",
-    "mlp": "training.models.mlp",
-    "mnist-cnn": "training.models.mnist_cnn",
-    "cifar-cnn": "training.models.cifar_cnn",
-    "resnet50": "training.models.resnet50",
-    "transfer": "training.models.transfer",
-    "text": "training.models.text",
+    "cnn": f"{__name__}.cnn",
+    "linear": f"{__name__}.linear",
+    "mlp": f"{__name__}.mlp",
+    "mnist-cnn": f"{__name__}.mnist_cnn",
+    "cifar-cnn": f"{__name__}.cifar_cnn",
+    "resnet50": f"{__name__}.resnet50",
+    "transfer": f"{__name__}.transfer",
+    "text": f"{__name__}.text",
 }

@@ -25,7 +25,7 @@ def settle(job: Job) -> tuple[str, str]:
 def make(name: str, job: Job) -> Strategy:
     """Meet the run's other processes."""
     module, _, factory = STRATEGIES[name].partition(":")
-    strategy: Strategy = getattr(import_module(f"training.strategies.{module}"), factory)(job)
+    strategy: Strategy = getattr(import_module(f"{__name__}.{module}"), factory)(job)
     return strategy
 
 
