@@ -340,9 +340,13 @@ def ends_after(session: Session, count: int) -> Callable[..., None]:
     return send
 
 
-def break_after(session: Session, there: Path, seconds: float) -> threading.Thread:
-    """Kill the sshd of this session from outside, as a network would."""
-    pid = int(session.sh("echo $PPID").split()[-1])
+def sshd_of(session: Session) -> int:
+    """The pid of the sshd of a session without an agent."""
+    return int(session.sh("echo $PPID").split()[-1])
+
+
+def break_after(pid: int, seconds: float) -> threading.Thread:
+    """Kill the sshd of a session from outside, as a network would."""
 
     def kill() -> None:
         time.sleep(seconds)
@@ -356,15 +360,16 @@ def break_after(session: Session, there: Path, seconds: float) -> threading.Thre
 def test_a_connection_that_breaks_while_querying_is_reported_at_once(
     session: Session, there: Path
 ) -> None:
-    killer = break_after(session, there, 1)
+    sshd = sshd_of(session)
     session.start_agent("python3")
+    killer = break_after(sshd, 1)
     with pytest.raises(ConnectionLost, match=f"the connection to {session.host} broke"):
         session.run(["sleep", "600"])
     killer.join()
 
 
 def test_a_connection_that_breaks_within_sh_is_reported(session: Session, there: Path) -> None:
-    killer = break_after(session, there, 0.3)
+    killer = break_after(sshd_of(session), 0.3)
     with pytest.raises(ConnectionLost):
         session.sh("echo half; sleep 600; echo whole")
     killer.join()
@@ -382,9 +387,9 @@ def test_an_agent_that_reports_nothing_for_too_long_is_lost(session: Session, th
 
 
 def test_querying_on_a_broken_connection_is_reported(session: Session, there: Path) -> None:
-    killer = break_after(session, there, 0.5)
+    sshd = sshd_of(session)
     session.start_agent("python3")
-    killer.join()
+    break_after(sshd, 0).join()
     for _ in range(2):
         with pytest.raises(ConnectionLost):
             session.run(["true"])
