@@ -37,7 +37,7 @@ class Bundle:
 
     root: Path
     files: tuple[BundleFile, ...]
-    elsewhere: Mapping[str, Path] = field(default_factory=dict)
+    elsewhere: Mapping[str, Path] = field(default_factory=dict, hash=False)  # a dict has none
 
     @cached_property
     def digest(self) -> str:

@@ -264,6 +264,7 @@ def test_training_ships_by_its_own_name_with_the_documents_alone(tmp_path: Path)
     plant(tmp_path, ".gitignore", content="*.tmp\n")
     plant(tmp_path, "training/x.tmp", "training/__pycache__/y.pyc", ".git/HEAD")
     bundle = pack_training(tmp_path)
+    assert hash(bundle) == hash(pack_training(tmp_path)), "what is packed is kept by bundle"
     own = [path for path in paths(bundle) if not path.startswith("railhead/documents/")]
     assert own == ["training/__main__.py", "training/data/shards.py"]
     assert "railhead/documents/uri.py" in paths(bundle), "also for a copy of training"
