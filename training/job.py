@@ -10,8 +10,9 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from railhead.documents.codec import decode
+from railhead.documents.run import BuiltIn, RunDocument
 from training import configs
 from training.config import (
     STRATEGIES,
@@ -86,17 +87,18 @@ def from_command_line(
 
 def from_run(environ: Mapping[str, str]) -> Job:
     """The job of the run document that RAILHEAD_RUN_FILE names, for the rank in the environment."""
-    run = json.loads(Path(environ["RAILHEAD_RUN_FILE"]).read_text(encoding="utf-8"))
-    require_choice("strategy", run["strategy"], STRATEGIES)
-    kind = run["program"]["kind"]
-    require_choice("program.kind", kind, KINDS)
-    config = resolve(run["program"]["settings"])
+    document = json.loads(Path(environ["RAILHEAD_RUN_FILE"]).read_text(encoding="utf-8"))
+    run = decode(RunDocument, document, what="the run document", error=ConfigError)
+    require_choice("strategy", run.strategy, STRATEGIES)
+    require_choice("program.kind", run.program.kind, KINDS)
+    assert isinstance(run.program, BuiltIn)
+    config = resolve(run.program.settings)
     sharing = ranks_on_this_machine(run, environ.get("RAILHEAD_HOST", ""))
     results = Path(environ["RAILHEAD_RESULTS"])
     resume = environ.get("RAILHEAD_RESUME", "auto")
     require_choice("RAILHEAD_RESUME", resume, RESUMES)
     return Job(
-        strategy=run["strategy"],
+        strategy=run.strategy,
         config=config,
         results=results,
         local_rank=int(environ.get("RAILHEAD_LOCAL_RANK", "0")),
@@ -105,7 +107,7 @@ def from_run(environ: Mapping[str, str]) -> Job:
         data=from_environment(environ),
         checkpoints=checkpoints_of(environ, results),
         resume=resume,
-        model=Path(environ[MODEL_DATA]) if kind == "evaluation" else None,
+        model=Path(environ[MODEL_DATA]) if run.program.kind == "evaluation" else None,
     )
 
 
@@ -129,14 +131,14 @@ def checkpoints_of(environ: Mapping[str, str], results: Path) -> Path:
     return Path(environ.get(CHECKPOINTS) or results / "checkpoints")
 
 
-def ranks_on_this_machine(run: Mapping[str, Any], host: str) -> int:
+def ranks_on_this_machine(run: RunDocument, host: str) -> int:
     """How many of the run's processes compute on the machine that `host` is on.
 
     Hosts with loopback addresses are all one machine, whatever their names: MPI takes them for
     several, and each rank would start as many threads as there are cores.
     """
-    ranks = {item["name"]: int(item["slots"]) for item in run["hosts"]}
-    loopback = [item["name"] for item in run["hosts"] if _is_loopback(item["peer_address"])]
+    ranks = {item.name: item.slots for item in run.hosts}
+    loopback = [item.name for item in run.hosts if _is_loopback(item.peer_address)]
     if host in loopback:
         return sum(ranks[name] for name in loopback)
     return ranks.get(host, 1)

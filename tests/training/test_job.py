@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.run_documents import run_json
 
+from railhead.documents.codec import decode
+from railhead.documents.run import RunDocument
 from training import job
 from training.config import ConfigError
 from training.data.uri import Given
@@ -16,11 +19,11 @@ from training.data.uri import Given
 def run_document(**changes: Any) -> dict[str, Any]:
     """A run over two local hosts, with the parts that a training reads."""
     hosts = [
-        {"name": "h1", "peer_address": "127.77.0.1", "slots": 2, "port": 23001},
-        {"name": "h2", "peer_address": "127.77.0.2", "slots": 1, "port": 23002},
+        {"name": "h1", "peer_address": "127.77.0.1", "slots": 2},
+        {"name": "h2", "peer_address": "127.77.0.2", "slots": 1},
     ]
     program = {"kind": "training", "settings": {"epochs": 3}}
-    return {"strategy": "horovod", "program": program, "hosts": hosts, "size": 3, **changes}
+    return run_json(**{"program": program, "hosts": hosts, "size": 3, **changes})
 
 
 def environment(folder: Path, document: dict[str, Any], **more: str) -> dict[str, str]:
@@ -48,7 +51,10 @@ def test_a_job_comes_from_the_run_document(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"strategy": "ring"}, "unknown strategy 'ring'"),
-        ({"program": {"kind": "script"}}, "unknown program.kind 'script'. Choices: training"),
+        (
+            {"program": {"kind": "script", "path": "a.py"}},
+            "unknown program.kind 'script'. Choices: training",
+        ),
         ({"program": {"kind": "training", "settings": {"x": 1}}}, "unknown setting 'x'"),
     ],
 )
@@ -59,8 +65,8 @@ def test_a_wrong_run_document_is_refused(
         job.from_run(environment(tmp_path, run_document(**changes)))
 
 
-HOST = {"name": "a", "peer_address": "10.0.0.1", "slots": 4, "port": 1}
-OTHER = {"name": "b", "peer_address": "10.0.0.2", "slots": 4, "port": 2}
+HOST = {"name": "a", "peer_address": "10.0.0.1", "slots": 4}
+OTHER = {"name": "b", "peer_address": "10.0.0.2", "slots": 4}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,8 @@ OTHER = {"name": "b", "peer_address": "10.0.0.2", "slots": 4, "port": 2}
     ],
 )
 def test_ranks_on_one_machine_are_counted(changes: dict[str, Any], host: str, ranks: int) -> None:
-    assert job.ranks_on_this_machine(run_document(**changes), host) == ranks
+    document = decode(RunDocument, run_document(**changes))
+    assert job.ranks_on_this_machine(document, host) == ranks
 
 
 def test_cores_are_shared_evenly_and_nobody_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:

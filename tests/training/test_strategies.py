@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.run_documents import run_json
 from standins.servers import free_ports
 
 from training.data.assignment import shuffled
@@ -93,7 +94,7 @@ def train(
     """Train as a run's ranks would, and wait for all of them; `chiefs` of the workers are chief."""
     hosts = [{"name": "h1", "peer_address": "127.0.0.1", "slots": processes, "port": 1}]
     program = {"kind": "training", "settings": settings}
-    document = {"strategy": strategy, "program": program, "hosts": hosts}
+    document = run_json(strategy=strategy, program=program, hosts=hosts)
     run_file = folder / "run.json"
     run_file.write_text(json.dumps(document))
     environment = {
