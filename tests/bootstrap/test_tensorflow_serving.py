@@ -229,4 +229,6 @@ def test_deploy_refuses_what_the_program_cannot_serve(operator: Operator) -> Non
     deploy(operator, "--model", "m.keras").ended(2, "serves a SavedModel", "next: fab deploy")
     given = ("deploy", "--here", "--trust-model", "--model", "one", "--server")
     operator.fab(*given, "tensorflow-serving").ended(2, "has no tensorflow_model_server")
-    operator.fab(*given, "triton").ended(2, "--server: 'triton' is not railhead or tensorflow-serving")
+    operator.fab(*given, "triton").ended(
+        2, "--server: 'triton' is not railhead or tensorflow-serving"
+    )
