@@ -15,8 +15,9 @@ import pulumi
 
 from railhead.documents.clouds import is_no_capacity
 from railhead.documents.codec import encode
-from stacks.config.settings import ClusterConfig
-from stacks.cost import cost, price_per_machine
+
+from .config.settings import ClusterConfig
+from .cost import cost, price_per_machine
 
 PRICE = "price-per-machine"  # of a resource in Pulumi's state; bootstrap reads it there
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from stacks.aws import config_rules as aws_rules
-from stacks.aws import machine_types as aws_types
-from stacks.config.rules import Rule, Values
-from stacks.gcp import config_rules as gcp_rules
-from stacks.gcp import machine_types as gcp_types
-from stacks.machine_types import MachineType, PriceList
-from stacks.quotas import QuotaNeed
+from .aws import config_rules as aws_rules
+from .aws import machine_types as aws_types
+from .config.rules import Rule, Values
+from .gcp import config_rules as gcp_rules
+from .gcp import machine_types as gcp_types
+from .machine_types import MachineType, PriceList
+from .quotas import QuotaNeed
 
 
 def _no_defaults(_values: Values) -> dict[str, object]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.documents.cluster import Price
-from stacks.clouds import CLOUDS
-from stacks.config.settings import ClusterConfig
+
+from .clouds import CLOUDS
+from .config.settings import ClusterConfig
 
 
 def price(config: ClusterConfig) -> Price | None:

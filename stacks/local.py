@@ -14,8 +14,9 @@ from pulumi import dynamic
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
-from stacks import outputs
-from stacks.config.settings import ClusterConfig
+
+from . import outputs
+from .config.settings import ClusterConfig
 
 Props = dict[str, Any]
 INPUTS = ("cluster", "name", "running")

@@ -17,7 +17,8 @@ from railhead.documents.cluster import (
     Price,
     Ssh,
 )
-from stacks.config.settings import ClusterConfig
+
+from .config.settings import ClusterConfig
 
 POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that the stack made
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from railhead.documents.cluster import ClusterDocument
-from stacks.config.settings import ClusterConfig
-from stacks.cost import cost
+
+from .config.settings import ClusterConfig
+from .cost import cost
 
 
 def summary(config: ClusterConfig, document: ClusterDocument | None) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,6 +146,46 @@ def test_a_room_imports_no_other_room_and_nothing_foreign(path: Path) -> None:
     room = path.relative_to(ROOT).parts[0]
     assert not tops(path) & FOREIGN[room] - SDKS.get(name_of(path), set())
     assert not tops(path) & {"tests", "benchmarks", "fabfile"}
+
+
+# Pulumi runs it as a script.
+AS_SCRIPT = {ROOT / "stacks/__main__.py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_room_names_its_own_modules_relative_to_itself(path: Path) -> None:
+    """A clone has the rooms side by side, an installed Railhead has them inside `railhead`."""
+    room = path.relative_to(ROOT).parts[0]
+    nodes = [node for node in ast.walk(ast.parse(path.read_text()))]
+    froms = [
+        node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) if not node.level
+    ]
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    own = [name for name in froms + plain if name.partition(".")[0] == room]
+    assert own == [] or path in AS_SCRIPT
+
+
+def test_the_rooms_may_be_inside_railhead(tmp_path: Path) -> None:
+    """As an installed Railhead has them; nothing of the clone is on the path."""
+    inside = tmp_path / "railhead"
+    shutil.copytree(ROOT / "railhead", inside, ignore=shutil.ignore_patterns("__pycache__"))
+    for room in (*ROOMS, "locks"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / room, inside / room, ignore=ignored)
+    code = """
+import pkgutil, sys, railhead, railhead.bootstrap.cli.tasks, railhead.bootstrap.workflows
+import railhead.stacks.clouds, railhead.training.data, railhead.training.config
+from railhead.bootstrap.inventory.clouds import CLOUDS
+from railhead.bootstrap.clouds.base import cloud_of
+assert railhead.Run("r").run_id == "r" and railhead.Cluster.__module__.startswith("railhead.")
+assert railhead.training.data.DATASETS["digits"].startswith("railhead.training.")
+assert railhead.stacks.clouds.CLOUDS["aws"].component.startswith("railhead.stacks.")
+assert not {"bootstrap", "stacks", "training"} & {name.partition(".")[0] for name in sys.modules}
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))

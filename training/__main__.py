@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from training import configs, job
-from training.config import STRATEGIES, ConfigError, describe_fields
-from training.data import DataError, folder_of
-from training.results import METRICS, Records, TrainingError
-from training.tasks import metrics_of
+from . import configs, job
+from .config import STRATEGIES, ConfigError, describe_fields
+from .data import DataError, folder_of
+from .results import METRICS, Records, TrainingError
+from .tasks import metrics_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,11 +59,11 @@ def train(chosen: job.Job) -> None:
     records = Records(local_rank=chosen.local_rank, file=file)
     records.emit("message", text="loading TensorFlow")
     if chosen.model:
-        from training.evaluation.exported import evaluate_exported
+        from .evaluation.exported import evaluate_exported
 
         evaluate_exported(chosen, records)
         return
-    from training.train import train_and_evaluate
+    from .train import train_and_evaluate
 
     train_and_evaluate(chosen, records)
 

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training.data.manifest import sha256_of
-from training.results import TrainingError
+from .data.manifest import sha256_of
+from .results import TrainingError
 
 FORMAT = "railhead-checkpoint"
 VERSION = 1

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
-from training.data import DATASETS
-from training.models import MODELS
-from training.tasks import TASKS
+from .data import DATASETS
+from .models import MODELS
+from .tasks import TASKS
 
 # Name -> "module:factory" in training/strategies; `auto` chooses one of the others.
 STRATEGIES = {

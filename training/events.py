@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.config import TrainConfig
+from .config import TrainConfig
 
 FOLDER = "tensorboard"
 FLUSH_MS = 10_000  # a value waits no longer for the file, if another one follows

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from training.config import TrainConfig
-from training.data import Dataset
-from training.results import MODEL
+from .config import TrainConfig
+from .data import Dataset
+from .results import MODEL
 
 SAVED_MODEL = "saved_model"
 SETTINGS = "training.json"

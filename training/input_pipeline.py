@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.checkpoint import Position
-from training.config import TrainConfig
-from training.data import augment, unreadable
-from training.data.assignment import (
+from .checkpoint import Position
+from .config import TrainConfig
+from .data import augment, unreadable
+from .data.assignment import (
     Epoch,
     Lane,
     Share,
@@ -27,9 +27,9 @@ from training.data.assignment import (
     shares,
     shuffled,
 )
-from training.data.shard_files import Shards
-from training.results import TrainingError
-from training.tasks import task_of
+from .data.shard_files import Shards
+from .results import TrainingError
+from .tasks import task_of
 
 VECTOR = tf.TensorSpec([None], tf.int64)
 SCALAR = tf.TensorSpec([], tf.int64)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from railhead.documents.codec import decode
 from railhead.documents.run import BuiltIn, RunDocument
-from training import configs
-from training.config import (
+
+from . import configs
+from .config import (
     STRATEGIES,
     ConfigError,
     TrainConfig,
@@ -22,8 +23,8 @@ from training.config import (
     require_choice,
     resolve,
 )
-from training.data import SPLITS, DataError
-from training.data.uri import Given, from_environment, parse_given
+from .data import SPLITS, DataError
+from .data.uri import Given, from_environment, parse_given
 
 MPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training.config import TrainConfig
+from .config import TrainConfig
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]

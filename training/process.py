@@ -8,10 +8,10 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from training import strategies
-from training.job import Job
-from training.results import Evaluation, Records
-from training.strategies.protocol import Strategy
+from . import strategies
+from .job import Job
+from .results import Evaluation, Records
+from .strategies.protocol import Strategy
 
 
 def work_together(
@@ -24,7 +24,7 @@ def work_together(
     prepare(job)
     name, reason = strategies.settle(job)
     if strategies.serves(name):
-        from training.strategies.parameter_server import serve
+        from .strategies.parameter_server import serve
 
         serve()
         return None

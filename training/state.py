@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from training.checkpoint import Beside, Checkpoint, Checkpoints, Position
-from training.config import ConfigError, TrainConfig
-from training.job import Job
-from training.results import Records, TrainingError
-from training.strategies.protocol import Strategy
-from training.variables import is_seed, moving, tensors_of
+from .checkpoint import Beside, Checkpoint, Checkpoints, Position
+from .config import ConfigError, TrainConfig
+from .job import Job
+from .results import Records, TrainingError
+from .strategies.protocol import Strategy
+from .variables import is_seed, moving, tensors_of
 
 # A checkpoint of a training with another value of these would go on with other samples or arrays.
 FIXED = (

@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.strategies.protocol import Strategy
-from training.tasks import Task
-from training.variables import tensors_of
-from training.watch import Watch
+from .config import TrainConfig
+from .strategies.protocol import Strategy
+from .tasks import Task
+from .variables import tensors_of
+from .watch import Watch
 
 SUMS = 3  # losses, samples, metric
 

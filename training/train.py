@@ -18,19 +18,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.data import splits
-from training.data.splits import HeldOut
-from training.evaluation.evaluator import Result, evaluator, metrics_of
-from training.evaluation.write import write
-from training.events import Events
-from training.export import export
-from training.input_pipeline import batches, next_batch, plan_for
-from training.job import Job
-from training.models.build import build_model
-from training.optimizer import build_optimizer, schedule
-from training.process import work_together
-from training.results import (
+from .config import TrainConfig
+from .data import splits
+from .data.splits import HeldOut
+from .evaluation.evaluator import Result, evaluator, metrics_of
+from .evaluation.write import write
+from .events import Events
+from .export import export
+from .input_pipeline import batches, next_batch, plan_for
+from .job import Job
+from .models.build import build_model
+from .optimizer import build_optimizer, schedule
+from .process import work_together
+from .results import (
     MODEL,
     Evaluation,
     Metrics,
@@ -39,11 +39,11 @@ from training.results import (
     TrainingError,
     judge,
 )
-from training.state import State, plan_start
-from training.step import SUMS, Step
-from training.strategies.protocol import Strategy
-from training.tasks import task_of
-from training.variables import is_seed, moving, tensors_of
+from .state import State, plan_start
+from .step import SUMS, Step
+from .strategies.protocol import Strategy
+from .tasks import task_of
+from .variables import is_seed, moving, tensors_of
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from invoke import Argument, Exit
 
-from bootstrap.errors import Command, Hint
+from ..errors import Command, Hint
 
 # By name: what stands for its value, and the line of `fab --help`.
 WORKING = {

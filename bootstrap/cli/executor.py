@@ -17,9 +17,9 @@ from typing import Any
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
-from bootstrap.console import interrupts, log
-from bootstrap.console.output import printable
-from bootstrap.errors import Command, Hint, RailheadError, Terminated, refusal
+from ..console import interrupts, log
+from ..console.output import printable
+from ..errors import Command, Hint, RailheadError, Terminated, refusal
 
 TARGETS = ("hosts", "stack")
 BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not
@@ -140,7 +140,7 @@ def _aimed(command: Command, given: Mapping[str, Any], tasks: Collection) -> Com
 
 def _with_hosts_of_run(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The values of a task's options; where only a run names the hosts, with its stack or hosts."""
-    from bootstrap.inventory import local_state
+    from ..inventory import local_state
 
     if given.get("hosts") or given.get("stack") or not given.get("run"):
         return given

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.task import GroupTask, help_text
-from bootstrap.plan.runtimes import REPO
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import Only, Option, chosen, only, type_of
 from railhead.documents.options.runs import (
@@ -29,6 +26,10 @@ from railhead.documents.options.runs import (
     SweepOptions,
 )
 from railhead.documents.options.serving import DeployOptions
+
+from ..plan.runtimes import REPO
+from . import machine_tasks, result_tasks, serving_tasks, tasks
+from .task import GroupTask, help_text
 
 METHODS_FILE = REPO / "bootstrap/interface/methods.py"
 TASKS_PAGE = REPO / "docs/tasks.md"
@@ -44,7 +45,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bootstrap.errors import UsageError
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import (
@@ -57,10 +57,12 @@ from railhead.documents.options.runs import (
 )
 from railhead.documents.options.serving import DeployOptions
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
-    from bootstrap.interface.cluster import Sweep
-    from bootstrap.interface.endpoint import Endpoint
-    from bootstrap.interface.run import Run
+    from .cluster import Sweep
+    from .endpoint import Endpoint
+    from .run import Run
 
 T = TypeVar("T")
 Arguments = str | Sequence[Any] | Mapping[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 from invoke import Argument, Collection, Task
 
-from bootstrap.cli.core_options import WORKING, flags_of, name_of
+from .core_options import WORKING, flags_of, name_of
 
 TASKS_PER_LINE = 6
 _GROUPS: dict[str, ModuleType] = {}

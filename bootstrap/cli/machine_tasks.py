@@ -8,11 +8,6 @@ from typing import Annotated
 
 from invoke import Context
 
-from bootstrap.cli.task import task
-from bootstrap.cli.tasks import Hosts
-from bootstrap.console import log
-from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import Command, Hint
 from railhead.documents.options.hosts import (
     CommandOptions,
     DeadlineOptions,
@@ -25,13 +20,19 @@ from railhead.documents.options.hosts import (
 )
 from railhead.documents.options.option import only
 
+from ..console import log
+from ..console.output import confirm, print_lines
+from ..errors import Command, Hint
+from .task import task
+from .tasks import Hosts
+
 
 @task()
 def teardown(c: Context, target: Hosts, options: TeardownOptions) -> None:
     """End runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import attach
-    from bootstrap.workflows import teardown as workflow
+    from ..workflows import attach
+    from ..workflows import teardown as workflow
+    from .targets import Target
 
     found = Target(target)
     machines = found.machines()
@@ -54,8 +55,8 @@ def up(
     options: UpOptions,
 ) -> None:
     """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
-    from bootstrap.cli.targets import selected_stack
-    from bootstrap.lifecycle import up
+    from ..lifecycle import up
+    from .targets import selected_stack
 
     stack = selected_stack(target.stack)
     up.up(stack, print_lines, yes=options.yes, refresh=options.refresh)
@@ -74,8 +75,8 @@ def start(
     ],
 ) -> None:
     """Start a stack's machines, arm the cloud's deadline, and wait until ssh answers."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.lifecycle import power
+    from ..lifecycle import power
+    from .targets import Target
 
     found = Target(target)
     machines = found.machines()
@@ -90,9 +91,9 @@ def start(
 @task()
 def stop(c: Context, target: Hosts, options: StopOptions) -> None:
     """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.lifecycle import stop
-    from bootstrap.workflows import attach
+    from ..lifecycle import stop
+    from ..workflows import attach
+    from .targets import Target
 
     found = Target(target)
     status = found.status_of(found.machines())
@@ -108,9 +109,9 @@ def extend(
     deadline: Annotated[DeadlineOptions, only(hours="hours from now, 0.1 to 168; required")],
 ) -> None:
     """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.errors import UsageError
-    from bootstrap.lifecycle import power
+    from ..errors import UsageError
+    from ..lifecycle import power
+    from .targets import Target
 
     if deadline.hours is None:
         raise UsageError(
@@ -122,8 +123,8 @@ def extend(
 @task()
 def trust(c: Context, target: Hosts, options: TrustOptions) -> None:
     """Show unknown host keys, ask for confirmation, and pin them."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.ssh import trust
+    from ..ssh import trust
+    from .targets import Target
 
     found = trust.unknown_keys(Target(target).running())
     if not found:
@@ -139,8 +140,8 @@ def trust(c: Context, target: Hosts, options: TrustOptions) -> None:
 @task(name="ssh")
 def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
     """Open a shell on a host, with the pinned host keys and the cluster's key."""
-    from bootstrap.cli import shell
-    from bootstrap.cli.targets import Target
+    from . import shell
+    from .targets import Target
 
     inventory = Target(target).running()
     config, name = shell.write_own(inventory), shell.known(inventory, chosen.host)
@@ -152,9 +153,9 @@ def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
 @task(name="exec")
 def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
     """Run a shell command on every host; exit 1 if it fails on any."""
-    from bootstrap.cli import shell
-    from bootstrap.cli.targets import Target
-    from bootstrap.errors import UsageError
+    from ..errors import UsageError
+    from . import shell
+    from .targets import Target
 
     if not command.cmd:
         raise UsageError("no command", hint=Command("exec", cmd="nvidia-smi"))
@@ -164,8 +165,8 @@ def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
 @task()
 def ssh_config(c: Context, target: Hosts) -> None:
     """Write an OpenSSH config file for the hosts, to be included in ~/.ssh/config."""
-    from bootstrap.cli import shell
-    from bootstrap.cli.targets import Target
+    from . import shell
+    from .targets import Target
 
     path = shell.write_config(Target(target).running())
     print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")

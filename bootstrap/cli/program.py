@@ -19,12 +19,12 @@ from invoke import Exit
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
-from bootstrap.cli import help
-from bootstrap.cli.core_options import refuse_without_effect
-from bootstrap.cli.executor import RUNNING, ClusterExecutor, dashed, output_closed
-from bootstrap.console.output import printable
-from bootstrap.errors import Command
-from bootstrap.inventory.files import RUN_ID
+from ..console.output import printable
+from ..errors import Command
+from ..inventory.files import RUN_ID
+from . import help
+from .core_options import refuse_without_effect
+from .executor import RUNNING, ClusterExecutor, dashed, output_closed
 
 CLONE = Path(__file__).resolve().parents[2]
 FILE = "fabfile.py"

@@ -8,9 +8,6 @@ from typing import Annotated
 
 from invoke import Context
 
-from bootstrap.cli.task import task
-from bootstrap.cli.tasks import WithSlots
-from bootstrap.console.output import json_output
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
@@ -22,6 +19,10 @@ from railhead.documents.options.runs import (
     ScaleOptions,
     SweepOptions,
 )
+
+from ..console.output import json_output
+from .task import task
+from .tasks import WithSlots
 
 # Of the program of each run in a series; a sweep has its settings from its values.
 SERIES = (
@@ -57,8 +58,8 @@ def evaluate(
     ending: EndingOptions,
 ) -> None:
     """Evaluate the model of a run on held-out data; exit 3 if it misses --min or --max."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import evaluate as workflow
+    from ..workflows import evaluate as workflow
+    from .targets import Target
 
     hosts = Target(replace(target, run=evaluated.run, start=True))
     workflow.evaluate(evaluated, program, ready, ending, hosts.running)
@@ -67,7 +68,7 @@ def evaluate(
 @task()
 def report(c: Context, compared: ReportOptions) -> None:
     """Write a page in HTML about a run, or one that compares several (ids with commas)."""
-    from bootstrap.report import write
+    from ..report import write
 
     names = [name.strip() for name in compared.runs.split(",") if name.strip()]
     write.report(names, compared.to, compared.by, Path.cwd() / "results")
@@ -76,7 +77,7 @@ def report(c: Context, compared: ReportOptions) -> None:
 @task()
 def runs(c: Context, order: ListOptions) -> None:
     """List the runs that are known here, and those in the buckets of stacks."""
-    from bootstrap.report import listing
+    from ..report import listing
 
     with json_output(order.json) as out:
         listing.show(order.sort, out)
@@ -90,8 +91,8 @@ def sweep(
     program: Annotated[ProgramOptions, only(*SERIES)],
 ) -> None:
     """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows.series import trials as workflow
+    from ..workflows.series import trials as workflow
+    from .targets import Target
 
     workflow.run_sweep(Target(target).status, program, trials, Path.cwd() / "results")
 
@@ -115,9 +116,9 @@ def scale(
     ],
 ) -> None:
     """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): where more stops paying."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.report.facts import read_run
-    from bootstrap.workflows.series import scale as workflow
+    from ..report.facts import read_run
+    from ..workflows.series import scale as workflow
+    from .targets import Target
 
     results = Path.cwd() / "results"
     if compared.of:

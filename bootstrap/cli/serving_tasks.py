@@ -6,9 +6,6 @@ from typing import Annotated
 
 from invoke import Context
 
-from bootstrap.cli.task import task
-from bootstrap.cli.tasks import Hosts
-from bootstrap.console.output import json_output, print_lines
 from railhead.documents.options.hosts import TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.serving import (
@@ -18,6 +15,10 @@ from railhead.documents.options.serving import (
     PredictOptions,
     TunnelOptions,
 )
+
+from ..console.output import json_output, print_lines
+from .task import task
+from .tasks import Hosts
 
 OTHERS = "for an endpoint that another computer deployed"
 OfEndpoint = Annotated[
@@ -38,8 +39,8 @@ def deploy(
     endpoint: DeployOptions,
 ) -> None:
     """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import serving
+    from ..workflows import serving
+    from .targets import Target
 
     serving.deploy(endpoint, target.run, Target(target).status)
 
@@ -49,9 +50,9 @@ def predict(
     c: Context, endpoint: EndpointName, samples: PredictOptions, target: OfEndpoint
 ) -> None:
     """Send a file, or held-out samples with the right answers, through an endpoint."""
-    from bootstrap.cli.targets import hosts_of_endpoint
-    from bootstrap.serving.predict import dumped
-    from bootstrap.workflows import serving
+    from ..serving.predict import dumped
+    from ..workflows import serving
+    from .targets import hosts_of_endpoint
 
     with json_output(samples.json) as out:
         inventory = hosts_of_endpoint(endpoint.name, target)
@@ -64,8 +65,8 @@ def predict(
 @task()
 def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
     """End an endpoint, and verify that nothing of it is left."""
-    from bootstrap.cli.targets import hosts_of_endpoint
-    from bootstrap.workflows import serving
+    from ..workflows import serving
+    from .targets import hosts_of_endpoint
 
     serving.undeploy(endpoint.name, hosts_of_endpoint(endpoint.name, target))
 
@@ -73,9 +74,9 @@ def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
 @task()
 def tunnel(c: Context, ends: TunnelOptions, target: Hosts) -> None:
     """Forward a port of this machine to a port of a host, over SSH, until Ctrl-C."""
-    from bootstrap.cli import shell
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import notebook
+    from ..workflows import notebook
+    from . import shell
+    from .targets import Target
 
     inventory = Target(target).running()
     if ends.host is not None:
@@ -93,9 +94,9 @@ def notebook(
     options: NotebookOptions,
 ) -> None:
     """Open JupyterLab in the runtime of a run on its chief, through a tunnel, until Ctrl-C."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.inventory import local_state
-    from bootstrap.workflows.notebook import open_notebook
+    from ..inventory import local_state
+    from ..workflows.notebook import open_notebook
+    from .targets import Target
 
     if target.run is not None:
         local_state.recorded_run(target.run)  # else the selected stack would be used

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import HostsFailed
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle import reach
-from bootstrap.runs.strategies import choose
-from bootstrap.ssh import connect
-from bootstrap.ssh.jump_hosts import pins_of
 from railhead.documents.agent import LONG
+
+from ..console.output import print_lines
+from ..errors import HostsFailed
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Host, Inventory
+from ..lifecycle import reach
+from ..runs.strategies import choose
+from ..ssh import connect
+from ..ssh.jump_hosts import pins_of
 
 
 def known(inventory: Inventory, name: str) -> str:

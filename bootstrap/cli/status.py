@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bootstrap.clouds.base import UNKNOWN
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.errors import HostsFailed
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import deadlines, power, stop_policy, timer
-from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.runs import bucket_results, checkpoints, results
-from bootstrap.runs.run import find_run, state_of
-from bootstrap.serving import on_host, records
-from bootstrap.serving.state import status_line
-from bootstrap.ssh import connect
-from bootstrap.ssh.connect import start_agent
-from bootstrap.ssh.local_session import HERE, local_session
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
+from ..clouds.base import UNKNOWN
+from ..console.output import print_lines
+from ..console.text import count
+from ..errors import HostsFailed
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..lifecycle import deadlines, power, stop_policy, timer
+from ..lifecycle.stack_machines import StackMachines
+from ..runs import bucket_results, checkpoints, results
+from ..runs.run import find_run, state_of
+from ..serving import on_host, records
+from ..serving.state import status_line
+from ..ssh import connect
+from ..ssh.connect import start_agent
+from ..ssh.local_session import HERE, local_session
+from ..ssh.session import Session
+from ..untrusted.unpack import Hostile
 
 HOST_SECONDS = 180.0  # on each host, after the logins
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state, pulumi_stack
-from bootstrap.inventory.hosts import Inventory, parse_hosts
-from bootstrap.lifecycle import power, stack_machines
-from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.serving import records
 from railhead.documents.options.hosts import TargetOptions
+
+from ..console.output import print_lines
+from ..errors import Command, Hint, UsageError
+from ..inventory import local_state, pulumi_stack
+from ..inventory.hosts import Inventory, parse_hosts
+from ..lifecycle import power, stack_machines
+from ..lifecycle.power import ClusterStatus
+from ..lifecycle.stack_machines import StackMachines
+from ..serving import records
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from fabric import Connection
 from invoke import Context, Exit, Task
 
-from bootstrap.cli.executor import report_errors
-from bootstrap.errors import UsageError
-from bootstrap.runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
 from railhead.documents.options.option import Only, Option, chosen, from_texts
+
+from ..errors import UsageError
+from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
+from .executor import report_errors
 
 REPEATABLE = ()  # the default of an option that may be given several times
 # What stands for these words in a help text.

@@ -11,8 +11,6 @@ from typing import Annotated
 
 from invoke import Context
 
-from bootstrap.cli.task import task
-from bootstrap.console.output import json_output
 from railhead.documents.options.hosts import JsonOption, ReadyOptions, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
@@ -26,6 +24,9 @@ from railhead.documents.options.runs import (
     ShardOptions,
     StartOptions,
 )
+
+from ..console.output import json_output
+from .task import task
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
 OfRun = Annotated[TargetOptions, only("hosts", "stack", "run")]
@@ -43,9 +44,9 @@ def train(
     start: StartOptions,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import plan
-    from bootstrap.workflows import train as workflow
+    from ..workflows import plan
+    from ..workflows import train as workflow
+    from .targets import Target
 
     options = workflow.train_options(program, ready, ending, start, Path.cwd() / "results")
     inventory = Target(target).running()
@@ -60,9 +61,9 @@ def plan(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
     """Print each step that bootstrap would do on each host, and why; changes nothing."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import plan as workflow
-    from bootstrap.workflows.plan import ready_options
+    from ..workflows import plan as workflow
+    from ..workflows.plan import ready_options
+    from .targets import Target
 
     options = ready_options(ready, program)
     with json_output(out.json) as file:
@@ -74,10 +75,10 @@ def bootstrap(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. Changes nothing where they are ready."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import bootstrap as workflow
-    from bootstrap.workflows import plan as steps
-    from bootstrap.workflows.plan import ready_options
+    from ..workflows import bootstrap as workflow
+    from ..workflows import plan as steps
+    from ..workflows.plan import ready_options
+    from .targets import Target
 
     options = ready_options(ready, program)
     with json_output(out.json) as file:
@@ -93,9 +94,9 @@ def health(
     ready: Annotated[ReadyOptions, only("peer_address")],
 ) -> None:
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.health import run
-    from bootstrap.workflows.plan import ready_options
+    from ..health import run
+    from ..workflows.plan import ready_options
+    from .targets import Target
 
     options = ready_options(replace(ready, allow_mixed=True), program)
     run.health(Target(target).running(), options)
@@ -104,8 +105,8 @@ def health(
 @task()
 def status(c: Context, target: OfRun) -> None:
     """Show the state of the machines, the hosts and the last run, as they are now."""
-    from bootstrap.cli import status
-    from bootstrap.cli.targets import Target
+    from . import status
+    from .targets import Target
 
     found = Target(target)
     machines = found.machines()
@@ -115,9 +116,9 @@ def status(c: Context, target: OfRun) -> None:
 @task()
 def logs(c: Context, target: OfRun, log: LogOptions) -> None:
     """Print the log of a rank, of mpirun or of the supervisor, from the chief; or an endpoint's."""
-    from bootstrap.cli.targets import Target, hosts_of_endpoint
-    from bootstrap.errors import UsageError
-    from bootstrap.workflows import logs, serving
+    from ..errors import UsageError
+    from ..workflows import logs, serving
+    from .targets import Target, hosts_of_endpoint
 
     if log.endpoint is not None:
         if target.run or log.follow or log.rank != LogOptions.rank:
@@ -131,8 +132,8 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
 @task()
 def attach(c: Context, target: OfRun) -> None:
     """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import attach as workflow
+    from ..workflows import attach as workflow
+    from .targets import Target
 
     workflow.attach(Target(target).running(), target.run)
 
@@ -140,8 +141,8 @@ def attach(c: Context, target: OfRun) -> None:
 @task()
 def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
     """Fetch what a run has written so far."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import attach
+    from ..workflows import attach
+    from .targets import Target
 
     status = Target(target).status()
     attach.fetch(status, target.run, fetched.to, with_checkpoint=fetched.checkpoints)
@@ -150,8 +151,8 @@ def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
 @task()
 def tensorboard(c: Context, target: OfRun) -> None:
     """Show a run in TensorBoard on this machine, also while it runs; Ctrl-C ends it."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import tensorboard as workflow
+    from ..workflows import tensorboard as workflow
+    from .targets import Target
 
     workflow.show(Target(target).status(), target.run)
 
@@ -159,8 +160,8 @@ def tensorboard(c: Context, target: OfRun) -> None:
 @task()
 def cancel(c: Context, target: OfRun) -> None:
     """Cancel a run on every host, and verify that none of its processes is left."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import attach
+    from ..workflows import attach
+    from .targets import Target
 
     inventory = Target(target).running()
     named = target != TargetOptions()
@@ -170,8 +171,8 @@ def cancel(c: Context, target: OfRun) -> None:
 @task()
 def prune(c: Context, target: Hosts, runs: PruneOptions) -> None:
     """Remove the folders of old runs from the hosts; fetched results here stay."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import prune as workflow
+    from ..workflows import prune as workflow
+    from .targets import Target
 
     workflow.prune(Target(target).running(), runs.keep)
 
@@ -182,8 +183,8 @@ OfStack = Annotated[TargetOptions, only("stack")]
 @task()
 def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
     """Upload a folder to a bucket, for --data; what is there already is not sent again."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import data
+    from ..workflows import data
+    from .targets import Target
 
     cluster = Target(target).status().inventory if upload.uri == "bucket" else None
     data.push(Path(upload.folder), upload.uri, cluster)
@@ -192,8 +193,8 @@ def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
 @task()
 def data_list(c: Context, objects: BucketOptions, target: OfStack) -> None:
     """List the data in the stack's bucket, or the objects at a URI."""
-    from bootstrap.cli.targets import Target
-    from bootstrap.workflows import data
+    from ..workflows import data
+    from .targets import Target
 
     if objects.uri and objects.uri != "bucket":
         data.list_objects(objects.uri)
@@ -208,7 +209,7 @@ def data_shard(
     program: Annotated[ProgramOptions, only("preset", "settings")],
 ) -> None:
     """Write data as shards, few large files, with TensorFlow on this machine."""
-    from bootstrap.workflows import data
+    from ..workflows import data
 
     data.shard(shards, program)
 
@@ -216,6 +217,6 @@ def data_shard(
 @task()
 def demo(c: Context) -> None:
     """Try everything on this machine: two SSH hosts, bootstrap, train, results, teardown."""
-    from bootstrap.workflows import demo as workflow
+    from ..workflows import demo as workflow
 
     workflow.demo(Path.cwd() / "results")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory.hosts import Inventory
+from ..console.output import Reporter
+from ..console.wait import Clock, wait_until
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
 STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour

@@ -9,16 +9,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.clouds.base import load
-from bootstrap.clouds.storage import NoBucket, Store
-from bootstrap.console.output import Reporter
-from bootstrap.errors import UsageError
-from bootstrap.inventory.clouds import CLOUDS
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.untrusted import unpack
-from bootstrap.untrusted.manifest import LIMIT, read_manifest
 from railhead.documents.manifest import Manifest
 from railhead.documents.uri import bucket_uri
+
+from ..console.output import Reporter
+from ..errors import UsageError
+from ..inventory.clouds import CLOUDS
+from ..inventory.hosts import Inventory
+from ..untrusted import unpack
+from ..untrusted.manifest import LIMIT, read_manifest
+from .base import load
+from .storage import NoBucket, Store
 
 OBJECT = 1 << 30  # bytes that are held in memory at once: a wheel has a few MB
 WHEELS = "wheels/"  # wheels can be built again; hosts may not write here

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bootstrap.clouds.base import Cost
-from bootstrap.clouds.storage import NoBucket, Store, count_objects
-from bootstrap.errors import Command
+from ..errors import Command
+from .base import Cost
+from .storage import NoBucket, Store, count_objects
 
 DAYS = 30.4  # in a month
 GB = 1 << 30  # bytes: the unit that both clouds bill

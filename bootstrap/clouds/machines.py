@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from bootstrap.clouds import base
-from bootstrap.errors import RailheadError
-from bootstrap.inventory.clouds import CLOUDS
+from ..errors import RailheadError
+from ..inventory.clouds import CLOUDS
+from . import base
 
 MOST_PAGES = 100  # of a list; a cloud that goes on is not waited for
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bootstrap.clouds.base import Refused
-from bootstrap.remote.buckets.objects import Objects
+from ..remote.buckets.objects import Objects
+from .base import Refused
 
 PAGES = 20  # of a thousand versions each; counting stops after these
 

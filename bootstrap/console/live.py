@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TextIO
 
-from bootstrap.console import notebook
-from bootstrap.console.output import printing_with
-from bootstrap.console.text import clean, columns_of, fit
+from . import notebook
+from .output import printing_with
+from .text import clean, columns_of, fit
 
 PAINTS_PER_SECOND = 10
 _prefix: ContextVar[str] = ContextVar("prefix", default="")

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.interrupts import process_options
-from bootstrap.console.redact import add_secret, redacted, redacted_argv
-from bootstrap.console.text import clean
+from .interrupts import process_options
+from .redact import add_secret, redacted, redacted_argv
+from .text import clean
 
 __all__ = ("add_secret", "command", "event", "mistake", "run", "shown", "started", "timed")
 KEPT_FILES = 50

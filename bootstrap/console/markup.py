@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from bootstrap.console.text import clean
+from .text import clean
 
 NOT_XML = {0xFFFE: None, 0xFFFF: None}  # a file with one of them is not an SVG
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from typing import TextIO
 
-from bootstrap.console.text import clean
-from bootstrap.errors import Command, Hint, UsageError
+from ..errors import Command, Hint, UsageError
+from .text import clean
 
 Reporter = Callable[[str], None]  # gets a line on the progress of a command
 ByteReporter = Callable[[int], None]  # gets the number of bytes done so far

@@ -19,14 +19,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.console.output import ByteReporter
-from bootstrap.console.text import size
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.remote.run.manifest import size_and_sha256
-from bootstrap.ssh.bundle_files import check_name
 from railhead.documents.codec import decode, encode
+
+from ..console.output import ByteReporter
+from ..console.text import size
+from ..errors import RailheadError, UsageError
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..remote.run.manifest import size_and_sha256
+from ..ssh.bundle_files import check_name
 
 MANIFEST = "manifest.json"  # of shards
 THREADS = 4  # sha256 releases Python's lock

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.data import folders
-from bootstrap.data.folders import LocalData
-from bootstrap.data.spec import DataSpec
-from bootstrap.errors import UsageError
 from railhead.documents.run import RunData
+
+from ..errors import UsageError
+from . import folders
+from .folders import LocalData
+from .spec import DataSpec
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bootstrap.console.live import board_of
-from bootstrap.console.output import print_lines
-from bootstrap.data import folders
-from bootstrap.data.folders import LocalData
-from bootstrap.data.inputs import DataInput
-from bootstrap.data.send import Progress, find_missing, folder_of, send_missing
-from bootstrap.data.through_bucket import upload_missing
-from bootstrap.errors import HostsNotReady
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import Sessions, everywhere
 from railhead.documents.agent import PathsState
 from railhead.documents.run import RunData
+
+from ..console.live import board_of
+from ..console.output import print_lines
+from ..errors import HostsNotReady
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import Sessions, everywhere
+from . import folders
+from .folders import LocalData
+from .inputs import DataInput
+from .send import Progress, find_missing, folder_of, send_missing
+from .through_bucket import upload_missing
 
 STATES = {
     "missing": "there is no {path}",

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from bootstrap.console.live import Board
-from bootstrap.console.text import duration, size
-from bootstrap.data.folders import LocalData, summary
-from bootstrap.errors import Command, Hint, HostsNotReady, RailheadError
-from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import DataState, NeededParts, ReceiveData
+
+from ..console.live import Board
+from ..console.text import duration, size
+from ..errors import Command, Hint, HostsNotReady, RailheadError
+from ..ssh.connect import everywhere
+from ..ssh.session import Session
+from ..untrusted.unpack import Hostile
+from .folders import LocalData, summary
 
 HOME = "~/.railhead/data"
 PIECE = 1 << 20  # bytes

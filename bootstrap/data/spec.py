@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory.files import existing_path
 from railhead.documents.run import DISTRIBUTIONS, MODES
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
+
+from ..errors import Command, Hint, UsageError
+from ..inventory.files import existing_path
 
 OF_TRAINING = ("train", "validation", "test")
 ON_HOSTS = "host:"

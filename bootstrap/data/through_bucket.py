@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bootstrap.clouds import bucket
-from bootstrap.console.live import Board
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import clean, size
-from bootstrap.data.folders import LocalData
-from bootstrap.data.send import Missing, Shares, folder_of
-from bootstrap.data.upload import upload_to_stack
-from bootstrap.errors import RailheadError
-from bootstrap.plan.runtimes import REPO
-from bootstrap.ssh.bundle import Bundle, pack_training
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.session import Session
 from railhead.documents.agent import LONG, Grown, Line
+
+from ..clouds import bucket
+from ..console.live import Board
+from ..console.output import print_lines
+from ..console.text import clean, size
+from ..errors import RailheadError
+from ..plan.runtimes import REPO
+from ..ssh.bundle import Bundle, pack_training
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.session import Session
+from .folders import LocalData
+from .send import Missing, Shares, folder_of
+from .upload import upload_to_stack
 
 LEAST = 16_000_000  # bytes; less is sent faster than a download is started
 READER = "~/.railhead/reader"  # our training package, which downloads

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bootstrap.clouds.storage import Store
-from bootstrap.console.live import board_of
-from bootstrap.data.folders import DataFile, LocalData
-from bootstrap.data.send import Progress
-from bootstrap.errors import RailheadError
-from bootstrap.remote.buckets.objects import ChangedFile
 from railhead.documents.codec import encode
 from railhead.documents.stored_data import StoredData
+
+from ..clouds.storage import Store
+from ..console.live import board_of
+from ..errors import RailheadError
+from ..remote.buckets.objects import ChangedFile
+from .folders import DataFile, LocalData
+from .send import Progress
 
 UPLOADS = 8  # at the same time
 DATA = "data/"  # of a stack's bucket: <digest>/ and <digest>.json, which is written last

@@ -8,23 +8,24 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.console.output import print_lines
-from bootstrap.data.inputs import DataInput
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.evaluation.recorded import require_passed
-from bootstrap.evaluation.request import FOLDER, NAME
-from bootstrap.inventory.files import atomic_write
-from bootstrap.provision.local_environment import runtime_here, variables_here
-from bootstrap.remote.evaluation.thresholds import judged
-from bootstrap.runs.earlier_run import EarlierRun, setting_texts
-from bootstrap.runs.launch import new_run_id
-from bootstrap.runs.request import RunRequest
-from bootstrap.untrusted.decode import json_line
 from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.lenient import finite
 from railhead.documents.run import BuiltIn, Script
+
+from ..console import log
+from ..console.output import print_lines
+from ..data.inputs import DataInput
+from ..errors import RailheadError, UsageError
+from ..inventory.files import atomic_write
+from ..provision.local_environment import runtime_here, variables_here
+from ..remote.evaluation.thresholds import judged
+from ..runs.earlier_run import EarlierRun, setting_texts
+from ..runs.launch import new_run_id
+from ..runs.request import RunRequest
+from ..untrusted.decode import json_line
+from .recorded import require_passed
+from .request import FOLDER, NAME
 
 FILE = "evaluation.json"
 RECORD = "@railhead "

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import progress_line
-from bootstrap.errors import BelowThreshold, Command, UsageError
-from bootstrap.remote.evaluation.thresholds import judged
-from bootstrap.runs.earlier_run import EarlierRun
-from bootstrap.runs.metrics.options import read_thresholds
-from bootstrap.untrusted.records import raw_records
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import Judgement, Reported
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.records import Record
 from railhead.documents.run import Script
+
+from ..console.output import print_lines
+from ..console.text import progress_line
+from ..errors import BelowThreshold, Command, UsageError
+from ..remote.evaluation.thresholds import judged
+from ..runs.earlier_run import EarlierRun
+from ..runs.metrics.options import read_thresholds
+from ..untrusted.records import raw_records
 
 ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 

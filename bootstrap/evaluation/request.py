@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bootstrap.data.inputs import DataInput, read_inputs
-from bootstrap.data.spec import DataSpec, parse_each
-from bootstrap.errors import Command, UsageError
-from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
-from bootstrap.runs.metrics.options import require_metrics
-from bootstrap.runs.model_files import KERAS, ModelSearch, names_below
-from bootstrap.runs.request import (
+from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run import BuiltIn, Script
+
+from ..data.inputs import DataInput, read_inputs
+from ..data.spec import DataSpec, parse_each
+from ..errors import Command, UsageError
+from ..runs.earlier_run import EarlierRun, setting_texts, working_folder
+from ..runs.metrics.options import require_metrics
+from ..runs.model_files import KERAS, ModelSearch, names_below
+from ..runs.request import (
     RunRequest,
     check_settings,
     read_request,
@@ -24,9 +27,7 @@ from bootstrap.runs.request import (
     run_options,
     training_repo,
 )
-from bootstrap.ssh.bundle import pack_training
-from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run import BuiltIn, Script
+from ..ssh.bundle import pack_training
 
 NAME = "model"  # the run document's name for the model; RAILHEAD_DATA_MODEL
 FOLDER = "evaluations"

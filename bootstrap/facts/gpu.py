@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.console.text import lines
+from ..console.text import lines
 
 # Training cards that clouds offer, by PCI device id of the vendor NVIDIA (10de).
 CARDS = {

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.console.text import lines
-from bootstrap.errors import UsageError
-from bootstrap.facts import egress, gpu, system
-from bootstrap.facts.egress import Egress
-from bootstrap.facts.gpu import GpuFacts
-from bootstrap.facts.system import SystemFacts
 from railhead.documents.names import is_name
+
+from ..console.text import lines
+from ..errors import UsageError
+from . import egress, gpu, system
+from .egress import Egress
+from .gpu import GpuFacts
+from .system import SystemFacts
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in order of preference: the best tested one first
 PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}

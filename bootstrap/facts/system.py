@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.console.text import lines
-from bootstrap.inventory.clouds import CLOUDS
+from ..console.text import lines
+from ..inventory.clouds import CLOUDS
 
 
 @dataclass(frozen=True)

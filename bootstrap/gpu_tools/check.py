@@ -15,14 +15,14 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.facts.host import HostFacts
-from bootstrap.gpu_tools import tested_on, trainings
-from bootstrap.gpu_tools import wheel as gpu_wheel
-from bootstrap.gpu_tools.tested_on import Check, Machine
-from bootstrap.inventory import local_state
-from bootstrap.plan import drivers, runtimes
-from bootstrap.plan.runtimes import Environment
+from ..errors import RailheadError, UsageError
+from ..facts.host import HostFacts
+from ..inventory import local_state
+from ..plan import drivers, runtimes
+from ..plan.runtimes import Environment
+from . import tested_on, trainings
+from . import wheel as gpu_wheel
+from .tested_on import Check, Machine
 
 PROBED = ("TensorFlow", "matmul", "all-reduce", "fused tensors", "scaled tensors", "training step")
 JOINED = re.compile(r"NCCL INFO .*\brank (\d+) nranks (\d+) .*Init COMPLETE")

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import RailheadError
 from railhead.documents.codec import decode, encode, key
+
+from ..errors import RailheadError
 
 REPO = Path(__file__).resolve().parents[2]
 FOLDER = "tested-on"

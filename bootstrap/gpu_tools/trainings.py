@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.gpu_tools.tested_on import Check
-from bootstrap.plan import runtimes
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import Evaluation
+
+from ..plan import runtimes
+from .tested_on import Check
 
 STRATEGIES = ("horovod", "mirrored", "multiworker")
 # The same steps on any number of GPUs: the global batch is fixed.

@@ -18,16 +18,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.facts import host as fact
-from bootstrap.facts.host import HostFacts
-from bootstrap.gpu_tools.fatbin import codes
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.plan import runtimes
-from bootstrap.plan.runtimes import ROWS, Environment, Runtime
-from bootstrap.provision import uv
-from bootstrap.provision.wheel_store import folder_of_built_here
+from ..errors import RailheadError, UsageError
+from ..facts import host as fact
+from ..facts.host import HostFacts
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..plan import runtimes
+from ..plan.runtimes import ROWS, Environment, Runtime
+from ..provision import uv
+from ..provision.wheel_store import folder_of_built_here
+from .fatbin import codes
 
 TRIED = "tried.json"
 PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4

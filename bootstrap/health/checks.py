@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median_low
 
-from bootstrap.console.text import count, size
-from bootstrap.errors import Command, Hint
-from bootstrap.facts.host import HostFacts
-from bootstrap.facts.xid import RESET, Errors
-from bootstrap.plan.runtimes import gpus_of
 from railhead.documents.health import Device
+
+from ..console.text import count, size
+from ..errors import Command, Hint
+from ..facts.host import HostFacts
+from ..facts.xid import RESET, Errors
+from ..plan.runtimes import gpus_of
 
 CLOCK_LIMIT = 1.0  # seconds: with a larger offset, records of two hosts are in the wrong order
 DISK_LIMIT = 2_000_000_000  # bytes: one rank's log takes up to 100 MB, a model's files more

@@ -13,38 +13,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap.console.text import clean
-from bootstrap.errors import Command, HostsNotReady, RailheadError
-from bootstrap.facts import xid
-from bootstrap.facts.host import HostFacts
-from bootstrap.health import checks
-from bootstrap.health.checks import (
+from railhead.documents.agent import CommandResult, EndRun
+from railhead.documents.codec import decode, key
+from railhead.documents.health import LinkRates, Probed
+from railhead.documents.run import Script
+
+from ..console.text import clean
+from ..errors import Command, HostsNotReady, RailheadError
+from ..facts import xid
+from ..facts.host import HostFacts
+from ..lifecycle import reach
+from ..plan.cluster import Cluster
+from ..plan.decide import let_in
+from ..plan.hostfile import Peer
+from ..provision.host_step import KERAS
+from ..runs import start
+from ..runs.launch import RunOptions, StopPolicy
+from ..runs.request import RunRequest
+from ..runs.run import Run, read_json
+from ..runs.start import HEALTH
+from ..ssh.bundle import REMOTE, pack_file
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import everywhere
+from ..ssh.session import Session
+from ..untrusted.decode import json_object
+from ..untrusted.unpack import Hostile
+from . import checks
+from .checks import (
     ClockOffset,
     Finding,
     HostReadings,
     Reduction,
     TensorFlowReadings,
 )
-from bootstrap.lifecycle import reach
-from bootstrap.plan.cluster import Cluster
-from bootstrap.plan.decide import let_in
-from bootstrap.plan.hostfile import Peer
-from bootstrap.provision.host_step import KERAS
-from bootstrap.runs import start
-from bootstrap.runs.launch import RunOptions, StopPolicy
-from bootstrap.runs.request import RunRequest
-from bootstrap.runs.run import Run, read_json
-from bootstrap.runs.start import HEALTH
-from bootstrap.ssh.bundle import REMOTE, pack_file
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import json_object
-from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import CommandResult, EndRun
-from railhead.documents.codec import decode, key
-from railhead.documents.health import LinkRates, Probed
-from railhead.documents.run import Script
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"

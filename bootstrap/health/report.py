@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 
-from bootstrap.console.text import clean, columns_of, count, size
-from bootstrap.errors import Hint
-from bootstrap.facts.host import HostFacts
-from bootstrap.health.checks import (
+from ..console.text import clean, columns_of, count, size
+from ..errors import Hint
+from ..facts.host import HostFacts
+from ..plan.hostfile import Link, Peer
+from .checks import (
     Finding,
     HostReadings,
     Reduction,
@@ -18,7 +19,6 @@ from bootstrap.health.checks import (
     shown_skew,
     times,
 )
-from bootstrap.plan.hostfile import Link, Peer
 
 HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interface")
 

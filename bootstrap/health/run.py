@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bootstrap.console.output import Reporter, print_lines
-from bootstrap.console.text import count
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.health import checks, measure
-from bootstrap.health.checks import Finding
-from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
-from bootstrap.plan import hostfile
-from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.runtimes import gpus_of
-from bootstrap.provision.survey import survey
-from bootstrap.runs import start
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import Sessions, all_facts
+from ..console.output import Reporter, print_lines
+from ..console.text import count
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory.hosts import Inventory
+from ..lifecycle import reach
+from ..plan import hostfile
+from ..plan.cluster import Cluster, Options
+from ..plan.runtimes import gpus_of
+from ..provision.survey import survey
+from ..runs import start
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import Sessions, all_facts
+from . import checks, measure
+from .checks import Finding
+from .report import HealthReport, finding_lines, reduction_lines
 
 
 def health(inventory: Inventory, options: Options) -> None:

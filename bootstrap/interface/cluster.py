@@ -7,13 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.cli.targets import Target
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.interface.methods import ClusterMethods
-from bootstrap.interface.run import Run
-from bootstrap.inventory.files import folder_of
-from bootstrap.workflows import teardown, train
-from bootstrap.workflows.series import scale, trials
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions, TeardownOptions
 from railhead.documents.options.option import text_value
 from railhead.documents.options.runs import (
@@ -23,6 +16,14 @@ from railhead.documents.options.runs import (
     StartOptions,
     SweepOptions,
 )
+
+from ..cli.targets import Target
+from ..errors import Command, Hint, UsageError
+from ..inventory.files import folder_of
+from ..workflows import teardown, train
+from ..workflows.series import scale, trials
+from .methods import ClusterMethods
+from .run import Run
 
 
 @dataclass(frozen=True)

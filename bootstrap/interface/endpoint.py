@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bootstrap.serving.calls.rest import Signature
-from bootstrap.workflows import serving
-from bootstrap.workflows.endpoint import OpenEndpoint
+from ..serving.calls.rest import Signature
+from ..workflows import serving
+from ..workflows.endpoint import OpenEndpoint
 
 
 @dataclass(frozen=True)

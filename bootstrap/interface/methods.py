@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bootstrap.errors import UsageError
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import (
@@ -20,10 +19,12 @@ from railhead.documents.options.runs import (
 )
 from railhead.documents.options.serving import DeployOptions
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
-    from bootstrap.interface.cluster import Sweep
-    from bootstrap.interface.endpoint import Endpoint
-    from bootstrap.interface.run import Run
+    from .cluster import Sweep
+    from .endpoint import Endpoint
+    from .run import Run
 
 T = TypeVar("T")
 Arguments = str | Sequence[Any] | Mapping[str, Any]

@@ -6,21 +6,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.cli.targets import Target
-from bootstrap.errors import UsageError
-from bootstrap.interface.endpoint import Endpoint
-from bootstrap.interface.methods import RunMethods
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.report import listing, write
-from bootstrap.report.facts import RunFacts, object_in, read_run
-from bootstrap.untrusted.records import raw_records
-from bootstrap.workflows import attach, serving
-from bootstrap.workflows import evaluate as evaluation
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import text_value
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
 from railhead.documents.options.serving import DeployOptions
+
+from ..cli.targets import Target
+from ..errors import UsageError
+from ..inventory.hosts import Inventory
+from ..lifecycle.power import ClusterStatus
+from ..report import listing, write
+from ..report.facts import RunFacts, object_in, read_run
+from ..untrusted.records import raw_records
+from ..workflows import attach, serving
+from ..workflows import evaluate as evaluation
+from .endpoint import Endpoint
+from .methods import RunMethods
 
 
 @dataclass(frozen=True)

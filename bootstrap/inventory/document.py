@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bootstrap.errors import UsageError
-from bootstrap.inventory.hosts import Host, Inventory
 from railhead.documents.cluster import SCHEMA, ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
+
+from ..errors import UsageError
+from .hosts import Host, Inventory
 
 
 def from_document(document: Any) -> Inventory:

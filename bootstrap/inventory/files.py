@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap.console.text import size
-from bootstrap.errors import UsageError
+from ..console.text import size
+from ..errors import UsageError
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")  # as runs/launch.py makes them
 RESERVED = 100_000_000  # bytes of the local disk that stay free

@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from bootstrap.errors import Command, UsageError, typed_options
-from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
+
+from ..errors import Command, UsageError, typed_options
+from .clouds import AD_HOC, CLOUDS, CloudKind
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 

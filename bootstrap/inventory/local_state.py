@@ -14,15 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory.document import from_document, to_document
-from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
-from bootstrap.inventory.hosts import Inventory, check_name
-from bootstrap.remote import locks
 from railhead.documents.codec import decode, encode
 from railhead.documents.names import is_name
 from railhead.documents.run_record import RunRecord
+
+from ..console.output import print_lines
+from ..errors import Command, Hint, UsageError
+from ..remote import locks
+from .document import from_document, to_document
+from .files import atomic_folder, atomic_write, set_aside
+from .hosts import Inventory, check_name
 
 DEMO = "demo"  # the cluster of `fab demo`
 NAME_HOSTS = "the same command with --hosts user@first,user@second   # or with --stack NAME"

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console import log
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory.document import from_document
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.inventory.stack_state import MACHINES, StackState, read_state, resources_of
 from railhead.documents.codec import decode
+
+from ..console import log
+from ..errors import Command, Hint, RailheadError, UsageError
+from .document import from_document
+from .hosts import Inventory
+from .stack_state import MACHINES, StackState, read_state, resources_of
 
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bootstrap.errors import UsageError
-from bootstrap.inventory.clouds import CLOUDS, STATE_TYPES
 from railhead.documents.cluster import Price
 from railhead.documents.codec import decode
+
+from ..errors import UsageError
+from .clouds import CLOUDS, STATE_TYPES
 
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"

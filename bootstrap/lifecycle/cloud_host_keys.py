@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from paramiko.hostkeys import HostKeyEntry
 
-from bootstrap.clouds.base import Cloud, InstanceState
-from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import HostsNotReady
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh.host_keys import is_pinned_by_name
+from ..clouds.base import Cloud, InstanceState
+from ..console.output import Reporter
+from ..console.wait import Clock, wait_until
+from ..errors import HostsNotReady
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Host, Inventory
+from ..ssh.host_keys import is_pinned_by_name
 
 INJECTED = "injected"  # mark of a pin: others may know this key; key_rotation.py replaces it
 WAIT_SECONDS = 300.0  # EC2's console output has the keys only some minutes after boot

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bootstrap.clouds import bucket
-from bootstrap.clouds.base import Cloud
-from bootstrap.clouds.storage import NoBucket
-from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.results import BY_HAND, LEFT
+from ..clouds import bucket
+from ..clouds.base import Cloud
+from ..clouds.storage import NoBucket
+from ..console.output import confirm, print_lines
+from ..errors import Command, Hint, UsageError
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..runs.results import BY_HAND, LEFT
 
 DESTROY = Command("teardown", destroy=True)
 TEARDOWN, STOP = Command("teardown"), Command("stop")

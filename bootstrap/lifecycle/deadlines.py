@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from bootstrap.clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
-from bootstrap.console.output import Reporter
-from bootstrap.console.text import duration
-from bootstrap.errors import Command, Hint, HostsFailed, RailheadError, UsageError
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import timer
-from bootstrap.runs.launch import StopPolicy
-from bootstrap.ssh import connect
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.session import Session
+from ..clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
+from ..console.output import Reporter
+from ..console.text import duration
+from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
+from ..inventory.hosts import Inventory
+from ..runs.launch import StopPolicy
+from ..ssh import connect
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.session import Session
+from . import timer
 
 DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
 BEFORE_RUN = 1.0  # hours before --max-hours begin, in which hosts are made ready and get the data

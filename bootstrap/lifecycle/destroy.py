@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bootstrap.clouds import base, bucket
-from bootstrap.clouds.base import STOPPED, Cloud, Cost, InstanceState
-from bootstrap.clouds.bucket import Bucket
-from bootstrap.console.output import Reporter, print_lines
-from bootstrap.console.text import count
-from bootstrap.console.wait import Clock
-from bootstrap.errors import Command, RailheadError
-from bootstrap.inventory import local_state, pulumi_stack
-from bootstrap.inventory.clouds import STATE_TYPES
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle import stack_machines
-from bootstrap.lifecycle.consent import (
+from ..clouds import base, bucket
+from ..clouds.base import STOPPED, Cloud, Cost, InstanceState
+from ..clouds.bucket import Bucket
+from ..console.output import Reporter, print_lines
+from ..console.text import count
+from ..console.wait import Clock
+from ..errors import Command, RailheadError
+from ..inventory import local_state, pulumi_stack
+from ..inventory.clouds import STATE_TYPES
+from ..inventory.hosts import Host, Inventory
+from . import stack_machines
+from .consent import (
     TEARDOWN,
     confirm_by_name,
     not_all_here,
@@ -28,8 +28,8 @@ from bootstrap.lifecycle.consent import (
     stop_or_end,
     to_bring,
 )
-from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_line
-from bootstrap.lifecycle.stack_machines import StackMachines
+from .receipt import Line, Receipt, billing_lines, machine_line
+from .stack_machines import StackMachines
 
 ROUNDS = 3  # of ending machines that appear while others are ended
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import HostsNotReady, RailheadError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import cloud_host_keys, reach
-from bootstrap.lifecycle.cloud_host_keys import INJECTED
-from bootstrap.ssh import connect
-from bootstrap.ssh.as_root import run_as_root
-from bootstrap.ssh.connect import Sessions
-from bootstrap.ssh.session import ConnectionLost, Session
+from ..console.output import Reporter
+from ..console.wait import Clock, wait_until
+from ..errors import HostsNotReady, RailheadError
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..ssh import connect
+from ..ssh.as_root import run_as_root
+from ..ssh.connect import Sessions
+from ..ssh.session import ConnectionLost, Session
+from . import cloud_host_keys, reach
+from .cloud_host_keys import INJECTED
 
 NEXT = "next"  # mark of a pin: generated on the host, not yet seen in use
 NEW_KEY_SECONDS = 20.0  # sshd takes some tenths of a second

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
-from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, STOPPED, Cloud, InstanceState
-from bootstrap.console.output import Reporter, confirm
-from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import Command, Hint, HostsFailed, HostsNotReady, RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, reach, stop_policy
-from bootstrap.ssh import connect
-from bootstrap.ssh.connect import Sessions
-from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
+from ..clouds import base
+from ..clouds.base import MISSING, STOPPED, Cloud, InstanceState
+from ..console.output import Reporter, confirm
+from ..console.wait import Clock, wait_until
+from ..errors import Command, Hint, HostsFailed, HostsNotReady, RailheadError, UsageError
+from ..inventory import local_state
+from ..inventory.hosts import Host, Inventory
+from ..ssh import connect
+from ..ssh.connect import Sessions
+from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
+from . import cloud_host_keys, deadlines, key_rotation, reach, stop_policy
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0

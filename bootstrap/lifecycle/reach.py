@@ -12,11 +12,11 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bootstrap.clouds import base
-from bootstrap.errors import Command, Hint, HostsNotReady, RailheadError, typed_options
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.ssh import connect
-from bootstrap.ssh.connect import STARTING, Sessions, start_agent
+from ..clouds import base
+from ..errors import Command, Hint, HostsNotReady, RailheadError, typed_options
+from ..inventory.hosts import Inventory
+from ..ssh import connect
+from ..ssh.connect import STARTING, Sessions, start_agent
 
 OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # run by AWS; replies with the caller's address
 SECONDS = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bootstrap.clouds.base import STOPPED, Cost, InstanceState
-from bootstrap.errors import Command, RailheadError
+from ..clouds.base import STOPPED, Cost, InstanceState
+from ..errors import Command, RailheadError
 
 
 @dataclass(frozen=True)

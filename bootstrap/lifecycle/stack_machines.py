@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bootstrap.clouds import machines as machines_of_cloud
-from bootstrap.clouds.machines import Listed, Machine, Place, list_machines
-from bootstrap.console.text import count
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory import local_state, pulumi_stack
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.inventory.stack_state import StackState, StateMachine
+from ..clouds import machines as machines_of_cloud
+from ..clouds.machines import Listed, Machine, Place, list_machines
+from ..console.text import count
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory import local_state, pulumi_stack
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Host, Inventory
+from ..inventory.stack_state import StackState, StateMachine
 
 OTHERS_SHOWN = 20
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bootstrap.clouds import base
-from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock
-from bootstrap.errors import HostsBusy, RunFailed
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import stop_policy
-from bootstrap.lifecycle.consent import STOP, stop_or_end
-from bootstrap.lifecycle.receipt import price
-from bootstrap.runs.launch import StopPolicy
+from ..clouds import base
+from ..console.output import Reporter
+from ..console.wait import Clock
+from ..errors import HostsBusy, RunFailed
+from ..inventory.hosts import Inventory
+from ..runs.launch import StopPolicy
+from . import stop_policy
+from .consent import STOP, stop_or_end
+from .receipt import price
 
 RUN_LEFT = (RunFailed, HostsBusy)  # errors after which a run may be in progress
 

@@ -7,22 +7,23 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from typing import TypeVar
 
-from bootstrap.clouds import base
-from bootstrap.clouds.base import STOPPED, Deadline, most_urgent
-from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock
-from bootstrap.errors import Command, HostsFailed, RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import deadlines
-from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.run import Run, read_state
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import read_result, read_run_document
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.result import Result
 from railhead.documents.run import Stop
 from railhead.documents.state import Machines
+
+from ..clouds import base
+from ..clouds.base import STOPPED, Deadline, most_urgent
+from ..console.output import Reporter
+from ..console.wait import Clock
+from ..errors import Command, HostsFailed, RailheadError, UsageError
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..runs.launch import StopPolicy
+from ..runs.run import Run, read_state
+from ..ssh.session import Session
+from ..untrusted.run_files import read_result, read_run_document
+from . import deadlines
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping

@@ -10,20 +10,21 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap.clouds.local import cluster as local_cluster
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.errors import HostsFailed, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle.consent import not_all_here, to_bring
-from bootstrap.lifecycle.receipt import Line, Receipt
-from bootstrap.provision.system import undo_system_changes
-from bootstrap.ssh import connect
-from bootstrap.ssh.authorized_keys import authorize
-from bootstrap.ssh.session import Session
 from railhead.documents.agent import OF_ENDPOINTS, EndRun
 from railhead.documents.result import Swept
+
+from ..clouds.local import cluster as local_cluster
+from ..console.output import print_lines
+from ..console.text import count
+from ..errors import HostsFailed, UsageError
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..provision.system import undo_system_changes
+from ..ssh import connect
+from ..ssh.authorized_keys import authorize
+from ..ssh.session import Session
+from .consent import not_all_here, to_bring
+from .receipt import Line, Receipt
 
 HOST_SECONDS = 1800.0  # on each host; the same command again continues
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
-from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline
-from bootstrap.errors import RailheadError
-from bootstrap.ssh.as_root import run_as_root
-from bootstrap.ssh.session import ConnectionLost, Session
+from ..clouds.base import MISSING, UNKNOWN, Deadline
+from ..errors import RailheadError
+from ..ssh.as_root import run_as_root
+from ..ssh.session import ConnectionLost, Session
 
 TOOL = "/usr/local/sbin/railhead-deadline"
 KIND, SOURCE = "timer", "the machine's railhead-deadline"

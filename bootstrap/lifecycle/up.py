@@ -11,14 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bootstrap.clouds.base import STOPPED
-from bootstrap.console.output import Reporter, confirm
-from bootstrap.console.text import count
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory import pulumi_stack
-from bootstrap.lifecycle import destroy, power, stack_machines, stop_policy
-from bootstrap.lifecycle.stack_machines import StackMachines
 from railhead.documents.clouds import is_no_capacity
+
+from ..clouds.base import STOPPED
+from ..console.output import Reporter, confirm
+from ..console.text import count
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory import pulumi_stack
+from . import destroy, power, stack_machines, stop_policy
+from .stack_machines import StackMachines
 
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
 CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Conflict")

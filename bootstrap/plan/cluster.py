@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.hostfile import Peer
-from bootstrap.plan.internet import Internet
-from bootstrap.plan.runtimes import BucketClient, Environment
+from ..facts.host import HostFacts
+from ..inventory.hosts import Inventory
+from .hostfile import Peer
+from .internet import Internet
+from .runtimes import BucketClient, Environment
 
 HERE = "here"  # the origin of wheels that were built on this computer
 

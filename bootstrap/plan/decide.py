@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from bootstrap.console.text import size
-from bootstrap.errors import HostsNotReady, UsageError
-from bootstrap.facts.host import HostFacts
-from bootstrap.plan import downloads, drivers, hostfile, runtimes
-from bootstrap.plan import system_changes as system
-from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.runtimes import uv_digest
-from bootstrap.plan.steps import MINUTES, Plan, Step
-from bootstrap.plan.system_changes import Changes
+from ..console.text import size
+from ..errors import HostsNotReady, UsageError
+from ..facts.host import HostFacts
+from . import downloads, drivers, hostfile, runtimes
+from . import system_changes as system
+from .cluster import Cluster, Options
+from .runtimes import uv_digest
+from .steps import MINUTES, Plan, Step
+from .system_changes import Changes
 
 LOST = "every step waits for the slowest, and each batch fits the smallest memory"
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bootstrap.errors import UsageError
-from bootstrap.facts.egress import EgressCheck, origin
-from bootstrap.facts.host import HostFacts
-from bootstrap.plan.cluster import Cluster
-from bootstrap.plan.drivers import REPOSITORY
-from bootstrap.plan.steps import Step
-from bootstrap.plan.system_changes import Changes
+from ..errors import UsageError
+from ..facts.egress import EgressCheck, origin
+from ..facts.host import HostFacts
+from .cluster import Cluster
+from .drivers import REPOSITORY
+from .steps import Step
+from .system_changes import Changes
 
 OF_APT = ("mend", "system", "driver")  # the steps that install system packages
 

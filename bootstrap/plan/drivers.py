@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from bootstrap.errors import UsageError
-from bootstrap.facts.gpu import TOO_OLD, Card
-from bootstrap.facts.host import HostFacts
+from ..errors import UsageError
+from ..facts.gpu import TOO_OLD, Card
+from ..facts.host import HostFacts
 
 BRANCH = 580  # the last branch that supports Volta; maintained until June 2028
 LEAST = (525, 60, 13)  # the minimum for CUDA 12

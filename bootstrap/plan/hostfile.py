@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bootstrap.facts.host import HostFacts
+from ..facts.host import HostFacts
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from bootstrap.errors import UsageError
+from ..errors import UsageError
 
 MOST_CERTIFICATES = 2_000_000  # characters; all authorities of a system have 0.3 million
 CA = "~/.railhead/ca.pem"  # on a host

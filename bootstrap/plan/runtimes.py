@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.errors import UsageError
-from bootstrap.facts.gpu import TOO_OLD
-from bootstrap.facts.host import HostFacts, common_python
+from ..errors import UsageError
+from ..facts.gpu import TOO_OLD
+from ..facts.host import HostFacts, common_python
 
 REPO = Path(__file__).resolve().parents[2]
 LOCKS = REPO / "locks"

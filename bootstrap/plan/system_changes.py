@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
-from bootstrap.errors import UsageError
-from bootstrap.facts.host import HostFacts
-from bootstrap.plan import drivers, runtimes
-from bootstrap.plan.cluster import Cluster
-from bootstrap.plan.drivers import DriverRow
-from bootstrap.plan.steps import MINUTES, Step
+from ..errors import UsageError
+from ..facts.host import HostFacts
+from . import drivers, runtimes
+from .cluster import Cluster
+from .drivers import DriverRow
+from .steps import MINUTES, Step
 
 # Maximum download (MB) and disk use (bytes), as apt calculates them on an empty Debian 12.
 PARTS = (30, 110_000_000)

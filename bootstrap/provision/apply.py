@@ -8,30 +8,31 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bootstrap.console.live import Board
-from bootstrap.console.text import size
-from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory import local_state
-from bootstrap.plan.cluster import Cluster
-from bootstrap.plan.decide import cluster_line
-from bootstrap.plan.internet import CA
-from bootstrap.plan.runtimes import uv_digest
-from bootstrap.plan.steps import Plan, Step
-from bootstrap.plan.system_changes import changes
-from bootstrap.provision import uv, wheel_store, wheels
-from bootstrap.provision.horovod_wheel import build
-from bootstrap.provision.host_step import QUIET, UV, HostStep
-from bootstrap.provision.survey import with_new_facts
-from bootstrap.provision.system import STEPS, WHAT, change_system
-from bootstrap.ssh import traffic
-from bootstrap.ssh.authorized_keys import authorize
-from bootstrap.ssh.bundle import pack_file
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted import unpack
 from railhead.documents.agent import TextFile
+
+from ..console.live import Board
+from ..console.text import size
+from ..errors import HostsFailed, RailheadError
+from ..facts.host import HostFacts
+from ..inventory import local_state
+from ..plan.cluster import Cluster
+from ..plan.decide import cluster_line
+from ..plan.internet import CA
+from ..plan.runtimes import uv_digest
+from ..plan.steps import Plan, Step
+from ..plan.system_changes import changes
+from ..ssh import traffic
+from ..ssh.authorized_keys import authorize
+from ..ssh.bundle import pack_file
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import everywhere
+from ..ssh.session import Session
+from ..untrusted import unpack
+from . import uv, wheel_store, wheels
+from .horovod_wheel import build
+from .host_step import QUIET, UV, HostStep
+from .survey import with_new_facts
+from .system import STEPS, WHAT, change_system
 
 KEY = "~/.railhead/cluster/key"
 IMPORTS = "import tensorflow, keras, tf_keras"

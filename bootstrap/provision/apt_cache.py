@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, Request, build_opener
 
-from bootstrap.provision import apt_upstream
+from . import apt_upstream
 
 PIECE = 1 << 14
 ROOM = 100_000_000  # bytes that stay free on this machine's disk

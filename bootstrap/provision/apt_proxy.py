@@ -18,12 +18,12 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from bootstrap.facts.egress import origin
-from bootstrap.inventory import local_state
-from bootstrap.provision import apt_upstream
-from bootstrap.provision.apt_cache import PIECE, DownloadCache
-from bootstrap.ssh.port_forward import forward_port
-from bootstrap.ssh.session import Session
+from ..facts.egress import origin
+from ..inventory import local_state
+from ..ssh.port_forward import forward_port
+from ..ssh.session import Session
+from . import apt_upstream
+from .apt_cache import PIECE, DownloadCache
 
 # Request headers that are passed on. Range is not: the shared file must be complete for all hosts.
 PASSED = ("Authorization", "If-Modified-Since", "User-Agent")

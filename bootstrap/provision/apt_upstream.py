@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from bootstrap.errors import UsageError
+from ..errors import UsageError
 
 # The variable with the networks of mirrors that are not public, as in 10.1.2.0/24,10.9.0.7.
 MIRRORS = "RAILHEAD_MIRROR_NETWORKS"

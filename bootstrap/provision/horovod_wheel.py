@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 
-from bootstrap.console.text import clean, size
-from bootstrap.plan import downloads, runtimes
-from bootstrap.provision import wheels
-from bootstrap.provision.apt_proxy import apt_proxy
-from bootstrap.provision.host_step import QUIET, HostStep
-from bootstrap.provision.wheel_store import NAME
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import TextFile
+
+from ..console.text import clean, size
+from ..plan import downloads, runtimes
+from ..untrusted.unpack import Hostile
+from . import wheels
+from .apt_proxy import apt_proxy
+from .host_step import QUIET, HostStep
+from .wheel_store import NAME
 
 BUILD = "~/.railhead/build"
 WHEEL_LIMIT = 1 << 28  # bytes; a wheel with NCCL has 21 MB

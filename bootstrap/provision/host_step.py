@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console.live import Board
-from bootstrap.console.output import Reporter
-from bootstrap.console.text import clean, size
-from bootstrap.errors import RailheadError
-from bootstrap.facts.host import HostFacts
-from bootstrap.plan.cluster import Cluster
-from bootstrap.plan.runtimes import uv_digest
-from bootstrap.provision import uv
-from bootstrap.ssh.bundle import Bundle
-from bootstrap.ssh.session import Session
 from railhead.documents.agent import LONG, CommandResult, Grown, Line
+
+from ..console.live import Board
+from ..console.output import Reporter
+from ..console.text import clean, size
+from ..errors import RailheadError
+from ..facts.host import HostFacts
+from ..plan.cluster import Cluster
+from ..plan.runtimes import uv_digest
+from ..ssh.bundle import Bundle
+from ..ssh.session import Session
+from . import uv
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for commands that only import TensorFlow
 # Local hosts may share a machine with the host that builds the wheel.

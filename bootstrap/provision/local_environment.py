@@ -8,12 +8,12 @@ import platform
 import sys
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.plan.runtimes import LOCKS
-from bootstrap.provision import uv
-from bootstrap.ssh.bundle import PACKAGES
+from ..console import log
+from ..errors import RailheadError, UsageError
+from ..inventory import local_state
+from ..plan.runtimes import LOCKS
+from ..ssh.bundle import PACKAGES
+from . import uv
 
 RUNTIME = "runtime-tf2.18-cpu"
 

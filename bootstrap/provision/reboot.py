@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console.output import Reporter
-from bootstrap.console.wait import wait_until
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh import connect
-from bootstrap.ssh.as_root import as_root
-from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
-from bootstrap.ssh.session import ConnectionLost, Session
+from ..console.output import Reporter
+from ..console.wait import wait_until
+from ..errors import RailheadError, UsageError
+from ..facts.host import HostFacts
+from ..inventory.hosts import Host, Inventory
+from ..ssh import connect
+from ..ssh.as_root import as_root
+from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
+from ..ssh.session import ConnectionLost, Session
 
 BACK_SECONDS = 600.0  # GPU machines with much memory boot for minutes
 OUR_BOOT = Path("/proc/sys/kernel/random/boot_id")

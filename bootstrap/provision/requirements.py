@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.errors import UsageError
-from bootstrap.plan.runtimes import ROWS, Environment, Runtime
+from ..console import log
+from ..errors import UsageError
+from ..plan.runtimes import ROWS, Environment, Runtime
 
 # An entry of a lock: its first line, and the indented lines with its hashes.
 _ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)

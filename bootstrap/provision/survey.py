@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from bootstrap.errors import UsageError
-from bootstrap.facts import host as fact
-from bootstrap.facts.egress import EgressCheck
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.hostfile import Peer
-from bootstrap.plan.internet import Internet
-from bootstrap.plan.runtimes import choose_runtime, gpus_of
-from bootstrap.provision import wheel_store
-from bootstrap.provision.requirements import resolve_extra
-from bootstrap.provision.uv import local_uv
-from bootstrap.provision.wheel_store import wheel_folder
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import Sessions, all_facts
-from bootstrap.ssh.session import Session
+from ..errors import UsageError
+from ..facts import host as fact
+from ..facts.egress import EgressCheck
+from ..facts.host import HostFacts
+from ..inventory.hosts import Host, Inventory
+from ..plan.cluster import Cluster, Options
+from ..plan.hostfile import Peer
+from ..plan.internet import Internet
+from ..plan.runtimes import choose_runtime, gpus_of
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import Sessions, all_facts
+from ..ssh.session import Session
+from . import wheel_store
+from .requirements import resolve_extra
+from .uv import local_uv
+from .wheel_store import wheel_folder
 
 AnyCluster = TypeVar("AnyCluster", bound=Cluster)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bootstrap.console.live import Board
-from bootstrap.console.output import Reporter
-from bootstrap.errors import HostsFailed
-from bootstrap.facts.host import HostFacts
-from bootstrap.plan import downloads
-from bootstrap.plan.system_changes import Changes
-from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
-from bootstrap.provision.reboot import reboot
-from bootstrap.provision.system_script import run_system_script
-from bootstrap.ssh import connect
-from bootstrap.ssh.as_root import as_root
-from bootstrap.ssh.connect import Sessions
-from bootstrap.ssh.session import Session
+from ..console.live import Board
+from ..console.output import Reporter
+from ..errors import HostsFailed
+from ..facts.host import HostFacts
+from ..plan import downloads
+from ..plan.system_changes import Changes
+from ..ssh import connect
+from ..ssh.as_root import as_root
+from ..ssh.connect import Sessions
+from ..ssh.session import Session
+from .apt_proxy import AptProxy, apt_proxy
+from .reboot import reboot
+from .system_script import run_system_script
 
 WHAT = "system changes"
 # The steps of a plan that this module carries out.

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console.output import Reporter
-from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError
-from bootstrap.facts.host import HostFacts
-from bootstrap.plan.drivers import REPOSITORY
-from bootstrap.plan.system_changes import Changes
-from bootstrap.ssh.as_root import as_root
-from bootstrap.ssh.session import Session
+from ..console.output import Reporter
+from ..console.text import clean
+from ..errors import RailheadError
+from ..facts.host import HostFacts
+from ..plan.drivers import REPOSITORY
+from ..plan.system_changes import Changes
+from ..ssh.as_root import as_root
+from ..ssh.session import Session
 
 SCRIPT = Path(__file__).parents[1] / "remote/scripts/system_changes.sh"
 SILENCE = 60  # seconds; the script prints @alive every five seconds

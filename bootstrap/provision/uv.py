@@ -6,12 +6,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.errors import RailheadError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_folder
-from bootstrap.plan.runtimes import LOCKS, uv_digest
-from bootstrap.ssh.bundle import Bundle, pack_folder
+from ..console import log
+from ..errors import RailheadError
+from ..inventory import local_state
+from ..inventory.files import atomic_folder
+from ..plan.runtimes import LOCKS, uv_digest
+from ..ssh.bundle import Bundle, pack_folder
 
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
 

@@ -17,18 +17,19 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.clouds import bucket
-from bootstrap.clouds.bucket import WHEELS, Bucket
-from bootstrap.errors import RailheadError
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import HERE, CachedWheel, Cluster
-from bootstrap.plan.runtimes import Environment
-from bootstrap.untrusted.decode import json_object
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode, encode, key
+
+from ..clouds import bucket
+from ..clouds.bucket import WHEELS, Bucket
+from ..errors import RailheadError
+from ..facts.host import HostFacts
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Inventory
+from ..plan.cluster import HERE, CachedWheel, Cluster
+from ..plan.runtimes import Environment
+from ..untrusted.decode import json_object
+from ..untrusted.unpack import Hostile
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 ENTRY = 4096  # bytes of a wheel.json

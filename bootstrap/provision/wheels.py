@@ -16,14 +16,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.console.output import ByteReporter, Reporter
-from bootstrap.console.text import clean, size
-from bootstrap.errors import RailheadError
-from bootstrap.inventory import local_state
-from bootstrap.ssh.bundle import Bundle, pack_folder
-from bootstrap.ssh.session import BLOBS, Session
 from railhead.documents.agent import BundleFile
+
+from ..console import log
+from ..console.output import ByteReporter, Reporter
+from ..console.text import clean, size
+from ..errors import RailheadError
+from ..inventory import local_state
+from ..ssh.bundle import Bundle, pack_folder
+from ..ssh.session import BLOBS, Session
 
 GLIBC = 35  # of Ubuntu 22.04, the oldest system that is supported
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]

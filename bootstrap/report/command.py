@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bootstrap.runs.request import program_of
 from railhead.documents.options.option import options_in
 from railhead.documents.options.runs import ProgramOptions
+
+from ..runs.request import program_of
 
 HIDDEN = "..."
 

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.console.text import clean
-from bootstrap.report.facts import EARLY, RunFacts
 from railhead.documents.evaluation import NONE
+
+from ..console.text import clean
+from .facts import EARLY, RunFacts
 
 FORM = ("image_size", "vocabulary", "text_length")  # settings by which one sample looks different
 CHOOSE = ("data", "held_out", "seed", "synthetic_samples")  # those that choose the samples

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bootstrap.console import svg
-from bootstrap.console.markup import Markup, element, joined, text
-from bootstrap.console.svg import Curve, Panel
-from bootstrap.console.text import duration
-from bootstrap.errors import UsageError
-from bootstrap.report.comparable import comparison
-from bootstrap.report.facts import METRICS, RunFacts, better
-from bootstrap.report.html import page, section, table
-from bootstrap.report.page import figure, state_of
-from bootstrap.runs.metrics.plots import by_epoch
+from ..console import svg
+from ..console.markup import Markup, element, joined, text
+from ..console.svg import Curve, Panel
+from ..console.text import duration
+from ..errors import UsageError
+from ..runs.metrics.plots import by_epoch
+from .comparable import comparison
+from .facts import METRICS, RunFacts, better
+from .html import page, section, table
+from .page import figure, state_of
 
 PREFERRED = ("accuracy", "loss", "mae")
 

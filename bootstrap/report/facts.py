@@ -14,19 +14,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import existing_path
-from bootstrap.untrusted.decode import decoded
-from bootstrap.untrusted.records import records
-from bootstrap.untrusted.run_files import read_result, read_run_document
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.records import Record
 from railhead.documents.result import Result
 from railhead.documents.run import BuiltIn, RunDocument, Script
+
+from ..console.text import clean
+from ..errors import RailheadError
+from ..inventory import local_state
+from ..inventory.files import existing_path
+from ..untrusted.decode import decoded
+from ..untrusted.records import records
+from ..untrusted.run_files import read_result, read_run_document
+from ..untrusted.unpack import Hostile
 
 LIMIT = 50_000_000  # bytes of a file that is read
 LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")

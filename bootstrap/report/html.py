@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from bootstrap.console.markup import Markup, element, joined, text
-from bootstrap.console.text import clean
+from ..console.markup import Markup, element, joined, text
+from ..console.text import clean
 
 STYLE = Path(__file__).with_name("style.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

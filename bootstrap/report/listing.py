@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from bootstrap.clouds.bucket import Bucket, bucket_of
-from bootstrap.clouds.storage import NoBucket
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import columns_of, duration
-from bootstrap.errors import Command, RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.report.facts import METRICS, RunFacts, better, read_run
-from bootstrap.report.page import figure
-from bootstrap.untrusted.run_files import read_result
-from bootstrap.untrusted.unpack import Hostile
+from ..clouds.bucket import Bucket, bucket_of
+from ..clouds.storage import NoBucket
+from ..console.output import print_lines
+from ..console.text import columns_of, duration
+from ..errors import Command, RailheadError, UsageError
+from ..inventory import local_state
+from ..untrusted.run_files import read_result
+from ..untrusted.unpack import Hostile
+from .facts import METRICS, RunFacts, better, read_run
+from .page import figure
 
 ORDERS = ("time", "duration", "cost")
 RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/result\.json")  # as upload.py names it

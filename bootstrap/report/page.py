@@ -5,20 +5,21 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap.console import svg
-from bootstrap.console.markup import Markup, element, joined, text
-from bootstrap.console.svg import Curve, Panel
-from bootstrap.console.text import clean, count, duration, percent
-from bootstrap.report.facts import (
+from railhead.documents.evaluation import NONE, Evaluation
+from railhead.documents.run import Script
+
+from ..console import svg
+from ..console.markup import Markup, element, joined, text
+from ..console.svg import Curve, Panel
+from ..console.text import clean, count, duration, percent
+from ..runs.metrics.plots import by_epoch, panels
+from .facts import (
     METRICS,
     RunFacts,
     moment,
     ranks,
 )
-from bootstrap.report.html import page, pairs, picture, section, table, tiles
-from bootstrap.runs.metrics.plots import by_epoch, panels
-from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.run import Script
+from .html import page, pairs, picture, section, table, tiles
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bootstrap.console import svg
-from bootstrap.console.markup import element
-from bootstrap.console.svg import Curve, Panel
-from bootstrap.console.text import count, duration, percent
-from bootstrap.errors import UsageError
-from bootstrap.report.facts import RunFacts
-from bootstrap.report.html import page, section, table
-from bootstrap.runs.metrics.plots import LARGEST
+from ..console import svg
+from ..console.markup import element
+from ..console.svg import Curve, Panel
+from ..console.text import count, duration, percent
+from ..errors import UsageError
+from ..runs.metrics.plots import LARGEST
+from .facts import RunFacts
+from .html import page, section, table
 
 PAYS = 0.5  # of the throughput that one rank of the smallest run has
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.svg import Panel, sheet
-from bootstrap.errors import Command, RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write, folder_of
-from bootstrap.report.command import command
-from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, read_run
-from bootstrap.report.page import run_page, throughput_panels
-from bootstrap.runs.metrics.plots import panels
-from bootstrap.runs.results import require_writable
+from ..console.output import print_lines
+from ..console.svg import Panel, sheet
+from ..errors import Command, RailheadError, UsageError
+from ..inventory import local_state
+from ..inventory.files import atomic_write, folder_of
+from ..runs.metrics.plots import panels
+from ..runs.results import require_writable
+from .command import command
+from .compare import comparison_page, comparison_panels, metric_for
+from .facts import RunFacts, read_run
+from .page import run_page, throughput_panels
 
 PAGE = "report.html"
 MOST = 50  # runs on one page

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.clouds import bucket
-from bootstrap.clouds.bucket import Bucket
-from bootstrap.console.output import Reporter
-from bootstrap.console.text import count, size
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import refuse_too_much
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
-from bootstrap.runs.run import Run, find_run
-from bootstrap.untrusted import unpack
-from bootstrap.untrusted.manifest import is_same, refuse_changed, skipped_line
 from railhead.documents.manifest import Entry, Manifest
 from railhead.documents.result import Result
+
+from ..clouds import bucket
+from ..clouds.bucket import Bucket
+from ..console.output import Reporter
+from ..console.text import count, size
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory import local_state
+from ..inventory.files import refuse_too_much
+from ..inventory.hosts import Inventory
+from ..untrusted import unpack
+from ..untrusted.manifest import is_same, refuse_changed, skipped_line
+from .results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
+from .run import Run, find_run
 
 LARGE = 100_000_000  # bytes from which a file is reported on its own line
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from bootstrap.console.text import count
-from bootstrap.console.wait import wait_until
-from bootstrap.errors import Command, HostsFailed, RailheadError
-from bootstrap.runs.run import Run, read_state
-from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import EndRun
 from railhead.documents.result import Swept
 from railhead.documents.state import RunState
+
+from ..console.text import count
+from ..console.wait import wait_until
+from ..errors import Command, HostsFailed, RailheadError
+from ..ssh.connect import everywhere
+from ..ssh.session import Session
+from ..untrusted.unpack import Hostile
+from .run import Run, read_state
 
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
 

@@ -10,19 +10,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.clouds.bucket import Bucket
-from bootstrap.console.output import Reporter
-from bootstrap.console.text import clean, count, size
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory.files import refuse_too_much
-from bootstrap.remote.run import checkpoint_files
-from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
-from bootstrap.runs.run import Run, read_json
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted import unpack
-from bootstrap.untrusted.decode import parsed
-from bootstrap.untrusted.manifest import LIMIT, is_same
 from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
+
+from ..clouds.bucket import Bucket
+from ..console.output import Reporter
+from ..console.text import clean, count, size
+from ..errors import RailheadError, UsageError
+from ..inventory.files import refuse_too_much
+from ..remote.run import checkpoint_files
+from ..remote.run.checkpoint_files import FOLDER, MANIFEST
+from ..ssh.session import Session
+from ..untrusted import unpack
+from ..untrusted.decode import parsed
+from ..untrusted.manifest import LIMIT, is_same
+from .run import Run, read_json
 
 LIST_SECONDS = 120.0  # without any output, while a host lists its files
 LISTED = re.compile(r"([0-9]{1,18}) \./(.+)")  # one line of that list

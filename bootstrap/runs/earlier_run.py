@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.runs.request import RunRequest, program_of, read_request
-from bootstrap.runs.run import Run
 from railhead.documents.codec import decode
 from railhead.documents.options.option import Option, options_in
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import BuiltIn, RunData, RunDocument, Script
 from railhead.documents.run_record import GivenOptions
+
+from ..errors import Command, Hint, UsageError
+from ..inventory import local_state
+from .request import RunRequest, program_of, read_request
+from .run import Run
 
 OPTIONS = options_in(ProgramOptions)
 

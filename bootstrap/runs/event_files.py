@@ -7,13 +7,14 @@ from fnmatch import fnmatch
 from itertools import groupby
 from pathlib import PurePosixPath
 
-from bootstrap.clouds.bucket import Bucket
-from bootstrap.inventory.files import refuse_too_much
-from bootstrap.runs import results
-from bootstrap.runs.run import Run
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted import unpack
 from railhead.documents.manifest import home_name
+
+from ..clouds.bucket import Bucket
+from ..inventory.files import refuse_too_much
+from ..ssh.session import Session
+from ..untrusted import unpack
+from . import results
+from .run import Run
 
 METRICS = "results/metrics.jsonl"
 EVENTS, PROFILES = "*tfevents*", "*.xplane.pb"

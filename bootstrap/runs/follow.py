@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bootstrap.console import log
-from bootstrap.console.live import Board
-from bootstrap.console.text import clean, last_state, progress_line
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.run import Run
-from bootstrap.ssh.connect import open_sessions
-from bootstrap.ssh.session import ConnectionLost, Session
-from bootstrap.untrusted.records import record
-from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.agent import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.records import Record
+
+from ..console import log
+from ..console.live import Board
+from ..console.text import clean, last_state, progress_line
+from ..inventory.hosts import Inventory
+from ..ssh.connect import open_sessions
+from ..ssh.session import ConnectionLost, Session
+from ..untrusted.records import record
+from ..untrusted.run_files import read_run_document
+from .run import Run
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
 

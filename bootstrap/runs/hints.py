@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bootstrap.console.text import clean
+from ..console.text import clean
 
 # Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
 WRONG_KERAS = {

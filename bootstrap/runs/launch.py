@@ -11,11 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from bootstrap.errors import UsageError
-from bootstrap.plan.hostfile import Link, Peer
-from bootstrap.runs import strategies
-from bootstrap.runs.metrics.options import MOST_METRICS
-from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 from railhead.documents.evaluation import Threshold
 from railhead.documents.run import (
     SCHEMA,
@@ -28,6 +23,12 @@ from railhead.documents.run import (
     Runtime,
     Stop,
 )
+
+from ..errors import UsageError
+from ..plan.hostfile import Link, Peer
+from . import strategies
+from .metrics.options import MOST_METRICS
+from .strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from bootstrap.console.text import clean
-from bootstrap.errors import Command, Hint, UsageError
+from ..console.text import clean
+from ..errors import Command, Hint, UsageError
 
 KERAS, H5, SAVED_MODEL = FORMATS = (".keras", ".h5", "SavedModel")
 SAVED_MODEL_FILE = "saved_model.pb"

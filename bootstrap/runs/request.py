@@ -12,24 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console import log
-from bootstrap.data.inputs import DataInput, read_inputs
-from bootstrap.data.spec import parse_all
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.plan.runtimes import REPO
-from bootstrap.runs.launch import RunOptions
-from bootstrap.runs.metrics.options import (
-    read_metric,
-    read_thresholds,
-    require_metrics,
-)
-from bootstrap.runs.strategies import launcher_for
-from bootstrap.ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
 from railhead.documents.codec import encode
 from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import BuiltIn, Program, Script
 from railhead.documents.run_record import GivenOptions
+
+from ..console import log
+from ..data.inputs import DataInput, read_inputs
+from ..data.spec import parse_all
+from ..errors import Command, Hint, UsageError
+from ..plan.runtimes import REPO
+from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
+from .launch import RunOptions
+from .metrics.options import (
+    read_metric,
+    read_thresholds,
+    require_metrics,
+)
+from .strategies import launcher_for
 
 # The tokens of a shell command line; `open` is a quote that is not closed.
 _PIECE = re.compile(

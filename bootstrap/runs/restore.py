@@ -6,24 +6,25 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bootstrap.console.live import board_of
-from bootstrap.console.output import print_lines
-from bootstrap.data import folders
-from bootstrap.data.folders import LocalData
-from bootstrap.data.send import find_missing, folder_of, send_missing
-from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.plan import hostfile
-from bootstrap.remote.programs import NAME
-from bootstrap.remote.run import checkpoint_files
-from bootstrap.remote.run.checkpoint_files import FOLDER
-from bootstrap.runs.checkpoints import Checkpoints, here, on_host
-from bootstrap.runs.run import Run
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import parsed
 from railhead.documents.agent import CommandResult
 from railhead.documents.manifest import Restored
+
+from ..console.live import board_of
+from ..console.output import print_lines
+from ..data import folders
+from ..data.folders import LocalData
+from ..data.send import find_missing, folder_of, send_missing
+from ..errors import HostsFailed, RailheadError
+from ..plan import hostfile
+from ..remote.programs import NAME
+from ..remote.run import checkpoint_files
+from ..remote.run.checkpoint_files import FOLDER
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import everywhere
+from ..ssh.session import Session
+from ..untrusted.decode import parsed
+from .checkpoints import Checkpoints, here, on_host
+from .run import Run
 
 HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
 

@@ -8,29 +8,30 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from bootstrap.console.output import Reporter
-from bootstrap.console.text import clean, count, duration, size
-from bootstrap.errors import BelowThreshold, Command, Hint, RailheadError, RunFailed, UsageError
-from bootstrap.runs.hints import hint_of
-from bootstrap.runs.metrics.events import EVENT_FILE, event_file
-from bootstrap.runs.metrics.options import MOST_METRICS
-from bootstrap.runs.metrics.plots import curves
-from bootstrap.runs.run import Run
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted import unpack
-from bootstrap.untrusted.manifest import (
+from railhead.documents.agent import TextFile
+from railhead.documents.codec import encode
+from railhead.documents.evaluation import Evaluation
+from railhead.documents.manifest import Fetched, Skipped
+from railhead.documents.result import Culprit, NotSwept, Result
+
+from ..console.output import Reporter
+from ..console.text import clean, count, duration, size
+from ..errors import BelowThreshold, Command, Hint, RailheadError, RunFailed, UsageError
+from ..ssh.session import Session
+from ..untrusted import unpack
+from ..untrusted.manifest import (
     homes,
     is_same,
     read_manifest,
     refuse_changed,
     skipped_line,
 )
-from bootstrap.untrusted.run_files import read_result
-from railhead.documents.agent import TextFile
-from railhead.documents.codec import encode
-from railhead.documents.evaluation import Evaluation
-from railhead.documents.manifest import Fetched, Skipped
-from railhead.documents.result import Culprit, NotSwept, Result
+from ..untrusted.run_files import read_result
+from .hints import hint_of
+from .metrics.events import EVENT_FILE, event_file
+from .metrics.options import MOST_METRICS
+from .metrics.plots import curves
+from .run import Run
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 

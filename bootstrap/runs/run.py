@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory, check_name
-from bootstrap.remote.programs import SUPERVISOR
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted import run_files
-from bootstrap.untrusted.decode import parsed
 from railhead.documents.state import RunState
+
+from ..inventory import local_state
+from ..inventory.hosts import Inventory, check_name
+from ..remote.programs import SUPERVISOR
+from ..ssh.session import Session
+from ..untrusted import run_files
+from ..untrusted.decode import parsed
 
 T = TypeVar("T")
 

@@ -12,22 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.errors import Command, Hint, HostsBusy, HostsNotReady
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan import hostfile
-from bootstrap.plan.cluster import Cluster
-from bootstrap.plan.runtimes import REPO
-from bootstrap.remote.programs import NAME, SUPERVISOR
-from bootstrap.runs import launch
-from bootstrap.runs.request import RunRequest
-from bootstrap.runs.run import Run
-from bootstrap.ssh import connect
-from bootstrap.ssh.bundle import pack_training
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere, start_agent
-from bootstrap.ssh.session import Session
 from railhead.documents.agent import (
     Dial,
     DropTemporary,
@@ -41,6 +25,23 @@ from railhead.documents.agent import (
 from railhead.documents.codec import encode
 from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.run_record import RunRecord
+
+from ..console import log
+from ..errors import Command, Hint, HostsBusy, HostsNotReady
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..plan import hostfile
+from ..plan.cluster import Cluster
+from ..plan.runtimes import REPO
+from ..remote.programs import NAME, SUPERVISOR
+from ..ssh import connect
+from ..ssh.bundle import pack_training
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import everywhere, start_agent
+from ..ssh.session import Session
+from . import launch
+from .request import RunRequest
+from .run import Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
-from bootstrap.errors import UsageError
 from railhead.documents.run import Role
+
+from ..errors import UsageError
 
 AUTO = "auto"  # one of the others, chosen by `choose_for`
 DEFAULT_LAUNCHER = "horovod"

@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from bootstrap.console.output import Reporter, printable
-from bootstrap.console.text import clean, duration
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.remote.programs import ENDPOINT, NAME
-from bootstrap.serving import records, tensorflow_serving
-from bootstrap.serving.environment import Server
-from bootstrap.serving.place import Place
-from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import (
+from railhead.documents.agent import FindPort, PlacePrograms, Start, TextFile
+from railhead.documents.codec import encode
+from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
+from railhead.documents.options.serving import TENSORFLOW_SERVING
+
+from ..console.output import Reporter, printable
+from ..console.text import clean, duration
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..remote.programs import ENDPOINT, NAME
+from ..ssh.local_session import HERE
+from ..ssh.session import Session
+from . import records, tensorflow_serving
+from .environment import Server
+from .place import Place
+from .request import DeployRequest
+from .state import (
     clock_of,
     is_alive,
     read_document,
     read_state,
     wait_for,
 )
-from bootstrap.ssh.local_session import HERE
-from bootstrap.ssh.session import Session
-from railhead.documents.agent import FindPort, PlacePrograms, Start, TextFile
-from railhead.documents.codec import encode
-from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
-from railhead.documents.options.serving import TENSORFLOW_SERVING
 
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console import log
-from bootstrap.errors import Command, RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
-from bootstrap.provision import uv, wheels
-from bootstrap.remote.programs import NAME
-from bootstrap.serving.place import Place
-from bootstrap.ssh.bundle import Bundle, archive, pack_folder, pack_training
 from railhead.documents.agent import PlacePrograms
+
+from ..console import log
+from ..errors import Command, RailheadError, UsageError
+from ..inventory import local_state
+from ..plan.runtimes import LOCKS, REPO, choose_runtime
+from ..provision import uv, wheels
+from ..remote.programs import NAME
+from ..ssh.bundle import Bundle, archive, pack_folder, pack_training
+from .place import Place
 
 LOCK = LOCKS / "serving.txt"
 SERVER, CLIENT = "serving.__main__", "serving.client"

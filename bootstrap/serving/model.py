@@ -9,17 +9,17 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import UsageError
-from bootstrap.runs.model_files import (
+from ..errors import UsageError
+from ..runs.model_files import (
     KERAS,
     SAVED_MODEL,
     SAVED_MODEL_FILE,
     ModelSearch,
     names_below,
 )
-from bootstrap.ssh.bundle import Bundle, pack_every_file, pack_file
-from bootstrap.ssh.session import BLOBS, Session
-from bootstrap.untrusted.manifest import read_manifest
+from ..ssh.bundle import Bundle, pack_every_file, pack_file
+from ..ssh.session import BLOBS, Session
+from ..untrusted.manifest import read_manifest
 
 LIMIT = 4_000_000_000  # bytes of a model
 METADATA = "metadata.json"  # in a .keras file

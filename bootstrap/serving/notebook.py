@@ -7,20 +7,21 @@ import json
 import secrets
 from dataclasses import dataclass, replace
 
-from bootstrap.console.output import Reporter, printable
-from bootstrap.errors import Command, RailheadError
-from bootstrap.plan.runtimes import LOCKS
-from bootstrap.provision import uv, wheels
-from bootstrap.provision.host_step import UV
-from bootstrap.remote import programs
-from bootstrap.serving.deploy import document_of, lay_out, start_supervisor
-from bootstrap.serving.place import Place
-from bootstrap.serving.records import NOTEBOOK, endpoint_folder
-from bootstrap.serving.state import is_alive, read_document, read_state, wait_for
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent import TextFile
 from railhead.documents.endpoint import Deployed
+
+from ..console.output import Reporter, printable
+from ..errors import Command, RailheadError
+from ..plan.runtimes import LOCKS
+from ..provision import uv, wheels
+from ..provision.host_step import UV
+from ..remote import programs
+from ..ssh.session import Session
+from ..untrusted.unpack import Hostile
+from .deploy import document_of, lay_out, start_supervisor
+from .place import Place
+from .records import NOTEBOOK, endpoint_folder
+from .state import is_alive, read_document, read_state, wait_for
 
 NAME = NOTEBOOK
 PORT = 8888

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bootstrap.errors import UsageError
-from bootstrap.serving import records
-from bootstrap.serving.place import Place
-from bootstrap.serving.records import endpoint_folder, is_endpoint_name
-from bootstrap.serving.state import read_document
-from bootstrap.ssh.session import Session
 from railhead.documents.endpoint import Deployed
+
+from ..errors import UsageError
+from ..ssh.session import Session
+from . import records
+from .place import Place
+from .records import endpoint_folder, is_endpoint_name
+from .state import read_document
 
 MOST = 100  # endpoints of a host that are shown
 SILENCE = 30.0  # seconds

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from bootstrap.clouds.base import Deadline
-from bootstrap.errors import Command
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach, timer
-from bootstrap.provision.host_step import KERAS
-from bootstrap.serving import records
-from bootstrap.ssh import connect
-from bootstrap.ssh.connect import STARTING, start_agent
-from bootstrap.ssh.local_session import local_session
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
+from ..clouds.base import Deadline
+from ..errors import Command
+from ..facts.host import HostFacts
+from ..inventory.hosts import Inventory
+from ..lifecycle import reach, timer
+from ..provision.host_step import KERAS
+from ..ssh import connect
+from ..ssh.connect import STARTING, start_agent
+from ..ssh.local_session import local_session
+from ..ssh.session import Session
+from ..untrusted.unpack import Hostile
+from . import records
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.serving.calls import rest
-from bootstrap.serving.environment import CLIENT, Environment
-from bootstrap.serving.place import Place
-from bootstrap.ssh.bundle import pack_folder
-from bootstrap.untrusted.decode import parsed
 from railhead.documents.endpoint import Deployed
 from railhead.documents.lenient import Number, Shown
+
+from ..console.text import clean
+from ..errors import RailheadError, UsageError
+from ..ssh.bundle import pack_folder
+from ..untrusted.decode import parsed
+from .calls import rest
+from .environment import CLIENT, Environment
+from .place import Place
 
 ENDINGS = (".json", ".npy", ".csv", ".png", ".jpg", ".jpeg")
 MOST_BYTES = 30_000_000
@@ -81,7 +82,7 @@ def predict_file(
 ) -> Predictions:
     """The predictions for a file of this machine, which is read here: pictures need no
     TensorFlow."""
-    from bootstrap.serving.calls import samples
+    from .calls import samples
 
     with contextlib.closing(rest.client(place.session, endpoint.name, endpoint.port)) as client:
         found = samples.read_file(path, client.metadata().signature)

@@ -7,13 +7,14 @@ import re
 import shlex
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Inventory
 from railhead.documents.codec import decode, encode
 from railhead.documents.endpoint import FOLDER, NAMES, Deployed
+
+from ..console.output import print_lines
+from ..errors import Command, Hint, UsageError
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Inventory
 
 NOTEBOOK = "notebook"  # the name of JupyterLab, which is kept as an endpoint is
 

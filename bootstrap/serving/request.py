@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bootstrap.errors import Command, UsageError
-from bootstrap.serving.records import NOTEBOOK, check_endpoint_name
 from railhead.documents.options.serving import RAILHEAD, TENSORFLOW_SERVING, DeployOptions
+
+from ..errors import Command, UsageError
+from .records import NOTEBOOK, check_endpoint_name
 
 PORT = 8501  # TensorFlow Serving's
 MAX_BATCH = 32  # samples

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import existing_path
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch, names_below
-from bootstrap.runs.run import Run
-from bootstrap.serving.model import (
+from ..console.output import confirm, print_lines
+from ..errors import Command, Hint, UsageError
+from ..inventory import local_state
+from ..inventory.files import existing_path
+from ..inventory.hosts import Inventory
+from ..runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch, names_below
+from ..runs.run import Run
+from .model import (
     copy_on_chief,
     find_model,
     find_on_chief,
@@ -21,7 +21,7 @@ from bootstrap.serving.model import (
     pack_model,
     send_model,
 )
-from bootstrap.serving.place import Place
+from .place import Place
 
 SAFE_FIRST = (KERAS, SAVED_MODEL, H5)  # on this computer: Keras loads its files in a safe mode
 

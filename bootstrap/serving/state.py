@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bootstrap.console.text import clean, count, duration
-from bootstrap.console.wait import wait_until
-from bootstrap.remote.programs import ENDPOINT
-from bootstrap.remote.serve.machine_use import FRESH
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.decode import parsed
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.endpoint import ALIVE, Deployed, EndpointDocument, EndpointState
+
+from ..console.text import clean, count, duration
+from ..console.wait import wait_until
+from ..remote.programs import ENDPOINT
+from ..remote.serve.machine_use import FRESH
+from ..ssh.session import Session
+from ..untrusted.decode import parsed
+from ..untrusted.unpack import Hostile
 
 
 def describe(state: EndpointState, alive: bool, now: float) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.remote.programs import NAME
-from bootstrap.runs.model_files import SAVED_MODEL_FILE
-from bootstrap.serving.environment import Server
-from bootstrap.serving.place import Place
 from railhead.documents.endpoint import Deployed
+
+from ..errors import Command, Hint, UsageError
+from ..remote.programs import NAME
+from ..runs.model_files import SAVED_MODEL_FILE
+from .environment import Server
+from .place import Place
 
 PROGRAM = "tensorflow_model_server"
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bootstrap.console.text import count
-from bootstrap.console.wait import wait_until
-from bootstrap.errors import RailheadError
-from bootstrap.serving import records
-from bootstrap.serving.model import remove_unused_models
-from bootstrap.serving.place import Place
-from bootstrap.serving.state import is_alive, read_state
 from railhead.documents.agent import OF_ENDPOINTS, EndRun, FindPort
 from railhead.documents.endpoint import Deployed
+
+from ..console.text import count
+from ..console.wait import wait_until
+from ..errors import RailheadError
+from . import records
+from .model import remove_unused_models
+from .place import Place
+from .state import is_alive, read_state
 
 END_SECONDS = 20.0  # seconds for the requests in progress
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from bootstrap.errors import RailheadError
-from bootstrap.ssh.session import Session
+from ..errors import RailheadError
+from .session import Session
 
 _SUDO = 'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r'
 

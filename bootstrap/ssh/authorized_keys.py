@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bootstrap.ssh.session import Session
 from railhead.documents.agent import TextFile
+
+from .session import Session
 
 PATH = "~/.ssh/authorized_keys"
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
-from bootstrap.console import interrupts
-from bootstrap.console.output import ByteReporter
-from bootstrap.console.text import size
-from bootstrap.errors import RailheadError
-from bootstrap.inventory.hosts import Host
 from railhead.documents.agent import QUICK, Bounds
+
+from ..console import interrupts
+from ..console.output import ByteReporter
+from ..console.text import size
+from ..errors import RailheadError
+from ..inventory.hosts import Host
 
 PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import railhead.documents
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.ssh.bundle_files import Found, files_in, unreadable
 from railhead.documents.agent import BundleFile
+
+from ..errors import RailheadError, UsageError
+from .bundle_files import Found, files_in, unreadable
 
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import UsageError
-from bootstrap.inventory.files import RUN_ID
-from bootstrap.ssh.gitignore import IgnoreFile, ignored, parse
+from ..console.output import print_lines
+from ..errors import UsageError
+from ..inventory.files import RUN_ID
+from .gitignore import IgnoreFile, ignored, parse
 
 _NEVER = frozenset({".git", ".hg", ".svn", "__pycache__"})
 _ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from bootstrap.plan.cluster import Cluster
-from bootstrap.ssh.connect import STARTING, Sessions, everywhere
+from ..plan.cluster import Cluster
+from .connect import STARTING, Sessions, everywhere
 
 
 @dataclass(frozen=True)

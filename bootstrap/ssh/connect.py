@@ -23,18 +23,18 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from bootstrap.console import interrupts
-from bootstrap.errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
-from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, fingerprint
-from bootstrap.ssh.jump_hosts import (
+from ..console import interrupts
+from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
+from ..facts.host import HostFacts
+from ..inventory.hosts import Host, Inventory
+from .host_keys import ChangedHostKey, UnknownHostKey, fingerprint
+from .jump_hosts import (
     CONNECT_SECONDS,
     JumpHostFailed,
     close_connections,
     open_connections,
 )
-from bootstrap.ssh.session import Session
+from .session import Session
 
 T = TypeVar("T")
 STARTING = "starting the agent"

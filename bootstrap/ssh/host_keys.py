@@ -17,7 +17,7 @@ from fabric import Connection
 from paramiko.hostkeys import HostKeyEntry, HostKeys
 from paramiko.ssh_exception import BadHostKeyException, SSHException
 
-from bootstrap.inventory.hosts import Host, Inventory
+from ..inventory.hosts import Host, Inventory
 
 
 class UnknownHostKey(SSHException):

@@ -24,17 +24,17 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from bootstrap.console import log
-from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.inventory.local_state import known_hosts_files
-from bootstrap.ssh.host_keys import (
+from ..console import log
+from ..inventory.hosts import Host, Inventory
+from ..inventory.local_state import known_hosts_files
+from .host_keys import (
     ChangedHostKey,
     Pins,
     UnknownHostKey,
     is_pinned_by_name,
     verify_host_key,
 )
-from bootstrap.ssh.traffic import CountingSocket, Traffic, host_traffic
+from .traffic import CountingSocket, Traffic, host_traffic
 
 # paramiko's threads log every exception with its traceback; Railhead reports each error once.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())

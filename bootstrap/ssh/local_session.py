@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bootstrap.console import log
-from bootstrap.inventory.hosts import Host
-from bootstrap.ssh.session import LOOP, Session
+from ..console import log
+from ..inventory.hosts import Host
+from .session import LOOP, Session
 
 HERE = "here"  # its name as a host
 

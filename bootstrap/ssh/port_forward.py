@@ -10,8 +10,8 @@ from typing import Any
 import paramiko
 from paramiko.ssh_exception import SSHException
 
-from bootstrap.errors import RailheadError
-from bootstrap.ssh.session import ConnectionLost, Session
+from ..errors import RailheadError
+from .session import ConnectionLost, Session
 
 Serve = Callable[[paramiko.Channel], None]
 LOOPBACK = ("127.0.0.1", "::1")

@@ -22,16 +22,6 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
-from bootstrap.console import log
-from bootstrap.console.output import ByteReporter, Reporter
-from bootstrap.errors import Command, RailheadError
-from bootstrap.facts.host import HostFacts, parse, script
-from bootstrap.inventory.hosts import Host
-from bootstrap.remote.run.manifest import size_and_sha256
-from bootstrap.ssh.bounded_channel import BoundedChannel, Unresponsive
-from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
-from bootstrap.ssh.bundle import Bundle, archive, tar
-from bootstrap.untrusted import decode, unpack
 from railhead.documents.agent import (
     LONGEST_LINE,
     Bounds,
@@ -62,6 +52,17 @@ from railhead.documents.agent import (
 )
 from railhead.documents.codec import decode as decode_document
 from railhead.documents.codec import encode
+
+from ..console import log
+from ..console.output import ByteReporter, Reporter
+from ..errors import Command, RailheadError
+from ..facts.host import HostFacts, parse, script
+from ..inventory.hosts import Host
+from ..remote.run.manifest import size_and_sha256
+from ..untrusted import decode, unpack
+from .bounded_channel import BoundedChannel, Unresponsive
+from .bounded_channel import ConnectionLost as ConnectionLost
+from .bundle import Bundle, archive, tar
 
 OPEN_SECONDS = 10
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start

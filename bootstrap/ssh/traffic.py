@@ -10,7 +10,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 
-from bootstrap.console.text import count, duration, size
+from ..console.text import count, duration, size
 
 
 @dataclass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bootstrap.errors import HostsNotReady, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.ssh import connect
-from bootstrap.ssh.host_keys import UnknownHostKey, fingerprint
+from ..errors import HostsNotReady, UsageError
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Inventory
+from . import connect
+from .host_keys import UnknownHostKey, fingerprint
 
 
 def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:

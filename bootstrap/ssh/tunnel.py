@@ -11,8 +11,8 @@ import paramiko
 from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 from paramiko.ssh_exception import ChannelException, SSHException
 
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.ssh.session import ConnectionLost, Session
+from ..errors import RailheadError, UsageError
+from .session import ConnectionLost, Session
 
 OPEN_SECONDS = 15
 PIECE = 1 << 16  # bytes

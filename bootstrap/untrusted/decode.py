@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode
+
+from .unpack import Hostile
 
 T = TypeVar("T")
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.text import clean, count
-from bootstrap.errors import Command, Hint, RailheadError
-from bootstrap.remote.run.manifest import TAKEN
-from bootstrap.untrusted import unpack
-from bootstrap.untrusted.decode import parsed
 from railhead.documents.codec import decode
 from railhead.documents.manifest import FILES, Entry, Manifest, Skipped, home_name
+
+from ..console.text import clean, count
+from ..errors import Command, Hint, RailheadError
+from ..remote.run.manifest import TAKEN
+from . import unpack
+from .decode import parsed
 
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
 # In the folder of the results these are files; a folder would be in the way of each later fetch.

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bootstrap.untrusted.decode import json_line
 from railhead.documents.codec import decode
 from railhead.documents.records import Record
+
+from .decode import json_line
 
 
 def record(line: str) -> Record | None:

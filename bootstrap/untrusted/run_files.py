@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bootstrap.untrusted.decode import parsed
 from railhead.documents.result import Result
 from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
+
+from .decode import parsed
 
 
 def read_state(text: str) -> RunState:

@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from bootstrap.console.text import clean
-from bootstrap.errors import Command, Hint, RailheadError
-from bootstrap.remote import locks
 from railhead.documents.manifest import FILES, NAME, fault
+
+from ..console.text import clean
+from ..errors import Command, Hint, RailheadError
+from ..remote import locks
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 16  # bytes per read

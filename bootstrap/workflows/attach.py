@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bootstrap.clouds.bucket import bucket_of
-from bootstrap.console.live import board_of
-from bootstrap.console.output import confirm, print_lines
-from bootstrap.errors import (
+from railhead.documents.result import Result
+
+from ..clouds.bucket import bucket_of
+from ..console.live import board_of
+from ..console.output import confirm, print_lines
+from ..errors import (
     Command,
     Hint,
     HostsFailed,
@@ -19,18 +21,17 @@ from bootstrap.errors import (
     Terminated,
     UsageError,
 )
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import folder_of
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, reach, stop_policy
-from bootstrap.lifecycle.consent import unfetched
-from bootstrap.runs import bucket_results, checkpoints, results
-from bootstrap.runs import cancel as cancellation
-from bootstrap.runs.follow import RunConnection, follow_to_end
-from bootstrap.runs.run import Run, find_run, state_of
-from bootstrap.ssh import connect
-from bootstrap.ssh.session import ConnectionLost
-from railhead.documents.result import Result
+from ..inventory import local_state
+from ..inventory.files import folder_of
+from ..inventory.hosts import Inventory
+from ..lifecycle import power, reach, stop_policy
+from ..lifecycle.consent import unfetched
+from ..runs import bucket_results, checkpoints, results
+from ..runs import cancel as cancellation
+from ..runs.follow import RunConnection, follow_to_end
+from ..runs.run import Run, find_run, state_of
+from ..ssh import connect
+from ..ssh.session import ConnectionLost
 
 SHOWN_FILES = 20
 NAMED_RUNS = 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from bootstrap.console.live import board_of
-from bootstrap.console.output import print_lines
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import Options
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.workflows.plan import print_plan, surveyed
+from ..console.live import board_of
+from ..console.output import print_lines
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..plan.cluster import Options
+from ..ssh.cluster import ConnectedCluster
+from .plan import print_plan, surveyed
 
 
 def bootstrap(inventory: Inventory, options: Options, json_out: TextIO | None = None) -> None:
@@ -38,7 +38,7 @@ def make_ready(
     if decided.nothing_to_do:
         print_lines("all hosts are ready: nothing was changed")
         return cluster
-    from bootstrap.provision import apply  # not for hosts that are ready: a run starts sooner
+    from ..provision import apply  # not for hosts that are ready: a run starts sooner
 
     with board_of(decided.hosts) as board:
         return apply.apply(cluster, decided, board)

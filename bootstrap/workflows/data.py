@@ -7,27 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap.clouds import bucket
-from bootstrap.clouds.storage import NoBucket, Store
-from bootstrap.console import log
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import clean, count, size
-from bootstrap.data.folders import listed, summary
-from bootstrap.data.inputs import DataInput
-from bootstrap.data.place import hashed_input
-from bootstrap.data.spec import DataSpec
-from bootstrap.data.upload import DATA, upload, upload_to_stack
-from bootstrap.errors import Command, RailheadError, UsageError
-from bootstrap.inventory.files import existing_path
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.runtimes import REPO
-from bootstrap.provision.local_environment import runtime_here, variables_here
-from bootstrap.untrusted.decode import json_object
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode
 from railhead.documents.options.runs import ProgramOptions, ShardOptions
 from railhead.documents.stored_data import StoredData
 from railhead.documents.uri import BucketUri, bucket_uri, scheme_of
+
+from ..clouds import bucket
+from ..clouds.storage import NoBucket, Store
+from ..console import log
+from ..console.output import print_lines
+from ..console.text import clean, count, size
+from ..data.folders import listed, summary
+from ..data.inputs import DataInput
+from ..data.place import hashed_input
+from ..data.spec import DataSpec
+from ..data.upload import DATA, upload, upload_to_stack
+from ..errors import Command, RailheadError, UsageError
+from ..inventory.files import existing_path
+from ..inventory.hosts import Inventory
+from ..plan.runtimes import REPO
+from ..provision.local_environment import runtime_here, variables_here
+from ..untrusted.decode import json_object
+from ..untrusted.unpack import Hostile
 
 SHOWN = 20  # objects in a list
 ENTRY = 4096  # bytes of an entry of the stack's bucket

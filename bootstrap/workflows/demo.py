@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.clouds.local import cluster as local_cluster
-from bootstrap.console.output import print_lines
-from bootstrap.errors import Command
-from bootstrap.inventory import local_state
-from bootstrap.lifecycle.receipt import check
-from bootstrap.lifecycle.teardown import remove_from_hosts
-from bootstrap.plan.cluster import Options
-from bootstrap.runs.request import read_request
-from bootstrap.workflows.train import TrainOptions, train
 from railhead.documents.options.runs import ProgramOptions
+
+from ..clouds.local import cluster as local_cluster
+from ..console.output import print_lines
+from ..errors import Command
+from ..inventory import local_state
+from ..lifecycle.receipt import check
+from ..lifecycle.teardown import remove_from_hosts
+from ..plan.cluster import Options
+from ..runs.request import read_request
+from .train import TrainOptions, train
 
 
 def demo(results: Path) -> None:

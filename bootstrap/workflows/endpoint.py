@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bootstrap.errors import UsageError
-from bootstrap.serving.calls import rest
-from bootstrap.serving.calls.rest import Broken, Client, Metadata, Signature
-from bootstrap.serving.predict import check_file
-from bootstrap.untrusted.unpack import Hostile
-from bootstrap.workflows import serving
+from ..errors import UsageError
+from ..serving.calls import rest
+from ..serving.calls.rest import Broken, Client, Metadata, Signature
+from ..serving.predict import check_file
+from ..untrusted.unpack import Hostile
+from . import serving
 
 T = TypeVar("T")
 BYTES, ROWS = 8_000_000, 1024  # of a request, about; a larger one is sent in parts
@@ -49,7 +49,7 @@ class OpenEndpoint:
         Raises:
             UsageError: the file cannot be sent, or the model refuses it.
         """
-        from bootstrap.serving.calls import samples
+        from ..serving.calls import samples
 
         check_file(path, "")
         return self._predicted(partial(samples.rows_of_file, path))[0]
@@ -61,7 +61,7 @@ class OpenEndpoint:
         Raises:
             UsageError: they are no arrays, or the model refuses them.
         """
-        from bootstrap.serving.calls import samples
+        from ..serving.calls import samples
 
         samples.check(given)
         outputs, signature = self._predicted(partial(samples.body_of, given))

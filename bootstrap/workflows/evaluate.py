@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bootstrap.evaluation import here
-from bootstrap.evaluation.recorded import is_recorded, judge_recorded
-from bootstrap.evaluation.request import FOLDER, read_evaluation
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle.stop_policy import stop_policy_of
-from bootstrap.report.facts import object_in
-from bootstrap.runs.earlier_run import earlier_run
-from bootstrap.workflows import train as training
-from bootstrap.workflows.plan import ready_options
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
+
+from ..evaluation import here
+from ..evaluation.recorded import is_recorded, judge_recorded
+from ..evaluation.request import FOLDER, read_evaluation
+from ..inventory.hosts import Inventory
+from ..lifecycle.stop_policy import stop_policy_of
+from ..report.facts import object_in
+from ..runs.earlier_run import earlier_run
+from . import train as training
+from .plan import ready_options
 
 FILE = "evaluation.json"
 

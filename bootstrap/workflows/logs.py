@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import last_state
-from bootstrap.errors import Command, RunFailed, UsageError
-from bootstrap.inventory.hosts import Inventory, whole_number
-from bootstrap.runs.run import Run, find_run
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import read_run_document
-from bootstrap.workflows.attach import connected
 from railhead.documents.agent import Follow, LogLine, RunEvent
+
+from ..console.output import print_lines
+from ..console.text import last_state
+from ..errors import Command, RunFailed, UsageError
+from ..inventory.hosts import Inventory, whole_number
+from ..runs.run import Run, find_run
+from ..ssh.session import Session
+from ..untrusted.run_files import read_run_document
+from .attach import connected
 
 OTHERS = ("mpirun", "supervisor")
 

@@ -6,22 +6,23 @@ import contextlib
 import time
 from dataclasses import replace
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import Command
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, reach
-from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.serving import notebook, on_host
-from bootstrap.serving.deploy import check_deadline, choose_port, refuse_elsewhere
-from bootstrap.serving.environment import python_on_host
-from bootstrap.serving.place import chief_place
-from bootstrap.serving.records import record_cluster
-from bootstrap.serving.source import Source, source_of
-from bootstrap.serving.state import status_line
-from bootstrap.ssh.session import Session
-from bootstrap.ssh.tunnel import require_open, tunnel
 from railhead.documents.endpoint import Deployed
+
+from ..console.output import print_lines
+from ..errors import Command
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..lifecycle import power, reach
+from ..lifecycle.power import ClusterStatus
+from ..serving import notebook, on_host
+from ..serving.deploy import check_deadline, choose_port, refuse_elsewhere
+from ..serving.environment import python_on_host
+from ..serving.place import chief_place
+from ..serving.records import record_cluster
+from ..serving.source import Source, source_of
+from ..serving.state import status_line
+from ..ssh.session import Session
+from ..ssh.tunnel import require_open, tunnel
 
 
 def open_notebook(

@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from bootstrap.console.output import print_lines
-from bootstrap.errors import UsageError
-from bootstrap.inventory.hosts import Inventory, check_peer_address
-from bootstrap.lifecycle import reach
-from bootstrap.plan import decide
-from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.internet import MOST_CERTIFICATES, Internet, check_certificates, read_proxy
-from bootstrap.plan.runtimes import row_named
-from bootstrap.plan.steps import Plan
-from bootstrap.provision import survey
-from bootstrap.ssh.cluster import ConnectedCluster
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
+
+from ..console.output import print_lines
+from ..errors import UsageError
+from ..inventory.hosts import Inventory, check_peer_address
+from ..lifecycle import reach
+from ..plan import decide
+from ..plan.cluster import Cluster, Options
+from ..plan.internet import MOST_CERTIFICATES, Internet, check_certificates, read_proxy
+from ..plan.runtimes import row_named
+from ..plan.steps import Plan
+from ..provision import survey
+from ..ssh.cluster import ConnectedCluster
 
 
 def ready_options(

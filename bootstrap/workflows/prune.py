@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.errors import RailheadError
-from bootstrap.inventory.files import RUN_ID
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
-from bootstrap.lifecycle.consent import not_all_here
-from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
+from ..console.output import print_lines
+from ..console.text import count
+from ..errors import RailheadError
+from ..inventory.files import RUN_ID
+from ..inventory.hosts import Inventory
+from ..lifecycle import reach
+from ..lifecycle.consent import not_all_here
+from ..ssh.connect import everywhere
+from ..ssh.session import Session
 
 ENTER = 'cd "$HOME/.railhead/runs" 2>/dev/null || exit 0'
 

@@ -7,21 +7,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from bootstrap.clouds.bucket import bucket_of
-from bootstrap.console.output import print_lines
-from bootstrap.errors import RailheadError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs import checkpoints, restore
-from bootstrap.runs.earlier_run import EarlierRun, changed_program, resumed_request
-from bootstrap.runs.request import RunRequest, read_request
-from bootstrap.runs.restore import Source
-from bootstrap.runs.run import Run
-from bootstrap.runs.start import Restore
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere, open_sessions, start_agent
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import Script
+
+from ..clouds.bucket import bucket_of
+from ..console.output import print_lines
+from ..errors import RailheadError
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..runs import checkpoints, restore
+from ..runs.earlier_run import EarlierRun, changed_program, resumed_request
+from ..runs.request import RunRequest, read_request
+from ..runs.restore import Source
+from ..runs.run import Run
+from ..runs.start import Restore
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import everywhere, open_sessions, start_agent
 
 
 def request_for(

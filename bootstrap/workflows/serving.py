@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import duration
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power
-from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.provision.local_environment import runtime_here
-from bootstrap.serving import deploy as deploying
-from bootstrap.serving import on_host, records, tensorflow_serving
-from bootstrap.serving import predict as prediction
-from bootstrap.serving import undeploy as undeploying
-from bootstrap.serving.deploy import (
+from railhead.documents.endpoint import ALIVE, Deployed
+from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
+
+from ..console.output import print_lines
+from ..console.text import duration
+from ..errors import Command, Hint, UsageError
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..lifecycle import power
+from ..lifecycle.power import ClusterStatus
+from ..provision.local_environment import runtime_here
+from ..serving import deploy as deploying
+from ..serving import on_host, records, tensorflow_serving
+from ..serving import predict as prediction
+from ..serving import undeploy as undeploying
+from ..serving.deploy import (
     check_deadline,
     choose_port,
     no_new_version,
@@ -27,15 +30,13 @@ from bootstrap.serving.deploy import (
     refuse_second,
     update,
 )
-from bootstrap.serving.environment import place_environment, python_on_host
-from bootstrap.serving.model import pack_model, send_model
-from bootstrap.serving.place import Place, chief_place, place_here, places
-from bootstrap.serving.request import PORT, DeployRequest, read_request
-from bootstrap.serving.source import Source, predict_hint, run_data, shown, source_of
-from bootstrap.serving.state import clock_of, read_document, read_state, status_line
-from bootstrap.ssh.local_session import HERE
-from railhead.documents.endpoint import ALIVE, Deployed
-from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
+from ..serving.environment import place_environment, python_on_host
+from ..serving.model import pack_model, send_model
+from ..serving.place import Place, chief_place, place_here, places
+from ..serving.request import PORT, DeployRequest, read_request
+from ..serving.source import Source, predict_hint, run_data, shown, source_of
+from ..serving.state import clock_of, read_document, read_state, status_line
+from ..ssh.local_session import HERE
 
 
 def deploy(options: DeployOptions, run: str | None, target: Callable[[], ClusterStatus]) -> None:

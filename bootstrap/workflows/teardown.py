@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bootstrap.errors import Command, UsageError
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import destroy
-from bootstrap.lifecycle.receipt import check
-from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.lifecycle.teardown import teardown_hosts
-from bootstrap.serving import records
 from railhead.documents.options.hosts import TeardownOptions
+
+from ..errors import Command, UsageError
+from ..inventory.hosts import Inventory
+from ..lifecycle import destroy
+from ..lifecycle.receipt import check
+from ..lifecycle.stack_machines import StackMachines
+from ..lifecycle.teardown import teardown_hosts
+from ..serving import records
 
 
 def teardown(inventory: Inventory, options: TeardownOptions) -> None:

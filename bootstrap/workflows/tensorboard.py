@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from bootstrap.clouds.bucket import bucket_of
-from bootstrap.console import log
-from bootstrap.console.output import print_lines
-from bootstrap.console.wait import wait_until
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.lifecycle import power
-from bootstrap.provision.local_environment import python_of
-from bootstrap.runs import event_files
-from bootstrap.runs.event_files import HostEvents, bring_from_bucket
-from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.run import Run, find_run, read_state
-from bootstrap.ssh.bundle import archive
-from bootstrap.workflows.attach import connected
+from ..clouds.bucket import bucket_of
+from ..console import log
+from ..console.output import print_lines
+from ..console.wait import wait_until
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..lifecycle import power
+from ..provision.local_environment import python_of
+from ..runs import event_files
+from ..runs.event_files import HostEvents, bring_from_bucket
+from ..runs.follow import RunConnection
+from ..runs.run import Run, find_run, read_state
+from ..ssh.bundle import archive
+from .attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events
 STARTING = 60.0  # seconds until TensorBoard must answer

@@ -5,31 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.data.inputs import check_shares
-from bootstrap.data.place import place_data
-from bootstrap.errors import Command
-from bootstrap.health import measure
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import deadlines, stop_policy
-from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.runtimes import REPO, gpus_of
-from bootstrap.runs import results, start
-from bootstrap.runs.earlier_run import EarlierRun, changed_data, earlier_run
-from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.launch import StopPolicy, placement_of
-from bootstrap.runs.request import RunRequest
-from bootstrap.runs.run import Run
-from bootstrap.runs.strategies import Strategy
-from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.workflows import attach, resume
-from bootstrap.workflows.bootstrap import make_ready
-from bootstrap.workflows.plan import ready_options, surveyed
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
 from railhead.documents.run import Script
+
+from ..console.output import print_lines
+from ..console.text import count
+from ..data.inputs import check_shares
+from ..data.place import place_data
+from ..errors import Command
+from ..health import measure
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..lifecycle import deadlines, stop_policy
+from ..plan.cluster import Cluster, Options
+from ..plan.runtimes import REPO, gpus_of
+from ..runs import results, start
+from ..runs.earlier_run import EarlierRun, changed_data, earlier_run
+from ..runs.follow import RunConnection
+from ..runs.launch import StopPolicy, placement_of
+from ..runs.request import RunRequest
+from ..runs.run import Run
+from ..runs.strategies import Strategy
+from ..ssh.cluster import ConnectedCluster
+from . import attach, resume
+from .bootstrap import make_ready
+from .plan import ready_options, surveyed
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 import pulumi
 from pulumi_aws import s3
 
-from stacks.config.settings import ClusterConfig
+from ..config.settings import ClusterConfig
 
 OLD_VERSIONS_DAYS = 7  # checkpoints are gigabytes, and are written many times a day
 UPLOADS_DAYS = 2

@@ -12,17 +12,18 @@ from pulumi_aws import ec2, s3, scheduler
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import encode
-from stacks import broken_up, cluster_id, outputs
-from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
-from stacks.aws.lookups.calls import Caller, caller
-from stacks.aws.lookups.existing import name_others
-from stacks.aws.lookups.offers import zones_with_type
-from stacks.aws.machine_types import same_gpus
-from stacks.aws.tags import ID, tags
-from stacks.aws.zone import Location, choose_location
-from stacks.config.settings import ClusterConfig
-from stacks.cost import price
-from stacks.quotas import QuotaNeed
+
+from .. import broken_up, cluster_id, outputs
+from ..config.settings import ClusterConfig
+from ..cost import price
+from ..quotas import QuotaNeed
+from . import bucket, hosts, identity, image, network, quota, schedule, user_data
+from .lookups.calls import Caller, caller
+from .lookups.existing import name_others
+from .lookups.offers import zones_with_type
+from .machine_types import same_gpus
+from .tags import ID, tags
+from .zone import Location, choose_location
 
 Document = ClusterDocument | None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from stacks.aws.machine_types import TYPES
-from stacks.config import rules
-from stacks.config.rules import OWN_ADDRESS, Values, not_one_of
-from stacks.machine_types import V100, MachineType
+from ..config import rules
+from ..config.rules import OWN_ADDRESS, Values, not_one_of
+from ..machine_types import V100, MachineType
+from .machine_types import TYPES
 
 IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04")
 UBUNTU = IMAGES[2]

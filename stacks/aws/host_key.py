@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-from stacks.aws.user_data import cloud_config
+from .user_data import cloud_config
 
 SECRET = ["userData", "userDataBase64"]  # the names under which an instance returns it
 

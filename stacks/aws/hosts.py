@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws import host_key, image, user_data
-from stacks.aws.network import Network
-from stacks.config.settings import ClusterConfig
+from ..config.settings import ClusterConfig
+from . import host_key, image, user_data
+from .network import Network
 
 
 @dataclass(frozen=True)

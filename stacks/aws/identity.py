@@ -13,7 +13,8 @@ import pulumi
 from pulumi_aws import iam, s3
 
 from railhead.documents.uri import BucketUri
-from stacks.config.settings import ClusterConfig
+
+from ..config.settings import ClusterConfig
 
 
 def instance_profile(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from stacks.aws.lookups.existing import is_complete
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
+from .lookups.existing import is_complete
 
 _DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{}/latest/ami-id"
 _UBUNTU = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacks.machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType, PriceList
-from stacks.quotas import QuotaNeed
+from ..machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType, PriceList
+from ..quotas import QuotaNeed
 
 PRICES = PriceList(
     "us-east-1",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from stacks.aws.zone import Location
-from stacks.config.settings import ClusterConfig
+from ..config.settings import ClusterConfig
+from .zone import Location
 
 BLOCK = ipaddress.ip_network("10.77.0.0/16")
 EVERYWHERE = "0.0.0.0/0"

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pulumi
 from pulumi_aws import servicequotas
 
-from stacks.aws.lookups import usage
-from stacks.aws.lookups.existing import existing_machines, is_complete
-from stacks.aws.machine_types import quota_of
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
-from stacks.quotas import QuotaNeed, QuotaState, comparison
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
+from ..quotas import QuotaNeed, QuotaState, comparison
+from .lookups import usage
+from .lookups.existing import existing_machines, is_complete
+from .machine_types import quota_of
 
 REQUEST = "pulumi config set quotas request && pulumi up"
 GRANTED = "pulumi config rm quotas && pulumi up"

@@ -16,10 +16,11 @@ import pulumi
 from pulumi_aws import ec2, iam, scheduler
 
 from railhead.documents.cluster import DocumentDeadline
-from stacks import deadline
-from stacks.aws.identity import trust
-from stacks.aws.tags import ID
-from stacks.config.settings import ClusterConfig
+
+from .. import deadline
+from ..config.settings import ClusterConfig
+from .identity import trust
+from .tags import ID
 
 KIND = "scheduled-stop"
 

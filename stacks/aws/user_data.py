@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from stacks.deadline import install_script
+from ..deadline import install_script
 
 HEAD = "#cloud-config\n"  # cloud-init requires this line
 PUBLIC, PRIVATE = "ed25519_public", "ed25519_private"

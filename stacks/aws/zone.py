@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws.lookups.calls import lookup
-from stacks.aws.lookups.offers import zones_with_type
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
+from .lookups.calls import lookup
+from .lookups.offers import zones_with_type
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from railhead.documents.uri import BucketUri, bucket_uri
-from stacks.config.validators import ConfigError
+
+from .validators import ConfigError
 
 MOST = 10  # AWS: all policies of a role together have at most 10,240 characters
 # `*`, `?` and `$` have a meaning in AWS's policies, quotes and backslashes in Google's conditions.

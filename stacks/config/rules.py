@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stacks.config.validators import ConfigError, one_of, refused_word
+from .validators import ConfigError, one_of, refused_word
 
 Values = Mapping[str, Any]
 Rule = Callable[[Values], list[str]]

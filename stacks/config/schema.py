@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stacks.clouds import CLOUDS
-from stacks.config import validators
-from stacks.config.data_buckets import data_prefixes
-from stacks.config.validators import choice, switch
+from ..clouds import CLOUDS
+from . import validators
+from .data_buckets import data_prefixes
+from .validators import choice, switch
 
 ALL = tuple(CLOUDS)
 REMOTE = tuple(name for name, cloud in CLOUDS.items() if not cloud.free)

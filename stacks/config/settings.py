@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railhead.documents.uri import BucketUri
-from stacks.clouds import CLOUDS
-from stacks.config.rules import Valid, contradictions
-from stacks.config.schema import KEYS, Key
-from stacks.config.validators import ConfigError, one_of
-from stacks.machine_types import MachineType
-from stacks.quotas import QuotaNeed
+
+from ..clouds import CLOUDS
+from ..machine_types import MachineType
+from ..quotas import QuotaNeed
+from .rules import Valid, contradictions
+from .schema import KEYS, Key
+from .validators import ConfigError, one_of
 
 
 @dataclass(frozen=True)

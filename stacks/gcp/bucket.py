@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_gcp import storage
 
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.labels import labels
-from stacks.gcp.zone import Location
+from ..config.settings import ClusterConfig
+from .labels import labels
+from .zone import Location
 
 OLD_VERSIONS_DAYS = 7  # checkpoints are gigabytes, and are written many times a day
 UPLOADS_DAYS = 2

@@ -12,17 +12,18 @@ from pulumi_gcp import compute, storage
 
 from railhead.documents.cluster import ClusterDocument, DocumentDeadline, DocumentHost
 from railhead.documents.codec import encode
-from stacks import broken_up, cluster_id, outputs
-from stacks.config.settings import ClusterConfig
-from stacks.cost import price
-from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
-from stacks.gcp.image import Image
-from stacks.gcp.labels import ID, labels
-from stacks.gcp.lookups import apis, existing, oslogin, rest
-from stacks.gcp.machine_types import same_gpus
-from stacks.gcp.network import Network
-from stacks.gcp.zone import Location, choose_location
-from stacks.quotas import QuotaNeed
+
+from .. import broken_up, cluster_id, outputs
+from ..config.settings import ClusterConfig
+from ..cost import price
+from ..quotas import QuotaNeed
+from . import bucket, firewall, hosts, identity, image, network, quota
+from .image import Image
+from .labels import ID, labels
+from .lookups import apis, existing, oslogin, rest
+from .machine_types import same_gpus
+from .network import Network
+from .zone import Location, choose_location
 
 Document = ClusterDocument | None
 

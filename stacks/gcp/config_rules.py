@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from stacks.config import rules
-from stacks.config.rules import OWN_ADDRESS, Values, not_one_of
-from stacks.gcp.machine_types import GPU_LIMITS, N1, NAMES, WITHOUT_GPUS
+from ..config import rules
+from ..config.rules import OWN_ADDRESS, Values, not_one_of
+from .machine_types import GPU_LIMITS, N1, NAMES, WITHOUT_GPUS
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 UBUNTU = IMAGES[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.labels import description, tag
-from stacks.gcp.network import Network
-from stacks.gcp.zone import Location
+from ..config.settings import ClusterConfig
+from .labels import description, tag
+from .network import Network
+from .zone import Location
 
 ALLOW, DENY = 900, 910  # before other rules of the network, whose default priority is 1000
 

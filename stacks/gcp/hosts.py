@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
-from stacks import deadline
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.identity import SCOPE
-from stacks.gcp.image import Image
-from stacks.gcp.labels import ID, labels, tag
-from stacks.gcp.zone import Location
+from .. import deadline
+from ..config.settings import ClusterConfig
+from .identity import SCOPE
+from .image import Image
+from .labels import ID, labels, tag
+from .zone import Location
 
 # Changes of the first two would replace existing machines and their disks: the disk's labels (a
 # colleague's `up` has another owner), and the deadline (Compute's API can change it while the

@@ -8,9 +8,10 @@ import pulumi
 from pulumi_gcp import serviceaccount, storage
 
 from railhead.documents.uri import BucketUri
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.labels import description
-from stacks.gcp.zone import Location
+
+from ..config.settings import ClusterConfig
+from .labels import description
+from .zone import Location
 
 # Objects: list and read; below runs/ also write and remove, which an overwrite needs. Nothing on
 # the bucket itself or its permissions.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
 
 DLVM, UBUNTU = "deeplearning-platform-release", "ubuntu-os-cloud"
 FAMILIES = {

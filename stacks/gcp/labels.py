@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stacks.config.settings import ClusterConfig
+from ..config.settings import ClusterConfig
 
 CLUSTER = "railhead-cluster"
 ID = "railhead-id"  # its value is in stacks/cluster_id.py

@@ -5,8 +5,8 @@ Read in 2026; docs/config.md shows them. A new machine type is one row here and 
 
 from __future__ import annotations
 
-from stacks.machine_types import A100, A100_80, L4, MachineType, PriceList
-from stacks.quotas import EVERYWHERE, QuotaNeed
+from ..machine_types import A100, A100_80, L4, MachineType, PriceList
+from ..quotas import EVERYWHERE, QuotaNeed
 
 SERVICE = "compute.googleapis.com"
 

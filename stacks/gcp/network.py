@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
-from stacks.gcp.labels import description
-from stacks.gcp.zone import Location
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
+from .labels import description
+from .zone import Location
 
 RANGE = "10.164.0.0/20"
 

@@ -10,13 +10,13 @@ import pulumi
 from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
-from stacks.gcp.lookups import usage
-from stacks.gcp.lookups.rest import Google
-from stacks.gcp.lookups.usage import Usage
-from stacks.gcp.zone import Location
-from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState, comparison
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
+from ..quotas import EVERYWHERE, QuotaNeed, QuotaState, comparison
+from .lookups import usage
+from .lookups.rest import Google
+from .lookups.usage import Usage
+from .zone import Location
 
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
-from stacks.gcp import machine_types
-from stacks.gcp.lookups import existing as existing_machines
-from stacks.gcp.lookups import offers
-from stacks.gcp.lookups.rest import Google
+from ..config.settings import ClusterConfig
+from ..config.validators import ConfigError
+from . import machine_types
+from .lookups import existing as existing_machines
+from .lookups import offers
+from .lookups.rest import Google
 
 
 @dataclass(frozen=True)

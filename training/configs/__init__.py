@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.config import require_choice
-from training.configs import (
+from ..config import require_choice
+from . import (
     cifar10,
     default,
     fashion_mnist,

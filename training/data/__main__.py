@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from training import configs
-from training.config import ConfigError, parse_assignments, resolve
-from training.data import DATASETS, DataError, cache, manifest
-from training.data.part import Part
-from training.data.store import open_store
-from training.data.uri import parse_given
-from training.results import Records
+from .. import configs
+from ..config import ConfigError, parse_assignments, resolve
+from ..results import Records
+from . import DATASETS, DataError, cache, manifest
+from .part import Part
+from .store import open_store
+from .uri import parse_given
 
 PART_HELP = "of the sorted files, those with number % N == I; the first number is 0"
 
@@ -48,8 +48,8 @@ def shard(options: argparse.Namespace) -> None:
         )
     from importlib import import_module
 
-    from training.data import shard_writer, splits
-    from training.tasks import task_of
+    from ..tasks import task_of
+    from . import shard_writer, splits
 
     module = import_module(DATASETS[config.data])
     found = splits.read(module, options.source, config, report)
@@ -90,7 +90,7 @@ def download(options: argparse.Namespace) -> None:
 
 def stream(options: argparse.Namespace) -> None:
     """Write the records of a part of the files as small files, as fast as they are removed."""
-    from training.data.feeder import Feeder
+    from .feeder import Feeder
 
     part = Part.parse(options.part)
     feeder = Feeder(open_store(options.uri), options.folder, part, shuffle=options.shuffle)

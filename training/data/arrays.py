@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from training.data import DataError, Inputs
+from . import DataError, Inputs
 
 PIXEL = 255.0
 PIECE = 1 << 16  # values that are checked at once: they stay in the processor's cache

@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from training.data import DataError, manifest
-from training.data.store import Item, Store
+from . import DataError, manifest
+from .store import Item, Store
 
 VARIABLE = "RAILHEAD_DATA_CACHE"
 RANGE = 4 << 20  # bytes of one request

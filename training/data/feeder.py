@@ -17,11 +17,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.data import DataError, manifest
-from training.data.part import Part
-from training.data.records import segments
-from training.data.store import Item, Store
-from training.data.stream import Ahead
+from . import DataError, manifest
+from .part import Part
+from .records import segments
+from .store import Item, Store
+from .stream import Ahead
 
 FILES = 8
 SEGMENT = 4 << 20

@@ -20,9 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from training.data import DataError
-from training.data.records import frames
-from training.data.store import Store
+from . import DataError
+from .records import frames
+from .store import Store
 
 NAME = "manifest.json"
 FORMAT = "railhead-shards"

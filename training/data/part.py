@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training.config import ConfigError
-from training.data import DataError
-from training.data.store import Item
+from ..config import ConfigError
+from . import DataError
+from .store import Item
 
 
 @dataclass(frozen=True)

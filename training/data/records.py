@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
-from training.data import DataError
-from training.data.store import Store
+from . import DataError
+from .store import Store
 
 HEADER = 8 + 4  # bytes before the data of a record: its length and a CRC
 FRAME = HEADER + 4

@@ -13,16 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.data import DataError, Inputs, cache, manifest
-from training.data.arrays import as_inputs, first_not_finite
-from training.data.assignment import Span, take
-from training.data.formats.images import decode, image_fault
-from training.data.manifest import Manifest, Schema
-from training.data.records import records_in
-from training.data.store import Folder, Store, open_store
-from training.data.stream import Stream, span_segments
-from training.data.uri import Given
+from ..config import TrainConfig
+from . import DataError, Inputs, cache, manifest
+from .arrays import as_inputs, first_not_finite
+from .assignment import Span, take
+from .formats.images import decode, image_fault
+from .manifest import Manifest, Schema
+from .records import records_in
+from .store import Folder, Store, open_store
+from .stream import Stream, span_segments
+from .uri import Given
 
 SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
 

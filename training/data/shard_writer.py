@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data import DataError, manifest
-from training.data.arrays import Arrays
-from training.data.formats.images import EncodedImages
-from training.data.manifest import Manifest, Schema, sha256_of
-from training.data.records import FRAME
-from training.data.shard_files import Shards
-from training.data.store import Folder, NothingThereError, Store, open_store
-from training.data.uri import Given
+from . import DataError, manifest
+from .arrays import Arrays
+from .formats.images import EncodedImages
+from .manifest import Manifest, Schema, sha256_of
+from .records import FRAME
+from .shard_files import Shards
+from .store import Folder, NothingThereError, Store, open_store
+from .uri import Given
 
 
 def write(samples: Any, uri: str, shards: int, *, seed: int = 0) -> Manifest:

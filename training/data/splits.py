@@ -10,15 +10,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training.config import TrainConfig
-from training.data import DATASETS, DataError, Dataset
-from training.data.arrays import Arrays
-from training.data.cache import Report, download_all
-from training.data.formats.labels import name_of
-from training.data.manifest import NAME
-from training.data.store import Item, open_store
-from training.data.uri import Given
-from training.tasks import names_of, task_of
+from ..config import TrainConfig
+from ..tasks import names_of, task_of
+from . import DATASETS, DataError, Dataset
+from .arrays import Arrays
+from .cache import Report, download_all
+from .formats.labels import name_of
+from .manifest import NAME
+from .store import Item, open_store
+from .uri import Given
 
 
 def load(config: TrainConfig, data: Mapping[str, Given], report: Report = print) -> Dataset:
@@ -92,7 +92,7 @@ def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) 
     """
     items = open_store(given.uri).items() if given.location else []
     if any(item.name == NAME for item in items) or (given.path / NAME).is_file():
-        from training.data import shard_files
+        from . import shard_files
 
         splits: dict[str, Any] = shard_files.open_shards(given, config, report)
     elif given.mode == "stream":

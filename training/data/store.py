@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from railhead.documents.uri import BucketUri
-from training.data import DataError
-from training.data.uri import Given
+
+from . import DataError
+from .uri import Given
 
 T = TypeVar("T")
 TRIES = 4  # of one range, besides what the client itself tries again

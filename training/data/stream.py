@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from training.data import DataError
-from training.data.assignment import Span
-from training.data.manifest import Manifest
-from training.data.records import segments
-from training.data.store import Store
+from . import DataError
+from .assignment import Span
+from .manifest import Manifest
+from .records import segments
+from .store import Store
 
 MEMORY = Path("/dev/shm")
 BUDGET = 64 << 20  # bytes that all lanes of one split may hold in files

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.uri import PREFIXES, SCHEMES, BucketUri, bucket_uri, scheme_of
-from training.data import SPLITS, DataError
+
+from . import SPLITS, DataError
 
 MODES = ("file", "stream")
 VARIABLE = "RAILHEAD_DATA_"

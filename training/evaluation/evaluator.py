@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.data.assignment import lanes_for
-from training.evaluation.scores import Counts, counts_of
-from training.input_pipeline import batches, next_batch, plan_for
-from training.results import Metrics
-from training.step import SUMS, compiled, sums
-from training.strategies.protocol import Strategy
-from training.tasks import Task
+from ..config import TrainConfig
+from ..data.assignment import lanes_for
+from ..input_pipeline import batches, next_batch, plan_for
+from ..results import Metrics
+from ..step import SUMS, compiled, sums
+from ..strategies.protocol import Strategy
+from ..tasks import Task
+from .scores import Counts, counts_of
 
 MOST_CLASSES = 100  # of a confusion matrix: it has the square of them; of more, three counts each
 

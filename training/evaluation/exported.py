@@ -13,17 +13,17 @@ from typing import Any
 
 import keras
 
-from training.data import splits
-from training.data.splits import HeldOut
-from training.evaluation.evaluator import evaluator
-from training.evaluation.write import write
-from training.export import SETTINGS
-from training.job import Job
-from training.models import MODELS
-from training.process import work_together
-from training.results import MODEL, Evaluation, Records, TrainingError, judge
-from training.strategies.protocol import Strategy
-from training.tasks import task_of
+from ..data import splits
+from ..data.splits import HeldOut
+from ..export import SETTINGS
+from ..job import Job
+from ..models import MODELS
+from ..process import work_together
+from ..results import MODEL, Evaluation, Records, TrainingError, judge
+from ..strategies.protocol import Strategy
+from ..tasks import task_of
+from .evaluator import evaluator
+from .write import write
 
 
 def evaluate_exported(job: Job, records: Records) -> Evaluation | None:

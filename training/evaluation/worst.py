@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.input_pipeline import batches, next_batch, plan_for
-from training.tasks import Task
+from ..config import TrainConfig
+from ..input_pipeline import batches, next_batch, plan_for
+from ..tasks import Task
 
 FOLDER = "worst"
 MOST = 12  # pictures

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from training.data.manifest import sha256_of
-from training.data.splits import HeldOut
-from training.evaluation.evaluator import Result
-from training.evaluation.scores import means, per_class
-from training.evaluation.worst import write_worst
-from training.job import Job
-from training.results import Evaluation, Records, write_evaluation
-from training.tasks import names_of, task_of
+from ..data.manifest import sha256_of
+from ..data.splits import HeldOut
+from ..job import Job
+from ..results import Evaluation, Records, write_evaluation
+from ..tasks import names_of, task_of
+from .evaluator import Result
+from .scores import means, per_class
+from .worst import write_worst
 
 
 def write(

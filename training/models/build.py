@@ -10,10 +10,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import Inputs
-from training.models import MODELS
-from training.results import TrainingError
+from ..config import TrainConfig
+from ..data import Inputs
+from ..results import TrainingError
+from . import MODELS
 
 PROBABILITIES = ("softmax", "sigmoid")
 

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import layers
 
-from training.config import TrainConfig
-from training.data import Inputs
+from ..config import TrainConfig
+from ..data import Inputs
 
 
 def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:

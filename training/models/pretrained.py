@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from training.results import TrainingError
+from ..results import TrainingError
 
 APPLICATIONS = {
     "resnet50": keras.applications.ResNet50,

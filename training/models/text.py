@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import layers
 
-from training.config import TrainConfig
-from training.data import Inputs
-from training.results import TrainingError
+from ..config import TrainConfig
+from ..data import Inputs
+from ..results import TrainingError
 
 
 def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:

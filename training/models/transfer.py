@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import layers
 
-from training.config import TrainConfig
-from training.data import Inputs
-from training.models.pretrained import load_weights
-from training.results import TrainingError
+from ..config import TrainConfig
+from ..data import Inputs
+from ..results import TrainingError
+from .pretrained import load_weights
 
 
 def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:

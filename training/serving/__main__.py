@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from training.serving.settings import ServeSettings, SettingsError
+from .settings import ServeSettings, SettingsError
 
 NO_MODEL = 3  # exit code: the model does not load
 LATER = 5.0  # seconds after the answer to a body that has not arrived, until its connection closes
@@ -42,11 +42,11 @@ def serve(settings: ServeSettings, listener: socket.socket) -> int:
     """Answer requests until SIGTERM; those in progress are finished."""
     import uvicorn
 
-    from training.serving.app import Endpoint, application
-    from training.serving.connections import punctual
-    from training.serving.metrics import ServingMetrics
-    from training.serving.model import load
-    from training.serving.versions import Versions
+    from .app import Endpoint, application
+    from .connections import punctual
+    from .metrics import ServingMetrics
+    from .model import load
+    from .versions import Versions
 
     failed: list[Exception] = []
 

@@ -17,14 +17,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from training.serving import local_requests, rest
-from training.serving.bodies import App, Bodies, drained
-from training.serving.large import LargeWork
-from training.serving.metrics import ServingMetrics
-from training.serving.rest import Refused
-from training.serving.settings import ServeSettings
-from training.serving.signature import InvalidRequest
-from training.serving.versions import NotFound, Versions, not_found
+from . import local_requests, rest
+from .bodies import App, Bodies, drained
+from .large import LargeWork
+from .metrics import ServingMetrics
+from .rest import Refused
+from .settings import ServeSettings
+from .signature import InvalidRequest
+from .versions import NotFound, Versions, not_found
 
 _PATH = re.compile(
     r"/v1/models/(?P<name>[^/:]+)"

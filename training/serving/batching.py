@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from training.serving.metrics import ServingMetrics
-from training.serving.settings import ServeSettings
-from training.serving.signature import Arrays, Signature, have_equal_rows, rows_of
+from .metrics import ServingMetrics
+from .settings import ServeSettings
+from .signature import Arrays, Signature, have_equal_rows, rows_of
 
 Predict = Callable[[Arrays], dict[str, Any]]
 LARGE_PART = 32  # times `max_batch`: rows of a large request in one call of the model

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from training.serving.rest import Refused
+from .rest import Refused
 
 if TYPE_CHECKING:
     from starlette.requests import Request

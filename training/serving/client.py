@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from training.serving.model import find
-from training.serving.versions import versions_in
+from .model import find
+from .versions import versions_in
 
 AT_ONCE = 32  # samples per request
 TIMEOUT = 120.0
@@ -89,10 +89,10 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
         raise ClientError("the model was not made by our own training, so its data is not known")
     import tensorflow as tf
 
-    from training.config import ConfigError, resolve
-    from training.data import DataError, unreadable
-    from training.data.splits import load
-    from training.job import parse_data
+    from ..config import ConfigError, resolve
+    from ..data import DataError, unreadable
+    from ..data.splits import load
+    from ..job import parse_data
 
     try:
         found = load(resolve(settings), parse_data(data), lambda _: None)

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from training.serving.rest import Refused
+from .rest import Refused
 
 LARGE = 200_000  # bytes; parsed in about 10 ms
 MEMORY_PER_BYTE = 64  # of a body: "[]," takes 3 bytes as JSON and 64 as an object

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.serving.rest import DEFAULT_SIGNATURE
-from training.serving.signature import STRING, Arrays, Signature, Tensor
+from .rest import DEFAULT_SIGNATURE
+from .signature import STRING, Arrays, Signature, Tensor
 
 Predict = Callable[[Arrays], dict[str, Any]]
 KERAS = (".keras", ".h5")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from training.serving.signature import Arrays, InvalidRequest, Signature
+from .signature import Arrays, InvalidRequest, Signature
 
 DEFAULT_SIGNATURE = "serving_default"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from training.serving.model import Model, Predict
-from training.serving.signature import STRING, Arrays, Signature, Tensor
+from .model import Model, Predict
+from .signature import STRING, Arrays, Signature, Tensor
 
 ROWS = 8
 LENGTHS = (1, 64)  # for a dimension without a length; a model may need more than 1

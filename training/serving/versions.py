@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training.serving.batching import Batcher
-from training.serving.metrics import ServingMetrics
-from training.serving.model import Model, ModelError, find
-from training.serving.row_check import find_mixed
-from training.serving.settings import ServeSettings
+from .batching import Batcher
+from .metrics import ServingMetrics
+from .model import Model, ModelError, find
+from .row_check import find_mixed
+from .settings import ServeSettings
 
 EVERY = 0.5  # seconds between two looks for a new version
 Load = Callable[[Path], Model]

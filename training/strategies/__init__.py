@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from training.config import STRATEGIES
-from training.job import Job
-from training.results import TrainingError
-from training.strategies import auto
-from training.strategies.protocol import Strategy
+from ..config import STRATEGIES
+from ..job import Job
+from ..results import TrainingError
+from . import auto
+from .protocol import Strategy
 
 
 def settle(job: Job) -> tuple[str, str]:
@@ -44,6 +44,6 @@ def serves(name: str) -> bool:
     """Whether this process only serves others: a worker or a server of parameter-server."""
     if name != "parameter-server":
         return False
-    from training.strategies.parameter_server import role
+    from .parameter_server import role
 
     return role()[0] != "chief"

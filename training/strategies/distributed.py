@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.job import Job
-from training.results import TrainingError
-from training.strategies.auto import worker_count
-from training.strategies.gpus import claim_gpus
+from ..job import Job
+from ..results import TrainingError
+from .auto import worker_count
+from .gpus import claim_gpus
 
 WORKERS = ("chief", "worker")  # roles of TF_CONFIG
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.results import TrainingError
+from ..results import TrainingError
 
 
 def gpu_for(local_rank: int, gpus: Sequence[Any]) -> Any:

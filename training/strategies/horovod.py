@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.job import Job
-from training.strategies.gpus import claim_gpus, gpu_for
+from ..config import TrainConfig
+from ..job import Job
+from .gpus import claim_gpus, gpu_for
 
 
 class Horovod:

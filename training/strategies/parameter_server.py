@@ -18,9 +18,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.job import Job
-from training.results import TrainingError
-from training.strategies.gpus import claim_gpus
+from ..job import Job
+from ..results import TrainingError
+from .gpus import claim_gpus
 
 ROLES = ("chief", "worker", "ps")
 START = 600.0  # seconds in which the chief must come up

@@ -7,11 +7,12 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from bootstrap.clouds.base import Refused
-from bootstrap.console import log
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.remote.buckets.s3 import Call, boto_client
 from railhead.documents.codec import decode
+
+from ...console import log
+from ...errors import RailheadError, UsageError
+from ...remote.buckets.s3 import Call, boto_client
+from ..base import Refused
 
 T = TypeVar("T")
 AwsClient = Call

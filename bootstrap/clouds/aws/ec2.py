@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from bootstrap.clouds.aws.client import AwsClient, ask
-from bootstrap.clouds.machines import MOST_PAGES, too_many
+from ..machines import MOST_PAGES, too_many
+from .client import AwsClient, ask
 
 STATES = {
     "pending": "starting",

@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.aws import scheduler
-from bootstrap.clouds.aws.client import AwsClient, ask, connect
-from bootstrap.clouds.aws.ec2 import Instance, Rule, Rules, Volumes, account, reservations
-from bootstrap.clouds.aws.s3 import S3
-from bootstrap.clouds.base import (
+from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.uri import bucket_uri
+
+from ...errors import Command, Hint, UsageError
+from ...inventory import local_state
+from ...inventory.files import atomic_write
+from ...inventory.hosts import Host, Inventory
+from .. import costs as cloud_costs
+from ..base import (
     STOPPED,
     Cost,
     Deadline,
@@ -20,12 +23,10 @@ from bootstrap.clouds.base import (
     start_later,
     utc_now,
 )
-from bootstrap.errors import Command, Hint, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Host, Inventory
-from railhead.documents.clouds import COMMON_FACTS
-from railhead.documents.uri import bucket_uri
+from . import scheduler
+from .client import AwsClient, ask, connect
+from .ec2 import Instance, Rule, Rules, Volumes, account, reservations
+from .s3 import S3
 
 EC2 = "EC2 DescribeInstances"
 # USD per GB and month, by region, as of July 2026.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.clouds.aws.client import AwsClient, connect
-from bootstrap.clouds.base import Refused
-from bootstrap.clouds.machines import MOST_PAGES, Place, too_many
+from ..base import Refused
+from ..machines import MOST_PAGES, Place, too_many
+from .client import AwsClient, connect
 
 ID_TAG = "railhead:id"
 ROLES = "railhead-"  # the names of the stacks' roles begin so

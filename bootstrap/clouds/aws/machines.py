@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from bootstrap.clouds.aws.client import AwsClient, connect
-from bootstrap.clouds.aws.ec2 import Instance, account, reservations
-from bootstrap.clouds.machines import Listed, Machine, Place
+from ..machines import Listed, Machine, Place
+from .client import AwsClient, connect
+from .ec2 import Instance, account, reservations
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bootstrap.clouds.aws.client import checked, connect
-from bootstrap.clouds.base import Refused
-from bootstrap.clouds.storage import NoBucket, Version
-from bootstrap.errors import RailheadError
-from bootstrap.remote.buckets.s3 import S3Objects
 from railhead.documents.codec import decode
+
+from ...errors import RailheadError
+from ...remote.buckets.s3 import S3Objects
+from ..base import Refused
+from ..storage import NoBucket, Version
+from .client import checked, connect
 
 T = TypeVar("T")
 ABSENT = ("NoSuchKey", "404")

@@ -10,12 +10,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bootstrap.clouds.aws.client import AwsClient, connect
-from bootstrap.clouds.aws.ec2 import Instance
-from bootstrap.clouds.base import MISSING, Deadline, Refused
-from bootstrap.clouds.machines import Place
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
 from railhead.documents.codec import decode
+
+from ...errors import Command, Hint, RailheadError, UsageError
+from ..base import MISSING, Deadline, Refused
+from ..machines import Place
+from .client import AwsClient, connect
+from .ec2 import Instance
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bootstrap.clouds.base import Refused
-from bootstrap.console import log
-from bootstrap.console.wait import Clock, wait_until
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.remote.buckets.gcs import STORAGE, StorageClient, google_session, retry_when_busy
 from railhead.documents.codec import decode
+
+from ...console import log
+from ...console.wait import Clock, wait_until
+from ...errors import RailheadError, UsageError
+from ...remote.buckets.gcs import STORAGE, StorageClient, google_session, retry_when_busy
+from ..base import Refused
 
 T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from bootstrap.clouds.base import Refused
-from bootstrap.clouds.gcp import batch
-from bootstrap.clouds.gcp.client import GoogleClient, connect, refused
-from bootstrap.clouds.storage import NoBucket, Version
-from bootstrap.errors import RailheadError
-from bootstrap.remote.buckets.gcs import GcsObjects
+from ...errors import RailheadError
+from ...remote.buckets.gcs import GcsObjects
+from ..base import Refused
+from ..storage import NoBucket, Version
+from . import batch
+from .client import GoogleClient, connect, refused
 
 ABSENT = ("notFound", "404")
 FORBIDDEN = ("forbidden", "403")

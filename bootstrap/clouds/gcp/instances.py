@@ -7,8 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.base import (
+from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.uri import bucket_uri
+
+from ...console.wait import Clock
+from ...errors import Command, Hint, RailheadError, UsageError
+from ...inventory.hosts import Host, Inventory
+from .. import costs as cloud_costs
+from ..base import (
     MISSING,
     Cost,
     Deadline,
@@ -17,14 +23,9 @@ from bootstrap.clouds.base import (
     start_later,
     utc_now,
 )
-from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operation
-from bootstrap.clouds.gcp.compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
-from bootstrap.clouds.gcp.gcs import Gcs
-from bootstrap.console.wait import Clock
-from bootstrap.errors import Command, Hint, RailheadError, UsageError
-from bootstrap.inventory.hosts import Host, Inventory
-from railhead.documents.clouds import COMMON_FACTS
-from railhead.documents.uri import bucket_uri
+from .client import GoogleClient, connect, wait_for_operation
+from .compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
+from .gcs import Gcs
 
 T = TypeVar("T")
 COMPUTE = "Compute Engine instances.get"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from bootstrap.clouds.gcp.client import GoogleClient, connect
-from bootstrap.clouds.gcp.compute import Instance, Zones
-from bootstrap.clouds.machines import MOST_PAGES, Listed, Machine, Place, too_many
-from bootstrap.errors import UsageError
+from ...errors import UsageError
+from ..machines import MOST_PAGES, Listed, Machine, Place, too_many
+from .client import GoogleClient, connect
+from .compute import Instance, Zones
 
 PAGE = 500
 

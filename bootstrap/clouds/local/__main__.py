@@ -2,7 +2,7 @@
 
 import sys
 
-from bootstrap.clouds.local.cluster import main
+from .cluster import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -17,15 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.clouds.local import host as local_host
-from bootstrap.clouds.local import processes
-from bootstrap.clouds.local.host import LocalHost
-from bootstrap.clouds.local.processes import Ended
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Host, Inventory
 from railhead.documents.codec import encode
+
+from ...errors import RailheadError, UsageError
+from ...inventory import local_state
+from ...inventory.files import atomic_write
+from ...inventory.hosts import Host, Inventory
+from . import host as local_host
+from . import processes
+from .host import LocalHost
+from .processes import Ended
 
 
 def start(cluster: str, count: int, base: str | None = None) -> Inventory:
@@ -222,7 +223,7 @@ def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
 
 
 def _started(cluster: str, *names: str) -> Any:
-    from bootstrap.inventory.document import to_document
+    from ...inventory.document import to_document
 
     if not names:
         return to_document(start(cluster, int(json.load(sys.stdin)["hosts"])))

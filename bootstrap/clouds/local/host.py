@@ -15,12 +15,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.clouds.local import processes
-from bootstrap.console import log
-from bootstrap.console.wait import wait_until
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
+from ...console import log
+from ...console.wait import wait_until
+from ...errors import RailheadError, UsageError
+from ...inventory import local_state
+from ...inventory.files import atomic_write
+from . import processes
 
 SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bootstrap.clouds.base import Cost, Deadline, InstanceState, utc_now
-from bootstrap.clouds.local import cluster
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
+from ...errors import RailheadError, UsageError
+from ...inventory import local_state
+from ...inventory.hosts import Inventory
+from ..base import Cost, Deadline, InstanceState, utc_now
+from . import cluster
 
 
 class Local:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from bootstrap.untrusted.records import records
 from railhead.documents.records import Record
+
+from ...untrusted.records import records
 
 FOLDER = "tensorboard"
 OURS = "metrics"  # below FOLDER: what this module writes

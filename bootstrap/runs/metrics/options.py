@@ -10,9 +10,10 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from bootstrap.errors import UsageError
 from railhead.documents.evaluation import Threshold
 from railhead.documents.run import Metric
+
+from ...errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
 MOST_METRICS = 16  # of each option

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bootstrap.console.svg import Curve, Panel, sheet
-from bootstrap.runs.metrics.options import MOST_METRICS
-from bootstrap.untrusted.records import records
 from railhead.documents.records import Record
+
+from ...console.svg import Curve, Panel, sheet
+from ...untrusted.records import records
+from .options import MOST_METRICS
 
 Points = tuple[tuple[float, float], ...]
 LARGEST = 1e100

@@ -13,16 +13,17 @@ from typing import Any, Protocol
 
 from paramiko.ssh_exception import SSHException
 
-from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.ssh.local_session import HERE
-from bootstrap.ssh.session import Session
-from bootstrap.ssh.tunnel import open_channel
-from bootstrap.untrusted.decode import json_object, outputs
-from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.codec import decode
 from railhead.documents.lenient import Shown
 from railhead.documents.signature import ModelMetadata, Shape, TensorInfo
+
+from ...console.text import clean
+from ...errors import RailheadError, UsageError
+from ...ssh.local_session import HERE
+from ...ssh.session import Session
+from ...ssh.tunnel import open_channel
+from ...untrusted.decode import json_object, outputs
+from ...untrusted.unpack import Hostile
 
 SECONDS = 120.0  # for an answer
 MOST_ANSWER = 256_000_000  # bytes

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from bootstrap.errors import UsageError
-from bootstrap.serving.calls.rest import Signature, Tensor
+from ...errors import UsageError
+from .rest import Signature, Tensor
 
 FORMATS = ("PNG", "JPEG")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from bootstrap.console.text import count
-from bootstrap.errors import Command, UsageError
-from bootstrap.inventory.hosts import Inventory
 from railhead.documents.options.runs import ProgramOptions
+
+from ...console.text import count
+from ...errors import Command, UsageError
+from ...inventory.hosts import Inventory
 
 MOST = 100  # trials
 

@@ -6,20 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.errors import Command, RailheadError, RunFailed, UsageError
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import stop
-from bootstrap.plan.cluster import Options
-from bootstrap.report import write
-from bootstrap.report.facts import RunFacts, read_run
-from bootstrap.report.scaling import panels_of, points_of, scaling_page, sentence
-from bootstrap.runs.request import RunRequest, read_request
-from bootstrap.workflows import attach, train
-from bootstrap.workflows.plan import ready_options
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
+
+from ...console.output import print_lines
+from ...console.text import count
+from ...errors import Command, RailheadError, RunFailed, UsageError
+from ...inventory.hosts import Inventory
+from ...lifecycle import stop
+from ...plan.cluster import Options
+from ...report import write
+from ...report.facts import RunFacts, read_run
+from ...report.scaling import panels_of, points_of, scaling_page, sentence
+from ...runs.request import RunRequest, read_request
+from .. import attach, train
+from ..plan import ready_options
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.data.inputs import check_shares
-from bootstrap.errors import Command, UsageError
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import Options
-from bootstrap.report import write
-from bootstrap.report.comparable import comparison
-from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, read_run
-from bootstrap.report.page import figure
-from bootstrap.runs.request import RunRequest, record_of
-from bootstrap.workflows.series.grid import Trial, slices_of
-from bootstrap.workflows.series.sweep_file import record, recorded
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import ProgramOptions
+
+from ...console.output import print_lines
+from ...console.text import count
+from ...data.inputs import check_shares
+from ...errors import Command, UsageError
+from ...inventory.hosts import Inventory
+from ...plan.cluster import Options
+from ...report import write
+from ...report.comparable import comparison
+from ...report.compare import best_of, comparison_page, comparison_panels, metric_for
+from ...report.facts import RunFacts, read_run
+from ...report.page import figure
+from ...runs.request import RunRequest, record_of
+from .grid import Trial, slices_of
+from .sweep_file import record, recorded
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap.errors import UsageError
-from bootstrap.inventory.files import atomic_write
-from bootstrap.remote import locks
-from bootstrap.report.facts import object_in
-from bootstrap.runs.results import require_writable
 from railhead.documents.codec import Malformed, decode, encode
 from railhead.documents.sweep import SweepDocument
+
+from ...errors import UsageError
+from ...inventory.files import atomic_write
+from ...remote import locks
+from ...report.facts import object_in
+from ...runs.results import require_writable
 
 FILE, LOCK = "sweep.json", "sweep.lock"
 

@@ -14,12 +14,16 @@ from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
 
-from bootstrap.console import log
-from bootstrap.console.live import common_board, prefixed
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import count
-from bootstrap.console.threads import side_by_side
-from bootstrap.errors import (
+from railhead.documents.options.hosts import ReadyOptions
+from railhead.documents.options.runs import ProgramOptions, SweepOptions
+from railhead.documents.records import Record
+
+from ...console import log
+from ...console.live import common_board, prefixed
+from ...console.output import print_lines
+from ...console.text import count
+from ...console.threads import side_by_side
+from ...errors import (
     BelowThreshold,
     Command,
     Hint,
@@ -30,18 +34,18 @@ from bootstrap.errors import (
     Terminated,
     UsageError,
 )
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, stop
-from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.report.facts import RunFacts, read_run
-from bootstrap.runs.request import RunRequest, read_request
-from bootstrap.runs.run import find_run
-from bootstrap.workflows import attach, bootstrap, train
-from bootstrap.workflows.plan import ready_options
-from bootstrap.workflows.series.early_end import Course, is_hopeless
-from bootstrap.workflows.series.grid import Trial, read_trials, slices_of
-from bootstrap.workflows.series.sweep import (
+from ...inventory import local_state
+from ...inventory.hosts import Inventory
+from ...lifecycle import power, stop
+from ...lifecycle.power import ClusterStatus
+from ...report.facts import RunFacts, read_run
+from ...runs.request import RunRequest, read_request
+from ...runs.run import find_run
+from .. import attach, bootstrap, train
+from ..plan import ready_options
+from .early_end import Course, is_hopeless
+from .grid import Trial, read_trials, slices_of
+from .sweep import (
     Sweep,
     best,
     check,
@@ -50,10 +54,7 @@ from bootstrap.workflows.series.sweep import (
     has_ended,
     report,
 )
-from bootstrap.workflows.series.sweep_file import alone, record, recorded
-from railhead.documents.options.hosts import ReadyOptions
-from railhead.documents.options.runs import ProgramOptions, SweepOptions
-from railhead.documents.records import Record
+from .sweep_file import alone, record, recorded
 
 AGAIN = "the same command again   # it goes on where it was"
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 import pulumi
 import pulumi_aws as aws
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
+from ...config.settings import ClusterConfig
+from ...config.validators import ConfigError
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_aws import ec2
 
-from stacks import cluster_id
-from stacks.aws.lookups.calls import lookup
-from stacks.aws.tags import ID, identifying_tags
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
+from ... import cluster_id
+from ...config.settings import ClusterConfig
+from ...config.validators import ConfigError
+from ..tags import ID, identifying_tags
+from .calls import lookup
 
 INSTANCES = "aws:ec2/getInstances:getInstances"
 ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws.lookups.calls import lookup
-from stacks.config.settings import ClusterConfig
+from ...config.settings import ClusterConfig
+from .calls import lookup
 
 
 def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws.lookups.existing import existing_machines, running_machines
-from stacks.aws.machine_types import TYPES, VcpuQuota
-from stacks.config.settings import ClusterConfig
+from ...config.settings import ClusterConfig
+from ..machine_types import TYPES, VcpuQuota
+from .existing import existing_machines, running_machines
 
 MOST = 60  # machines that are looked up one by one; with more of them the use is unknown
 

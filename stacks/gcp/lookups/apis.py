@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pulumi
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
-from stacks.gcp.lookups.rest import Google, LookupFailed
+from ...config.settings import ClusterConfig
+from ...config.validators import ConfigError
+from .rest import Google, LookupFailed
 
 
 def needed(config: ClusterConfig) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pulumi
 
-from stacks import cluster_id
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.labels import CLUSTER, ID
-from stacks.gcp.lookups.rest import Google, LookupFailed
+from ... import cluster_id
+from ...config.settings import ClusterConfig
+from ..labels import CLUSTER, ID
+from .rest import Google, LookupFailed
 
 
 def zone(config: ClusterConfig, google: Google | None) -> str | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pulumi
 
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.lookups.rest import Google, LookupFailed
-from stacks.gcp.machine_types import N1
+from ...config.settings import ClusterConfig
+from ..machine_types import N1
+from .rest import Google, LookupFailed
 
 
 def zones(config: ClusterConfig, google: Google | None) -> tuple[str, ...] | None:

@@ -7,9 +7,9 @@ from urllib import parse
 import pulumi
 from pulumi_gcp import organizations
 
-from stacks.config.settings import ClusterConfig
-from stacks.config.validators import ConfigError
-from stacks.gcp.lookups.rest import Google, LookupFailed
+from ...config.settings import ClusterConfig
+from ...config.validators import ConfigError
+from .rest import Google, LookupFailed
 
 ROLE = "roles/compute.osAdminLogin"  # a login with sudo
 ACT_AS = "iam.serviceAccounts.actAs"

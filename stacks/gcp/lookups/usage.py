@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pulumi
 
-from stacks.config.settings import ClusterConfig
-from stacks.gcp.labels import CLUSTER
-from stacks.gcp.lookups.rest import Google, LookupFailed
-from stacks.gcp.zone import Location
-from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState
+from ...config.settings import ClusterConfig
+from ...quotas import EVERYWHERE, QuotaNeed, QuotaState
+from ..labels import CLUSTER
+from ..zone import Location
+from .rest import Google, LookupFailed
 
 RUNNING = ("PROVISIONING", "STAGING", "RUNNING", "STOPPING", "SUSPENDING")
 ALWAYS = "SSD-TOTAL-GB"  # counted for stopped machines too

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays
-from training.data.formats.folders import not_used
+from ...config import TrainConfig
+from .. import DataError
+from ..arrays import Arrays
+from .folders import not_used
 
 RECORD = 1 + 3 * 32 * 32
 NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
@@ -36,7 +36,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """The same from where Keras has it."""
-    from training.data.formats.download import arrays_of
+    from .download import arrays_of
 
     return arrays_of("cifar10")
 

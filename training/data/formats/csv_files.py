@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays
-from training.data.formats.folders import not_used, read_text, splits_in
-from training.data.formats.labels import numbered
-from training.tasks import task_of
+from ...config import TrainConfig
+from ...tasks import task_of
+from .. import DataError
+from ..arrays import Arrays
+from .folders import not_used, read_text, splits_in
+from .labels import numbered
 
 SEPARATORS = ",;\t"
 INDEX = re.compile(r"(Unnamed: \d+)?")  # columns that pandas writes for the numbers of rows

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays
+from ...config import TrainConfig
+from .. import DataError
+from ..arrays import Arrays
 
 FILE = Path(__file__).with_name("digits.csv.gz")
 HELD_OUT = 360

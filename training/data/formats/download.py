@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from training.data import DataError
-from training.data.arrays import Arrays
+from .. import DataError
+from ..arrays import Arrays
 
 
 def fetched(name: str, **options: Any) -> Any:

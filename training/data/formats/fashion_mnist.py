@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from training.config import TrainConfig
-from training.data.formats import idx
+from ...config import TrainConfig
+from . import idx
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
@@ -16,6 +16,6 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """The same from where Keras has it."""
-    from training.data.formats.download import arrays_of
+    from .download import arrays_of
 
     return arrays_of("fashion_mnist")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from training.data import DataError
+from .. import DataError
 
 # What the splits are called in folders, files and arrays.
 SPLIT_OF = {

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from training.data import DataError
-from training.data.arrays import Arrays
-from training.data.formats.folders import not_used
+from .. import DataError
+from ..arrays import Arrays
+from .folders import not_used
 
 UNSIGNED_BYTE = 8
 FILES = {"train": "train", "test": "t10k"}

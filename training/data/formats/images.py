@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.data import DataError, Inputs
-from training.data.arrays import check_labels
-from training.data.formats.folders import not_used, read_splits, read_text
-from training.data.formats.labels import numbered
+from ...config import TrainConfig
+from .. import DataError, Inputs
+from ..arrays import check_labels
+from .folders import not_used, read_splits, read_text
+from .labels import numbered
 
 WEBP = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 has it, 2.18 has not
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", *((".webp",) if WEBP else ()))

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays
-from training.data.formats.folders import not_used, read_splits, read_text
+from ...config import TrainConfig
+from .. import DataError
+from ..arrays import Arrays
+from .folders import not_used, read_splits, read_text
 
 CLASSES = ("neg", "pos")
 UNLABELLED = "unsup"  # of the IMDb reviews: texts without a label
@@ -50,7 +50,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """imdb.npz from where Keras has it."""
-    from training.data.formats.download import fetched
+    from .download import fetched
 
     (texts, labels), (test_texts, test_labels) = fetched("imdb", num_words=config.vocabulary)
     return {

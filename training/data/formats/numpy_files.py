@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays
-from training.data.formats.folders import not_used, splits_in
-from training.tasks import task_of
+from ...config import TrainConfig
+from ...tasks import task_of
+from .. import DataError
+from ..arrays import Arrays
+from .folders import not_used, splits_in
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays
+from ...config import TrainConfig
+from .. import DataError
+from ..arrays import Arrays
 
 CLASSES = 10
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.data import DataError
-from training.data.arrays import Arrays, first_not_finite
-from training.data.formats.folders import SPLIT_OF, not_used
-from training.data.formats.images import EncodedImages
-from training.data.records import FRAME, HEADER, check_lengths, damaged, is_header
+from ...config import TrainConfig
+from .. import DataError
+from ..arrays import Arrays, first_not_finite
+from ..records import FRAME, HEADER, check_lengths, damaged, is_header
+from .folders import SPLIT_OF, not_used
+from .images import EncodedImages
 
 NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
 NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
