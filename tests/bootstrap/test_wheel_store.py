@@ -147,7 +147,7 @@ def test_what_names_no_wheel_is_not_used_and_makes_room(
 
 def test_a_bucket_without_a_login_is_a_note(folder: Path, no_aws: None) -> None:
     found = find_cached_wheel(Inventory("c", HOSTS, cloud="aws", bucket="s3://b-1"), folder)
-    url = f"s3://b/wheels/{folder.name}"
+    url = f"s3://b-1/wheels/{folder.name}"
     assert found and found == CachedWheel(url, holds=None, note=found.note)
     expected = f"wheels are neither taken from {url} nor kept there: AWS call failed: Unable to"
     assert found.note.startswith(expected)
