@@ -20,7 +20,7 @@ import fabfile
 from bootstrap.cli import generate
 from bootstrap.data import through_bucket
 from bootstrap.remote.rank import rank_sagemaker
-from bootstrap.remote.rank.rank_data import Place
+from bootstrap.remote.rank.rank_data import RankPlace
 from railhead.documents.cluster import (
     ClusterDocument,
     DocumentDeadline,
@@ -155,7 +155,10 @@ def test_the_sizes_of_the_page_about_data_are_those_of_the_code(text: str) -> No
 
 def test_the_variables_of_sagemaker_are_in_the_page_about_data(tmp_path: Path) -> None:
     run = run_document(data=(RunData("train", "s3://b", "shard", "file", None),))
-    script, place = Script("script", "train.py", ("--lr", "1")), Place(str(tmp_path), *[(0, 1)] * 3)
+    script, place = (
+        Script("script", "train.py", ("--lr", "1")),
+        RankPlace(str(tmp_path), *[(0, 1)] * 3),
+    )
     found = rank_sagemaker.variables(run, script, place, {"train": str(tmp_path)})
     shown = {"SM_CHANNEL_TRAIN": "SM_CHANNEL_<NAME>", "SM_HP_LR": "SM_HP_<NAME>"}
     table = re.findall(r"^\| (`[^|]*) \|", page("data.md"), re.M)

@@ -148,6 +148,16 @@ def test_a_room_imports_no_other_room_and_nothing_foreign(path: Path) -> None:
     assert not tops(path) & {"tests", "benchmarks", "fabfile"}
 
 
+UNTYPED = re.compile(r"(dict|Mapping)\[str, (Any|object)\]")
+MOST_UNTYPED = 80  # lines
+
+
+def test_documents_are_dataclasses_and_few_dictionaries_are_untyped() -> None:
+    lines = [line for path in OURS for line in path.read_text().splitlines()]
+    untyped = sum(1 for line in lines if UNTYPED.search(line))
+    assert untyped <= MOST_UNTYPED, "declare the document in railhead/documents"
+
+
 # Pulumi runs it as a script.
 AS_SCRIPT = {ROOT / "stacks/__main__.py"}
 

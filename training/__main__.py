@@ -15,7 +15,7 @@ from typing import Any
 
 from . import configs, job
 from .config import STRATEGIES, ConfigError, describe_fields
-from .data import DataError, folder_of
+from .data import DataError, data_folder
 from .results import METRICS, Records, TrainingError
 from .tasks import metrics_of
 
@@ -77,7 +77,7 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
         return
     document: dict[str, Any] = {
         "settings": settings,
-        "folder": folder_of(chosen.config.data),
+        "folder": data_folder(chosen.config.data),
         "presets": configs.summaries(),
         "strategies": list(STRATEGIES),
         "fields": describe_fields(),

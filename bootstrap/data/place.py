@@ -16,7 +16,7 @@ from ..ssh.connect import Sessions, everywhere
 from . import folders
 from .folders import LocalData
 from .inputs import DataInput
-from .send import Progress, find_missing, folder_of, send_missing
+from .send import Progress, find_missing, host_folder_of, send_missing
 from .through_bucket import upload_missing
 
 STATES = {
@@ -77,7 +77,7 @@ def _paths(item: DataInput, shares: Mapping[str, Mapping[str, LocalData]], hosts
         return [item.spec.path] * hosts
     if item.files is None:
         return []
-    return [folder_of(share[item.spec.name]) for share in shares.values()]
+    return [host_folder_of(share[item.spec.name]) for share in shares.values()]
 
 
 def check_host_paths(inputs: Sequence[DataInput], sessions: Sessions) -> None:

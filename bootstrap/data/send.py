@@ -25,7 +25,7 @@ PIECE = 1 << 20  # bytes
 Shares = Mapping[str, Mapping[str, LocalData]]  # by host, by name: the files that a host gets
 
 
-def folder_of(data: LocalData) -> str:
+def host_folder_of(data: LocalData) -> str:
     """The folder of data on a host."""
     return f"{HOME}/{data.digest}"
 
@@ -48,8 +48,8 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
 
     def one(session: Session) -> Missing:
         share = shares[session.host.name]
-        state = session.call(DataState(tuple(folder_of(data) for data in share.values())))
-        found = {name: state.folders[folder_of(data)] for name, data in share.items()}
+        state = session.call(DataState(tuple(host_folder_of(data) for data in share.values())))
+        found = {name: state.folders[host_folder_of(data)] for name, data in share.items()}
         names = tuple(name for name in share if not found[name].complete)
         needed = sum(max(0, share[name].total_bytes - found[name].there) for name in names)
         return Missing(names, needed, state.free)
@@ -111,7 +111,7 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
                 yield piece
                 board.line(name, f"data {item}: {progress.add(len(piece))}")
 
-    request = ReceiveData(folder_of(data), data.manifest())
+    request = ReceiveData(host_folder_of(data), data.manifest())
     if wrong := session.send_stream(request, content).wrong:
         raise RailheadError(
             f"{data.root / wrong[0]} changed while it was sent",

@@ -21,7 +21,7 @@ from ..ssh.bundle import Bundle, pack_training
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.session import Session
 from .folders import LocalData
-from .send import Missing, Shares, folder_of
+from .send import Missing, Shares
 from .upload import upload_to_stack
 
 LEAST = 16_000_000  # bytes; less is sent faster than a download is started
@@ -43,7 +43,7 @@ class Downloads:
         if data.digest not in self.uris:
             return
         session.send_tree(self.reader, READER)
-        uri, part = self.uris[data.digest], f"{folder_of(data)}.part"
+        uri, part = self.uris[data.digest], f"{host_folder_of(data)}.part"
         argv = [self.python, "-m", "training.data", "download", uri, part]
 
         def show(event: Line | Grown) -> None:

@@ -23,7 +23,7 @@ from ..errors import Command, HostsNotReady, RailheadError
 from ..facts import xid
 from ..facts.host import HostFacts
 from ..lifecycle import reach
-from ..plan.cluster import Cluster
+from ..plan.cluster import SurveyedCluster
 from ..plan.decide import let_in
 from ..plan.hostfile import Peer
 from ..provision.host_step import KERAS
@@ -121,7 +121,7 @@ def host_findings(
     return wrong
 
 
-def hosts_not_ready(cluster: Cluster) -> list[str]:
+def hosts_not_ready(cluster: SurveyedCluster) -> list[str]:
     """The hosts that have no runtime yet, or where the chief cannot log in."""
     digest = cluster.environment.digest
     return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
@@ -222,7 +222,7 @@ def end_interrupted(cluster: ConnectedCluster) -> None:
         _clean_up(again, Run(HEALTH, Path()))
 
 
-def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
+def _link_check(cluster: SurveyedCluster, pairs: list[tuple[str, str]]) -> RunRequest:
     """The request for health_links.py, where a host is represented by its first rank."""
     first, ranks = {}, 0
     for peer in cluster.peers:

@@ -14,7 +14,7 @@ from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory.hosts import Inventory
 from ..lifecycle import reach
 from ..plan import hostfile
-from ..plan.cluster import Cluster, Options
+from ..plan.cluster import Options, SurveyedCluster
 from ..plan.runtimes import gpus_of
 from ..provision.survey import survey
 from ..runs import start
@@ -115,7 +115,7 @@ def _check_tensorflow(
     return measured, findings
 
 
-def _no_links(cluster: Cluster, found: list[Finding]) -> str:
+def _no_links(cluster: SurveyedCluster, found: list[Finding]) -> str:
     """Why an all-reduce is impossible or would hang; empty if it can run."""
     runtime = cluster.environment.runtime
     if not runtime.horovod:

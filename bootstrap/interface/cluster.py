@@ -19,7 +19,7 @@ from railhead.documents.options.runs import (
 
 from ..cli.targets import Target
 from ..errors import Command, Hint, UsageError
-from ..inventory.files import folder_of
+from ..inventory.files import folder_option
 from ..workflows import teardown, train
 from ..workflows.series import scale, trials
 from .methods import ClusterMethods
@@ -48,7 +48,7 @@ class Cluster(ClusterMethods):
         results: str | Path,
     ) -> None:
         self._target, self._ready, self._packages = Target(target), ready, packages
-        self._results = folder_of(text_value(results, UsageError), "results")
+        self._results = folder_option(text_value(results, UsageError), "results")
 
     @classmethod
     def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:

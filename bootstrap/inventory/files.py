@@ -28,7 +28,7 @@ def existing_path(text: str | Path) -> Path | None:
         return None
 
 
-def folder_of(text: str, option: str) -> Path:
+def folder_option(text: str, option: str) -> Path:
     """The absolute path of a folder that an option names, which need not exist.
 
     Raises:

@@ -69,12 +69,12 @@ def teardown_stack(
     else:
         cloud = base.cloud_of(inventory)
         halt = stop_or_end(inventory, cloud, yes=yes, discard=discard, command=TEARDOWN)
-        receipt = stop(inventory, cloud, print_lines, halt=halt)
+        receipt = stop_with_receipt(inventory, cloud, print_lines, halt=halt)
     print_lines(*receipt.describe())
     return receipt
 
 
-def stop(
+def stop_with_receipt(
     inventory: Inventory,
     cloud: Cloud,
     report: Reporter,
@@ -92,13 +92,13 @@ def stop(
         (halt or cloud.stop)()
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
-    lines += wait_for_stop(cloud, report, clock)
+    lines += stopped_lines(cloud, report, clock)
     lines += cost_lines(cloud, inventory.target)
     lines += result_lines(inventory)
     return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
 
-def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
+def stopped_lines(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
     """Wait, with a time limit, until the cloud reports all as stopped; one line per machine."""
     times = StopTimes(cloud)
     states = base.wait_for_state(times, STOPPED, report=report, clock=clock)
@@ -163,7 +163,7 @@ def destroy(
         return _receipt(machines, lines)
     lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
     lines += _pulumi_destroy(machines)
-    lines += wait_for_stop(cloud, report, clock)
+    lines += stopped_lines(cloud, report, clock)
     lines += remaining_machines(machines)
     lines += cost_lines(cloud, inventory.target)
     local_state.forget_cluster(inventory.name)

@@ -10,7 +10,7 @@ from ..errors import HostsNotReady, UsageError
 from ..facts.host import HostFacts
 from . import downloads, drivers, hostfile, runtimes
 from . import system_changes as system
-from .cluster import Cluster, Options
+from .cluster import Options, SurveyedCluster
 from .runtimes import uv_digest
 from .steps import MINUTES, Plan, Step
 from .system_changes import Changes
@@ -18,7 +18,7 @@ from .system_changes import Changes
 LOST = "every step waits for the slowest, and each batch fits the smallest memory"
 
 
-def decide(cluster: Cluster, options: Options) -> Plan:
+def decide(cluster: SurveyedCluster, options: Options) -> Plan:
     """The plan for these hosts.
 
     Raises:
@@ -37,7 +37,7 @@ def decide(cluster: Cluster, options: Options) -> Plan:
     return plan
 
 
-def _changes(cluster: Cluster) -> dict[str, Changes]:
+def _changes(cluster: SurveyedCluster) -> dict[str, Changes]:
     """Each host's system changes; the error names every host where they are not possible."""
     found, refused = {}, {}
     for peer in cluster.peers:
@@ -53,7 +53,7 @@ def _changes(cluster: Cluster) -> dict[str, Changes]:
     return found
 
 
-def _notes(cluster: Cluster) -> list[str]:
+def _notes(cluster: SurveyedCluster) -> list[str]:
     environment = cluster.environment
     notes = [
         f"runtime {environment.runtime.name} on Python {environment.python}: {environment.why}",
@@ -71,7 +71,7 @@ def _notes(cluster: Cluster) -> list[str]:
     return notes
 
 
-def _steps(cluster: Cluster, name: str) -> list[Step]:
+def _steps(cluster: SurveyedCluster, name: str) -> list[Step]:
     facts, environment = cluster.facts[name], cluster.environment
     runtime_missing = environment.digest not in facts.envs
     steps = []
@@ -92,7 +92,7 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
     return steps
 
 
-def _horovod_step(cluster: Cluster, name: str) -> Step:
+def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
     if cluster.wheel:
         cached = cluster.cached_wheel
         origin = f"kept in {cached.url}" if cached and cached.taken else "built before"
@@ -109,7 +109,7 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
 
 
-def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
+def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
     """UsageError without an nvcc. Debian's archive has a compatible one, Ubuntu's has none."""
     facts = cluster.facts[name]
     if not (facts.gpu.toolkit or cluster.archive or facts.os.startswith("debian")):
@@ -121,25 +121,25 @@ def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
         )
 
 
-def _keeps(cluster: Cluster, name: str) -> str:
+def _keeps(cluster: SurveyedCluster, name: str) -> str:
     """The text that the wheel goes to the stack's bucket; empty if this host does not store it."""
     cached = cluster.cached_wheel
     wanted = cached is not None and cached.holds is False and name == cluster.builder
     return f", then kept in {cached.url}" if cached and wanted else ""
 
 
-def let_in(cluster: Cluster, name: str) -> bool:
+def let_in(cluster: SurveyedCluster, name: str) -> bool:
     """Whether the chief may start ranks on a host."""
     public = cluster.facts[cluster.chief].cluster_key
     return public is not None and cluster_line(cluster, public) in cluster.facts[name].authorized
 
 
-def cluster_line(cluster: Cluster, public: str) -> str:
+def cluster_line(cluster: SurveyedCluster, public: str) -> str:
     """The line of authorized_keys that authorizes this cluster's chief."""
     return hostfile.authorized_line(public, cluster.peers[0].address, cluster.inventory.name)
 
 
-def _refuse_mixed(cluster: Cluster, options: Options) -> None:
+def _refuse_mixed(cluster: SurveyedCluster, options: Options) -> None:
     if options.allow_mixed or cluster.inventory.kind.this_machine:
         return
     if cards := system.mixed(cluster.facts):
@@ -148,7 +148,9 @@ def _refuse_mixed(cluster: Cluster, options: Options) -> None:
         )
 
 
-def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], options: Options) -> None:
+def _refuse_system_changes(
+    cluster: SurveyedCluster, todo: Mapping[str, Changes], options: Options
+) -> None:
     privileged = [s for name, ch in todo.items() for s in ch.steps(name) if s.name in ch.as_root]
     if not privileged:
         return
@@ -170,7 +172,7 @@ def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], option
             )
 
 
-def _refuse_little_room(cluster: Cluster, todo: Mapping[str, Changes], plan: Plan) -> None:
+def _refuse_little_room(cluster: SurveyedCluster, todo: Mapping[str, Changes], plan: Plan) -> None:
     short = []
     for name, change in todo.items():
         facts = cluster.facts[name]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..errors import UsageError
 from ..facts.egress import EgressCheck, origin
 from ..facts.host import HostFacts
-from .cluster import Cluster
+from .cluster import SurveyedCluster
 from .drivers import REPOSITORY
 from .steps import Step
 from .system_changes import Changes
@@ -45,7 +45,9 @@ def routed(step: Step, facts: HostFacts) -> Step:
     return replace(step, fetches=0, sends=step.fetches)
 
 
-def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) -> list[str]:
+def notes(
+    cluster: SurveyedCluster, todo: Mapping[str, Changes], steps: Sequence[Step]
+) -> list[str]:
     """A line for each host without outbound access and each kind of download that it needs."""
     lines = []
     for name, host in cluster.facts.items():

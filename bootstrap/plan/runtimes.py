@@ -43,7 +43,7 @@ OPENMPI_OF_APT = "4"
 
 
 @dataclass(frozen=True)
-class Row:
+class RuntimeRow:
     """One row of the table; --runtime takes its name. `pythons` are the versions that it is
     locked for, the preferred one first. `limits` are versions that packages of --requirements must
     have, where what they declare allows versions that fail with those of the runtime."""
@@ -62,7 +62,7 @@ class Row:
 ROWS = {
     row.name: row
     for row in (  # in the order of preference
-        Row(
+        RuntimeRow(
             *("tf2.18", "2.18.1"),
             horovod=True,
             pythons=("3.11", "3.12", "3.10"),
@@ -70,7 +70,7 @@ ROWS = {
             # tensorflow-datasets requires, accepts that and can be imported with 6 only.
             limits=("tensorflow-metadata<1.18",),
         ),
-        Row("tf2.21", "2.21.0", horovod=False, pythons=("3.11", "3.12", "3.10", "3.13")),
+        RuntimeRow("tf2.21", "2.21.0", horovod=False, pythons=("3.11", "3.12", "3.10", "3.13")),
     )
 }
 
@@ -79,7 +79,7 @@ ROWS = {
 class Runtime:
     """A row for hosts with GPUs or for hosts without GPUs."""
 
-    row: Row
+    row: RuntimeRow
     gpu: bool
 
     @property
@@ -211,7 +211,7 @@ def uv_digest() -> str:
     return hashlib.sha256((LOCKS / "uv.txt").read_bytes()).hexdigest()[:16]
 
 
-def row_named(name: str, launcher: str | None) -> Row:
+def row_named(name: str, launcher: str | None) -> RuntimeRow:
     """The row that --runtime names, if it has what the launcher needs.
 
     Raises:
@@ -245,7 +245,7 @@ def choose_runtime(
 
 def _choose_row(
     facts: Mapping[str, HostFacts], launcher: str | None, name: str | None
-) -> tuple[Row, str]:
+) -> tuple[RuntimeRow, str]:
     if name is not None:
         return row_named(name, launcher), f"--runtime {name}"
     usable = [row for row in ROWS.values() if row.serves(launcher)]

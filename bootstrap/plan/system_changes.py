@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from ..errors import UsageError
 from ..facts.host import HostFacts
 from . import drivers, runtimes
-from .cluster import Cluster
+from .cluster import SurveyedCluster
 from .drivers import DriverRow
 from .steps import MINUTES, Step
 
@@ -80,7 +80,7 @@ class Changes:
         ]
 
 
-def changes(cluster: Cluster, name: str) -> Changes:
+def changes(cluster: SurveyedCluster, name: str) -> Changes:
     """The system changes that a host needs for its role in the cluster.
 
     Raises:
@@ -108,7 +108,7 @@ def changes(cluster: Cluster, name: str) -> Changes:
     )
 
 
-def missing(cluster: Cluster, name: str) -> dict[str, str]:
+def missing(cluster: SurveyedCluster, name: str) -> dict[str, str]:
     """The missing system parts for a host's role in the cluster, each with its package."""
     facts, environment = cluster.facts[name], cluster.environment
     incomplete = any(environment.digest not in f.envs for f in cluster.facts.values())
@@ -123,7 +123,7 @@ def is_installed(facts: HostFacts, row: DriverRow) -> bool:
     return bool(row.packages) and all(p in facts.system.packages for p in row.packages)
 
 
-def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
+def _not_held(cluster: SurveyedCluster, facts: HostFacts) -> tuple[str, ...]:
     """Patterns to hold if an earlier bootstrap stopped before the hold; on machines of a stack."""
     if (
         not cluster.inventory.kind.in_cloud

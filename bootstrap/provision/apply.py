@@ -15,7 +15,7 @@ from ..console.text import size
 from ..errors import HostsFailed, RailheadError
 from ..facts.host import HostFacts
 from ..inventory import local_state
-from ..plan.cluster import Cluster
+from ..plan.cluster import SurveyedCluster
 from ..plan.decide import cluster_line
 from ..plan.internet import CA
 from ..plan.runtimes import uv_digest
@@ -83,7 +83,7 @@ def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
     return [step for step in steps if step.name in STEPS], others
 
 
-def _still_needed(cluster: Cluster, name: str) -> str:
+def _still_needed(cluster: SurveyedCluster, name: str) -> str:
     """The system change that is still needed; empty if there is none."""
     try:
         left = changes(cluster, name)

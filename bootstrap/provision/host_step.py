@@ -13,7 +13,7 @@ from ..console.output import Reporter
 from ..console.text import clean, size
 from ..errors import RailheadError
 from ..facts.host import HostFacts
-from ..plan.cluster import Cluster
+from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import uv_digest
 from ..ssh.bundle import Bundle
 from ..ssh.session import Session
@@ -34,7 +34,7 @@ class HostStep:
     """A host of the cluster, with its session and its line on the board."""
 
     session: Session
-    cluster: Cluster
+    cluster: SurveyedCluster
     board: Board
 
     @property

@@ -40,7 +40,9 @@ def python_of(name: str) -> Path:
     Raises:
         RailheadError: it could not be made; the message has uv's output.
     """
-    folder = local_state.filled_once(folder_of(name), lambda part: _make(part, _lock(name)))
+    folder = local_state.filled_once(
+        environment_folder(name), lambda part: _make(part, _lock(name))
+    )
     return folder / "bin" / "python"
 
 
@@ -55,7 +57,7 @@ def variables_here(ours: str) -> dict[str, str]:
     return {**found, "PYTHONPATH": str(PACKAGES)}  # a copy of `training` imports our documents
 
 
-def folder_of(name: str) -> Path:
+def environment_folder(name: str) -> Path:
     """The folder of that environment: another lock or Python of this machine has another one."""
     content = _lock(name).read_text() + sys.version + sys.prefix
     return local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]

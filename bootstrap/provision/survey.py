@@ -12,7 +12,7 @@ from ..facts import host as fact
 from ..facts.egress import EgressCheck
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
-from ..plan.cluster import Cluster, Options
+from ..plan.cluster import Options, SurveyedCluster
 from ..plan.hostfile import Peer
 from ..plan.internet import Internet
 from ..plan.runtimes import choose_runtime, gpus_of
@@ -24,7 +24,7 @@ from .requirements import resolve_extra
 from .uv import local_uv
 from .wheel_store import wheel_folder
 
-AnyCluster = TypeVar("AnyCluster", bound=Cluster)
+AnyCluster = TypeVar("AnyCluster", bound=SurveyedCluster)
 
 
 def survey(sessions: Sessions, options: Options) -> ConnectedCluster:

@@ -26,7 +26,7 @@ from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
-from ..plan.cluster import HERE, CachedWheel, Cluster
+from ..plan.cluster import HERE, CachedWheel, SurveyedCluster
 from ..plan.runtimes import Environment
 from ..untrusted.decode import json_object
 from ..untrusted.unpack import Hostile
@@ -49,7 +49,7 @@ class CorruptWheel(RailheadError):
     """The wheel in the bucket is damaged or incomplete."""
 
 
-def wheel_folder(cluster: Cluster) -> Path:
+def wheel_folder(cluster: SurveyedCluster) -> Path:
     """The folder in this machine's cache for the wheel that this cluster builds."""
     return _folder(cluster.wheel_origin, cluster.environment, cluster.facts[cluster.builder])
 
@@ -63,7 +63,7 @@ def _folder(origin: str, environment: Environment, builder: HostFacts) -> Path:
     return local_state.cache("wheels") / f"{origin}-{environment.wheel_key(builder)}"
 
 
-def find_wheel(cluster: Cluster) -> Path | None:
+def find_wheel(cluster: SurveyedCluster) -> Path | None:
     """The wheel for these hosts in this machine's cache: one that this cluster built, else one
     that this computer built; None if there is none."""
     here = folder_of_built_here(cluster.environment, cluster.facts[cluster.builder])

@@ -20,7 +20,7 @@ def command(program: str, *args: str) -> list[str]:
     return [sys.executable, "-I", "-S", ARCHIVE, program, *args]
 
 
-def folder_of(pid: int | str, program: str) -> str:
+def process_folder(pid: int | str, program: str) -> str:
     """The folder from whose archive a process has started this program; "" if it has not."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         words = os.fsdecode(file.read()).split("\0")
@@ -31,7 +31,7 @@ def folder_of(pid: int | str, program: str) -> str:
 
 def folders_of(program: str) -> set[str]:
     """The folders in which a program runs, of all processes; also "" where it does not."""
-    return {folder_of(pid, program) for pid in filter(str.isdigit, os.listdir("/proc"))}
+    return {process_folder(pid, program) for pid in filter(str.isdigit, os.listdir("/proc"))}
 
 
 def leave() -> None:

@@ -27,7 +27,7 @@ MOST = 200  # runs of a bucket, the newest ones
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """A run of the list, and the place of its results."""
 
     run: RunFacts
@@ -62,16 +62,16 @@ def show(sort: str, out: TextIO | None) -> None:
         print_lines("no run is recorded here")
 
 
-def known_runs(sort: str) -> list[Row]:
+def known_runs(sort: str) -> list[RunRow]:
     """The runs that are recorded here and those in the buckets of stacks, as `ordered`."""
     return ordered([*_here(), *_in_buckets()], sort)
 
 
-def _here() -> list[Row]:
+def _here() -> list[RunRow]:
     """The runs that are recorded on this machine."""
     paths = (local_state.home() / "clusters").glob("*/runs/*.json")
     runs = [read_run(path.stem) for path in paths if re.fullmatch(r"[\w-]+", path.stem)]
-    return [Row(run, _place(run)) for run in runs]
+    return [RunRow(run, _place(run)) for run in runs]
 
 
 def _place(run: RunFacts) -> str:
@@ -81,7 +81,7 @@ def _place(run: RunFacts) -> str:
     return f"not fetched from {cluster}: {Command('fetch', run=run.run_id)}"
 
 
-def _in_buckets() -> Iterator[Row]:
+def _in_buckets() -> Iterator[RunRow]:
     """The runs in the buckets of recorded clusters that have no results here."""
     for name in local_state.clusters():
         try:
@@ -95,7 +95,7 @@ def _in_buckets() -> Iterator[Row]:
             print_lines(f"{name}: its bucket was not listed: {error.message}")
 
 
-def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
+def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[RunRow]:
     pages = bucket.store.objects("runs/")
     keys = [found[1] for page in pages for item in page if (found := RESULT.fullmatch(item.key))]
     for run_id in sorted({*keys} - known)[-MOST:]:
@@ -105,16 +105,16 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
         except Hostile:
             continue
         run = RunFacts(run_id, Path(), cluster, result=result, evaluation=result.evaluated)
-        yield Row(run, f"{bucket.store.url}/runs/{run_id}")
+        yield RunRow(run, f"{bucket.store.url}/runs/{run_id}")
 
 
-def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
+def ordered(rows: Sequence[RunRow], sort: str) -> list[RunRow]:
     """The rows, each run once, in the order of `sort`; those without a value are last.
 
     Raises:
         UsageError: no run has a metric of this name.
     """
-    once: dict[str, Row] = {}
+    once: dict[str, RunRow] = {}
     for row in rows:  # a row of a bucket replaces one without results
         before = once.get(row.run.run_id)
         if before is None or not before.run.result:
@@ -141,7 +141,7 @@ def _value(run: RunFacts, sort: str) -> float | None:
     return run.cost if sort == "cost" else run.metrics.get(sort)
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
+def lines(rows: Sequence[RunRow]) -> list[str]:
     """The list as text, in columns."""
     own = [name for row in rows for name in row.run.metrics if name not in METRICS]
     present = {name for row in rows for name in row.run.metrics}

@@ -10,7 +10,7 @@ from ..console.output import print_lines
 from ..console.svg import Panel, sheet
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
-from ..inventory.files import atomic_write, folder_of
+from ..inventory.files import atomic_write, folder_option
 from ..runs.metrics.plots import panels
 from ..runs.results import require_writable
 from .command import command
@@ -42,7 +42,7 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     runs = read_runs(names)
     one = len(runs) == 1
     default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
-    folder = folder_of(to, "--to") if to else default
+    folder = folder_option(to, "--to") if to else default
     require_writable(folder)
     try:
         return write(folder, composed(runs, by))

@@ -13,7 +13,7 @@ from ..console.live import board_of
 from ..console.output import print_lines
 from ..data import folders
 from ..data.folders import LocalData
-from ..data.send import find_missing, folder_of, send_missing
+from ..data.send import find_missing, host_folder_of, send_missing
 from ..errors import HostsFailed, RailheadError
 from ..plan import hostfile
 from ..remote.programs import NAME
@@ -45,7 +45,7 @@ COLLECT = 'ssh -n -F ssh_config "$1" "tar -C $2 -cf - ." | tar -C checkpoints -x
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """The checkpoints that a run goes on from. `kind`: `host` (then `host` is its name), `bucket`
     or `here`."""
 
@@ -55,7 +55,7 @@ class Source:
     host: str = ""
 
 
-def newest(sources: Sequence[Source]) -> Source | None:
+def newest(sources: Sequence[CheckpointSource]) -> CheckpointSource | None:
     """The source with the highest step, of equal ones the first. A program's own files have no step
     to compare: if any source has such files, the first source."""
     if not all(source.found.newest for source in sources):
@@ -63,7 +63,9 @@ def newest(sources: Sequence[Source]) -> Source | None:
     return max(sources, key=lambda s: checkpoint_files.step_of(s.found.newest), default=None)
 
 
-def place(cluster: ConnectedCluster, run: Run, source: Source, *, everywhere_needed: bool) -> None:
+def place(
+    cluster: ConnectedCluster, run: Run, source: CheckpointSource, *, everywhere_needed: bool
+) -> None:
     """Put the checkpoints on the chief; with `everywhere_needed` on all hosts.
 
     A script may read them on each rank; our own training reads them on rank 0 only.
@@ -104,7 +106,7 @@ def _refuse_failure(reply: CommandResult) -> None:
         raise RailheadError("the checkpoints could not be copied: " + "\n".join(reply.tail[-3:]))
 
 
-def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
+def _from_bucket(cluster: ConnectedCluster, run: Run, source: CheckpointSource) -> None:
     """The chief downloads them, with the Python of its uploader; each file is verified."""
     client = cluster.bucket_client
     assert client is not None, "the source was found in the bucket of this inventory"
@@ -123,7 +125,7 @@ def _damaged(reply: CommandResult) -> tuple[str, ...]:
     return parsed(Restored, outcome, "an outcome of the download").damaged
 
 
-def _from_here(chief: Session, run: Run, source: Source) -> None:
+def _from_here(chief: Session, run: Run, source: CheckpointSource) -> None:
     """Send them over the connection, as data is sent, and move them to their place."""
     root = source.earlier.results / FOLDER
     names = {path for path, _ in here(source.earlier).files}
@@ -134,12 +136,12 @@ def _from_here(chief: Session, run: Run, source: Source) -> None:
     opened = {chief.host.name: chief}
     with board_of((chief.host.name,)) as board:
         send_missing(share, opened, find_missing(share, opened), board)
-    sent, folder = folder_of(data), f"{run.folder}/{FOLDER}"
+    sent, folder = host_folder_of(data), f"{run.folder}/{FOLDER}"
     _refuse_failure(_shell(chief, run, COPY, sent, folder))
     chief.remove(sent, f"{sent}.json", f"{sent}.lock")
 
 
-def _refuse_lost(sessions: Mapping[str, Session], run: Run, source: Source) -> None:
+def _refuse_lost(sessions: Mapping[str, Session], run: Run, source: CheckpointSource) -> None:
     """HostsFailed when a file of the source is not in the run's folder of a host.
 
     The chief has verified what it downloaded, and left out what was damaged.

@@ -31,7 +31,7 @@ from ..errors import Command, Hint, HostsBusy, HostsNotReady
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile
-from ..plan.cluster import Cluster
+from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
 from ..remote.programs import NAME, SUPERVISOR
 from ..ssh import connect
@@ -49,7 +49,7 @@ REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
 
 
-def refuse_second(cluster: Cluster) -> None:
+def refuse_second(cluster: SurveyedCluster) -> None:
     """HostsBusy when a run or a health check is in progress on any of the hosts."""
     for name, facts in cluster.facts.items():
         for process in facts.run_processes:
@@ -298,7 +298,7 @@ def document_of(
     )
 
 
-def _bucket(cluster: Cluster) -> RunBucket | None:
+def _bucket(cluster: SurveyedCluster) -> RunBucket | None:
     """The bucket for the results, if the stack has one."""
     url, client = cluster.inventory.bucket, cluster.bucket_client
     return RunBucket(url, client.digest) if url and client else None
@@ -319,7 +319,7 @@ def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
 
 
 def _prepare(
-    session: Session, cluster: Cluster, request: RunRequest, document: RunDocument, run: Run
+    session: Session, cluster: SurveyedCluster, request: RunRequest, document: RunDocument, run: Run
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
     session.send_tree(request.bundle, f"{run.folder}/work")
@@ -359,7 +359,7 @@ def rank_starter(document: RunDocument) -> str:
     return "\n".join([*lines, f"exec {python} {folder}/{NAME} rank.rank {folder}\n"])
 
 
-def _chief_files(cluster: Cluster, document: RunDocument, run: Run) -> list[TextFile]:
+def _chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> list[TextFile]:
     home = cluster.facts[cluster.chief].home
     folder = f"{home}/.railhead/runs/{run.run_id}"
     argv = launch.mpirun_argv(

@@ -20,7 +20,7 @@ from ..ssh.local_session import HERE
 from ..ssh.session import Session
 from . import records, tensorflow_serving
 from .environment import Server
-from .place import Place
+from .place import EndpointPlace
 from .request import DeployRequest
 from .state import (
     clock_of,
@@ -35,7 +35,7 @@ LINES = 12  # of the server's log that an error shows
 TRIED = 100  # ports that an endpoint may get
 
 
-def check_deadline(place: Place, seconds: float) -> None:
+def check_deadline(place: EndpointPlace, seconds: float) -> None:
     """Refuse a time-to-live beyond the deadline of the machine.
 
     Raises:
@@ -65,7 +65,7 @@ def refuse_elsewhere(endpoint: Deployed) -> None:
         )
 
 
-def refuse_second(place: Place, request: DeployRequest) -> bool:
+def refuse_second(place: EndpointPlace, request: DeployRequest) -> bool:
     """Whether the endpoint is there, and so gets a new version.
 
     Raises:
@@ -95,7 +95,7 @@ def no_new_version(name: str) -> UsageError:
     )
 
 
-def choose_port(place: Place, wanted: int | None, usual: int) -> int:
+def choose_port(place: EndpointPlace, wanted: int | None, usual: int) -> int:
     """The port that was wanted, else the first free one from the usual one on.
 
     Raises:
@@ -116,7 +116,7 @@ def choose_port(place: Place, wanted: int | None, usual: int) -> int:
 
 
 def deploy(
-    place: Place, request: DeployRequest, endpoint: Deployed, model: str, server: Server
+    place: EndpointPlace, request: DeployRequest, endpoint: Deployed, model: str, server: Server
 ) -> EndpointState:
     """Start an endpoint that serves the model in a folder of the host; returns its state when it
     answers.
@@ -134,7 +134,7 @@ def deploy(
 
 
 def document_of(
-    place: Place, endpoint: Deployed, argv: Sequence[str], seconds: float
+    place: EndpointPlace, endpoint: Deployed, argv: Sequence[str], seconds: float
 ) -> EndpointDocument:
     """endpoint.json of an endpoint with this server, which ends in so many seconds."""
     return EndpointDocument(
@@ -148,7 +148,7 @@ def document_of(
     )
 
 
-def lay_out(place: Place, endpoint: Deployed, document: EndpointDocument) -> None:
+def lay_out(place: EndpointPlace, endpoint: Deployed, document: EndpointDocument) -> None:
     """Record an endpoint and make its folder on the host, with `document` as endpoint.json."""
     folder = endpoint.folder
     files = [
@@ -162,7 +162,7 @@ def lay_out(place: Place, endpoint: Deployed, document: EndpointDocument) -> Non
     place.session.call(PlacePrograms(folder))
 
 
-def start_supervisor(place: Place, endpoint: Deployed) -> None:
+def start_supervisor(place: EndpointPlace, endpoint: Deployed) -> None:
     """Start what keeps the endpoint running; it goes on without this connection."""
     folder = endpoint.folder
     place.session.call(
@@ -176,7 +176,7 @@ def start_supervisor(place: Place, endpoint: Deployed) -> None:
 
 
 def update(
-    place: Place, request: DeployRequest, endpoint: Deployed, model: str, report: Reporter
+    place: EndpointPlace, request: DeployRequest, endpoint: Deployed, model: str, report: Reporter
 ) -> EndpointState:
     """Give an endpoint a new version and a new time-to-live, and record its run; the old version
     serves until the new one is warm. The server stays what it is.

@@ -20,7 +20,7 @@ from ..plan.runtimes import LOCKS, REPO, choose_runtime
 from ..provision import uv, wheels
 from ..remote.programs import NAME
 from ..ssh.bundle import Bundle, archive, pack_folder, pack_training
-from .place import Place
+from .place import EndpointPlace
 
 LOCK = LOCKS / "serving.txt"
 SERVER, CLIENT = "serving.__main__", "serving.client"
@@ -54,7 +54,7 @@ class Environment:
         return [*start, self.code, self.packages, *options]
 
 
-def place_environment(place: Place, python: str) -> Environment:
+def place_environment(place: EndpointPlace, python: str) -> Environment:
     """Send what a host lacks to serve with this Python of a runtime.
 
     Raises:
@@ -66,7 +66,7 @@ def place_environment(place: Place, python: str) -> Environment:
     return Environment(place.absolute(python), _place_programs(place), code, packages)
 
 
-def _place_programs(place: Place) -> str:
+def _place_programs(place: EndpointPlace) -> str:
     """The path on the host of our archive, in a folder that is named by its digest: a program that
     runs from it keeps it when another version is placed."""
     folder = f"~/.railhead/serving/{hashlib.sha256(archive()).hexdigest()[:16]}"
@@ -74,7 +74,7 @@ def _place_programs(place: Place) -> str:
     return place.absolute(f"{folder}/{NAME}")
 
 
-def _send(place: Place, bundle: Bundle) -> str:
+def _send(place: EndpointPlace, bundle: Bundle) -> str:
     """The path on the host of a folder that is named by its digest; sent where it is missing."""
     path = f"~/.railhead/serving/{bundle.digest[:16]}"
     place.session.send_folder(bundle, path)
@@ -101,7 +101,7 @@ def _fetch(folder: Path, python: str) -> None:
         )
 
 
-def python_on_host(place: Place, run_digest: str | None) -> str:
+def python_on_host(place: EndpointPlace, run_digest: str | None) -> str:
     """The Python of the run's runtime, else of the one that `fab bootstrap` installs there.
 
     Raises:

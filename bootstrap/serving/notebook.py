@@ -19,7 +19,7 @@ from ..remote import programs
 from ..ssh.session import Session
 from ..untrusted.unpack import Hostile
 from .deploy import document_of, lay_out, start_supervisor
-from .place import Place
+from .place import EndpointPlace
 from .records import NOTEBOOK, endpoint_folder
 from .state import is_alive, read_document, read_state, wait_for
 
@@ -52,7 +52,7 @@ def running(session: Session) -> str | None:
 
 
 def start(
-    place: Place, endpoint: Deployed, notebook: Notebook, python: str, report: Reporter
+    place: EndpointPlace, endpoint: Deployed, notebook: Notebook, python: str, report: Reporter
 ) -> str:
     """Start JupyterLab with this Python of a runtime; returns its token when it answers.
 
@@ -88,7 +88,7 @@ def start(
     return token
 
 
-def _options(notebook: Notebook, packages: str, place: Place) -> list[str]:
+def _options(notebook: Notebook, packages: str, place: EndpointPlace) -> list[str]:
     return [
         "--no-browser", "--ip=127.0.0.1", f"--port={notebook.port}", "--allow-root",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={place.absolute(notebook.folder)}",

@@ -9,7 +9,7 @@ from railhead.documents.endpoint import Deployed
 from ..errors import UsageError
 from ..ssh.session import Session
 from . import records
-from .place import Place
+from .place import EndpointPlace
 from .records import endpoint_folder, is_endpoint_name
 from .state import read_document
 
@@ -34,7 +34,7 @@ def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
     return Deployed(name, cluster, session.host.name, found.port, found.run_id)
 
 
-def find(places: Mapping[str, Place], name: str, cluster: str) -> Deployed:
+def find(places: Mapping[str, EndpointPlace], name: str, cluster: str) -> Deployed:
     """The endpoint of this name on one of the hosts.
 
     Raises:

@@ -22,7 +22,7 @@ from . import records
 
 
 @dataclass(frozen=True)
-class Place:
+class EndpointPlace:
     """An open session with its agent, and what was read of the host before the agent started.
 
     `python` runs the supervisor of an endpoint; `stop` stops the machine, and `deadline` is when it
@@ -67,7 +67,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def chief_place(inventory: Inventory) -> Iterator[Place]:
+def chief_place(inventory: Inventory) -> Iterator[EndpointPlace]:
     """The chief of these hosts, to make an endpoint there."""
     chief = inventory.chief
     with reach.sessions(inventory.only([chief.name])) as sessions:
@@ -76,29 +76,29 @@ def chief_place(inventory: Inventory) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def places(inventory: Inventory) -> Iterator[dict[str, Place]]:
+def places(inventory: Inventory) -> Iterator[dict[str, EndpointPlace]]:
     """All these hosts by name, to find the endpoints that are there."""
     with reach.sessions(inventory) as sessions:
         yield connect.everywhere(sessions, partial(_place, target=inventory.target), what=STARTING)
 
 
 @contextlib.contextmanager
-def place_here() -> Iterator[Place]:
+def place_here() -> Iterator[EndpointPlace]:
     """This machine."""
     with local_session() as session:
         yield _place(session)
 
 
-def _place(session: Session, target: Mapping[str, str] | None = None) -> Place:
+def _place(session: Session, target: Mapping[str, str] | None = None) -> EndpointPlace:
     facts = session.facts()
-    return Place(session, start_agent(session, facts), facts, target=target or {})
+    return EndpointPlace(session, start_agent(session, facts), facts, target=target or {})
 
 
-def _machine(session: Session, inventory: Inventory) -> Place:
+def _machine(session: Session, inventory: Inventory) -> EndpointPlace:
     """A host with its timer, which is read before the agent has the channel."""
     deadline = timer.read(session) if inventory.kind.in_cloud else None
     facts = session.facts()
-    return Place(
+    return EndpointPlace(
         session,
         start_agent(session, facts),
         facts,

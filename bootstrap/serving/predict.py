@@ -23,7 +23,7 @@ from ..ssh.bundle import pack_folder
 from ..untrusted.decode import parsed
 from .calls import rest
 from .environment import CLIENT, Environment
-from .place import Place
+from .place import EndpointPlace
 
 ENDINGS = (".json", ".npy", ".csv", ".png", ".jpg", ".jpeg")
 MOST_BYTES = 30_000_000
@@ -31,7 +31,7 @@ SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Row:
+class SampleRow:
     """The prediction of one sample; `right` is the answer where it is known."""
 
     prediction: Shown = ""
@@ -43,7 +43,7 @@ class Row:
 class Predictions:
     """What the client printed: the rows, the accuracy where answers are known, the raw outputs."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SampleRow, ...]
     accuracy: float | None = None
     outputs: Any = None
 
@@ -60,7 +60,7 @@ class Predictions:
         return lines
 
 
-def _line(place: int, row: Row) -> str:
+def _line(place: int, row: SampleRow) -> str:
     score = "" if row.score is None else f"  {row.score:.3f}"
     right = "" if row.right is None else f"  right: {row.right}"
     wrong = "  WRONG" if row.right not in (None, row.prediction) else ""
@@ -78,7 +78,7 @@ def check_file(path: Path, option: str = "--file ") -> None:
 
 
 def predict_file(
-    place: Place, endpoint: Deployed, environment: Environment, path: Path
+    place: EndpointPlace, endpoint: Deployed, environment: Environment, path: Path
 ) -> Predictions:
     """The predictions for a file of this machine, which is read here: pictures need no
     TensorFlow."""
@@ -93,7 +93,7 @@ def predict_file(
 
 
 def predict_samples(
-    place: Place,
+    place: EndpointPlace,
     endpoint: Deployed,
     environment: Environment,
     samples: int,
@@ -107,7 +107,7 @@ def predict_samples(
 
 
 def _predict(
-    place: Place, endpoint: Deployed, environment: Environment, options: Sequence[str]
+    place: EndpointPlace, endpoint: Deployed, environment: Environment, options: Sequence[str]
 ) -> Predictions:
     argv = ["--port", str(endpoint.port), "--name", endpoint.name]
     argv += ["--versions", f"{endpoint.folder}/versions", *options]

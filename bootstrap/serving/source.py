@@ -21,13 +21,13 @@ from .model import (
     pack_model,
     send_model,
 )
-from .place import Place
+from .place import EndpointPlace
 
 SAFE_FIRST = (KERAS, SAVED_MODEL, H5)  # on this computer: Keras loads its files in a safe mode
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """The model of `run`, of which `name` names one of several, or what is at `path`. A notebook
     has neither where there is no run. `trusted`: it may be loaded here without a safe mode."""
 
@@ -65,7 +65,7 @@ class Source:
         search = replace(self.search, formats=SAFE_FIRST) if safe_first else self.search
         return find_model(place, search) if place else None
 
-    def place_model(self, place: Place) -> str:
+    def place_model(self, place: EndpointPlace) -> str:
         """The folder on a host that has the model, sent there unless it has it; prints which.
 
         Raises:
@@ -122,7 +122,7 @@ def source_of(
     inventory: Inventory | None = None,
     *,
     trusted: bool = False,
-) -> Source:
+) -> ModelSource:
     """The run with this id, else the last one of these hosts; or what --model names: a model of
     the run, without a run a file or folder here.
 
@@ -133,20 +133,20 @@ def source_of(
     if run_id is not None:
         record = local_state.recorded_run(run_id)
         run = Run(record.run_id, Path(record.results))
-        return Source(run, name=_name_in(run.results, path) or model, trusted=trusted)
+        return ModelSource(run, name=_name_in(run.results, path) or model, trusted=trusted)
     if model is not None:
         if path is None:
             raise UsageError(
                 f"--model {model}: there is no such file or folder",
                 hint=Hint(Command("deploy", "RUN", model=model), "   # for a model of a run"),
             )
-        return Source(None, path, trusted=trusted)
+        return ModelSource(None, path, trusted=trusted)
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
     document = local_state.recorded_run(last).run
     if document and document.evaluates:  # it has no model of its own
         return source_of(document.evaluates, None, trusted=trusted)
-    return Source(Run(last, results), trusted=trusted)
+    return ModelSource(Run(last, results), trusted=trusted)
 
 
 def _name_in(results: Path, path: Path | None) -> str | None:

@@ -8,12 +8,12 @@ from ..errors import Command, Hint, UsageError
 from ..remote.programs import NAME
 from ..runs.model_files import SAVED_MODEL_FILE
 from .environment import Server
-from .place import Place
+from .place import EndpointPlace
 
 PROGRAM = "tensorflow_model_server"
 
 
-def require_program(place: Place) -> None:
+def require_program(place: EndpointPlace) -> None:
     """UsageError where the host has no such server."""
     if place.session.run(["sh", "-c", f"command -v {PROGRAM}"]).rc:
         raise UsageError(
@@ -26,7 +26,7 @@ def require_program(place: Place) -> None:
         )
 
 
-def require_saved_model(place: Place, folder: str) -> None:
+def require_saved_model(place: EndpointPlace, folder: str) -> None:
     """UsageError for a model on the host that is no SavedModel."""
     if place.session.run(["test", "-f", f"{folder}/{SAVED_MODEL_FILE}"]).rc:
         raise UsageError(

@@ -10,13 +10,13 @@ from ..console.wait import wait_until
 from ..errors import RailheadError
 from . import records
 from .model import remove_unused_models
-from .place import Place
+from .place import EndpointPlace
 from .state import is_alive, read_state
 
 END_SECONDS = 20.0  # seconds for the requests in progress
 
 
-def undeploy(place: Place, endpoint: Deployed) -> str:
+def undeploy(place: EndpointPlace, endpoint: Deployed) -> str:
     """End an endpoint and remove its folder; returns what was verified, as text.
 
     Raises:

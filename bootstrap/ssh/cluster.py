@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..plan.cluster import Cluster
+from ..plan.cluster import SurveyedCluster
 from .connect import STARTING, Sessions, everywhere
 
 
 @dataclass(frozen=True)
-class ConnectedCluster(Cluster):
+class ConnectedCluster(SurveyedCluster):
     """A cluster and an open session with each of its hosts.
 
     `sessions` is shared by all copies of the cluster that `replace` makes: after a reboot it has

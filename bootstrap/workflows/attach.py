@@ -22,7 +22,7 @@ from ..errors import (
     UsageError,
 )
 from ..inventory import local_state
-from ..inventory.files import folder_of
+from ..inventory.files import folder_option
 from ..inventory.hosts import Inventory
 from ..lifecycle import power, reach, stop_policy
 from ..lifecycle.consent import unfetched
@@ -64,7 +64,7 @@ def fetch(
     inventory = status.inventory
     run = find_run(inventory, run_id)
     if to is not None:
-        run = replace(run, results=folder_of(to, "--to") / run.run_id)
+        run = replace(run, results=folder_option(to, "--to") / run.run_id)
     results.require_writable(run.results)
     if inventory.bucket and run.part_of(inventory).chief.name in status.not_running:
         state = "no result"

@@ -19,7 +19,7 @@ from ..serving.deploy import check_deadline, choose_port, refuse_elsewhere
 from ..serving.environment import python_on_host
 from ..serving.place import chief_place
 from ..serving.records import record_cluster
-from ..serving.source import Source, source_of
+from ..serving.source import ModelSource, source_of
 from ..serving.state import status_line
 from ..ssh.session import Session
 from ..ssh.tunnel import require_open, tunnel
@@ -58,10 +58,10 @@ def open_notebook(
     print_lines(f"the notebook continues   # {again} opens it again, {end}")
 
 
-def _run_or_none(run_id: str | None, inventory: Inventory) -> Source:
+def _run_or_none(run_id: str | None, inventory: Inventory) -> ModelSource:
     """The run, else the last one of these hosts, else none."""
     if run_id is None and not local_state.runs(inventory.name):
-        return Source(None)
+        return ModelSource(None)
     return source_of(run_id, None, inventory)
 
 

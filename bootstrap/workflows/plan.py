@@ -18,7 +18,7 @@ from ..errors import UsageError
 from ..inventory.hosts import Inventory, check_peer_address
 from ..lifecycle import reach
 from ..plan import decide
-from ..plan.cluster import Cluster, Options
+from ..plan.cluster import Options, SurveyedCluster
 from ..plan.internet import MOST_CERTIFICATES, Internet, check_certificates, read_proxy
 from ..plan.runtimes import row_named
 from ..plan.steps import Plan
@@ -82,7 +82,7 @@ def surveyed(inventory: Inventory, options: Options) -> Iterator[ConnectedCluste
         yield survey.survey(sessions, options)
 
 
-def print_plan(cluster: Cluster, options: Options, json_out: TextIO | None) -> Plan:
+def print_plan(cluster: SurveyedCluster, options: Options, json_out: TextIO | None) -> Plan:
     """Decide the plan and print it: as text, and as JSON to `json_out`."""
     decided = decide.decide(cluster, options)
     print_lines(*decided.describe())

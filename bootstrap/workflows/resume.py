@@ -18,7 +18,7 @@ from ..inventory.hosts import Inventory
 from ..runs import checkpoints, restore
 from ..runs.earlier_run import EarlierRun, changed_program, resumed_request
 from ..runs.request import RunRequest, read_request
-from ..runs.restore import Source
+from ..runs.restore import CheckpointSource
 from ..runs.run import Run
 from ..runs.start import Restore
 from ..ssh.cluster import ConnectedCluster
@@ -57,12 +57,12 @@ def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
             places = [f"on {', '.join(inventory.names)}", found.place]
             bucket = [f"in {inventory.bucket}"] if inventory.bucket else []
             raise checkpoints.refuse_none(earlier.run, [places[0], *bucket, places[1]])
-        source = Source(earlier.run, found, "here")
+        source = CheckpointSource(earlier.run, found, "here")
     is_script = isinstance(earlier.document.program, Script)
     return partial(restore.place, source=source, everywhere_needed=is_script)
 
 
-def _on_hosts_and_in_bucket(cluster: ConnectedCluster, run: Run) -> list[Source]:
+def _on_hosts_and_in_bucket(cluster: ConnectedCluster, run: Run) -> list[CheckpointSource]:
     """The places with checkpoints, the chief first. A bucket out of reach is an error only if no
     host has any."""
     on_hosts = _on_hosts(cluster, run)
@@ -79,17 +79,17 @@ def _report_out_of_reach(place: str | None, error: RailheadError) -> None:
     print_lines(f"checkpoints of {place} are out of reach: {error.message}")
 
 
-def _on_hosts(cluster: ConnectedCluster, run: Run) -> list[Source]:
+def _on_hosts(cluster: ConnectedCluster, run: Run) -> list[CheckpointSource]:
     look = partial(checkpoints.on_host_without_agent, run=run)
     found = everywhere(cluster.sessions, look, what="looking for checkpoints")
-    return [Source(run, found[name], "host", name) for name in found if found[name].files]
+    return [CheckpointSource(run, found[name], "host", name) for name in found if found[name].files]
 
 
-def _in_bucket(inventory: Inventory, run: Run) -> list[Source]:
+def _in_bucket(inventory: Inventory, run: Run) -> list[CheckpointSource]:
     if not inventory.bucket:
         return []
     found = checkpoints.in_bucket(bucket_of(inventory), run)
-    return [Source(run, found, "bucket")] if found.files else []
+    return [CheckpointSource(run, found, "bucket")] if found.files else []
 
 
 def _bring_from_other_cluster(inventory: Inventory, earlier: EarlierRun) -> None:
@@ -98,7 +98,7 @@ def _bring_from_other_cluster(inventory: Inventory, earlier: EarlierRun) -> None
     if earlier.cluster == inventory.name or earlier.cluster not in local_state.clusters():
         return
     other, run = local_state.load_cluster(earlier.cluster), earlier.run
-    uploaded: list[Source] = []
+    uploaded: list[CheckpointSource] = []
     with _out_of_reach_is_reported(other.bucket):
         uploaded = _in_bucket(other, run)
     with _out_of_reach_is_reported(other.name):
@@ -118,7 +118,7 @@ def _out_of_reach_is_reported(place: str | None) -> Iterator[None]:
         _report_out_of_reach(place, error)
 
 
-def _brought_from_chief(other: Inventory, run: Run, uploaded: Sequence[Source]) -> bool:
+def _brought_from_chief(other: Inventory, run: Run, uploaded: Sequence[CheckpointSource]) -> bool:
     """Bring the checkpoints of the chief, if they count; returns whether they do."""
     with open_sessions(other.only([run.part_of(other).chief.name])) as sessions:
         if not sessions:
@@ -126,7 +126,7 @@ def _brought_from_chief(other: Inventory, run: Run, uploaded: Sequence[Source]) 
         chief = sessions.chief
         start_agent(chief)
         found = checkpoints.on_host(chief, run)
-        on_chief = [Source(run, found, "host", chief.host.name)] if found.files else []
+        on_chief = [CheckpointSource(run, found, "host", chief.host.name)] if found.files else []
         counts = restore.newest([*on_chief, *uploaded]) in on_chief
         if counts:
             checkpoints.fetch_from_host(chief, run, print_lines)

@@ -32,9 +32,9 @@ from ..serving.deploy import (
 )
 from ..serving.environment import place_environment, python_on_host
 from ..serving.model import pack_model, send_model
-from ..serving.place import Place, chief_place, place_here, places
+from ..serving.place import EndpointPlace, chief_place, place_here, places
 from ..serving.request import PORT, DeployRequest, read_request
-from ..serving.source import Source, predict_hint, run_data, shown, source_of
+from ..serving.source import ModelSource, predict_hint, run_data, shown, source_of
 from ..serving.state import clock_of, read_document, read_state, status_line
 from ..ssh.local_session import HERE
 
@@ -53,7 +53,7 @@ def deploy(options: DeployOptions, run: str | None, target: Callable[[], Cluster
     deploy_on_host(status, request, source or source_of(None, None, status.inventory))
 
 
-def deploy_here(request: DeployRequest, source: Source) -> None:
+def deploy_here(request: DeployRequest, source: ModelSource) -> None:
     """Serve a model on this machine.
 
     Raises:
@@ -75,7 +75,7 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         _start(place, request, endpoint, folder, str(runtime_here()), is_there)
 
 
-def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source) -> None:
+def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: ModelSource) -> None:
     """Serve a model on the chief of these hosts; start their machines that do not run.
 
     Raises:
@@ -102,7 +102,7 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source
 
 
 def _with_port(
-    place: Place, request: DeployRequest, endpoint: Deployed, is_there: bool
+    place: EndpointPlace, request: DeployRequest, endpoint: Deployed, is_there: bool
 ) -> Deployed:
     """The endpoint with its port, which a new version does not change."""
     if is_there:
@@ -111,13 +111,13 @@ def _with_port(
     return replace(endpoint, port=choose_port(place, request.port, PORT))
 
 
-def _require_server(place: Place, request: DeployRequest) -> None:
+def _require_server(place: EndpointPlace, request: DeployRequest) -> None:
     if request.server == TENSORFLOW_SERVING:
         tensorflow_serving.require_program(place)
 
 
 def _start(
-    place: Place,
+    place: EndpointPlace,
     request: DeployRequest,
     endpoint: Deployed,
     model: str,
@@ -150,7 +150,7 @@ def _start(
 
 
 @contextlib.contextmanager
-def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, Place]]:
+def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, EndpointPlace]]:
     """An endpoint and its place: on one of these hosts, or, with None, where it is recorded.
 
     Raises:
@@ -169,7 +169,7 @@ def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, P
 @contextlib.contextmanager
 def serving_place(
     name: str, inventory: Inventory | None = None
-) -> Iterator[tuple[Deployed, Place]]:
+) -> Iterator[tuple[Deployed, EndpointPlace]]:
     """An endpoint that serves, and its place, with open sessions: `inventory` as for `predict`.
 
     Raises:
@@ -190,7 +190,7 @@ def serving_place(
 
 
 @contextlib.contextmanager
-def _recorded_place(endpoint: Deployed) -> Iterator[Place]:
+def _recorded_place(endpoint: Deployed) -> Iterator[EndpointPlace]:
     if endpoint.cluster is None:
         with place_here() as place:
             yield place
@@ -240,7 +240,7 @@ def predict(
         return prediction.predict_samples(place, endpoint, environment, samples or 1, data)
 
 
-def _served_python(place: Place, endpoint: Deployed) -> str:
+def _served_python(place: EndpointPlace, endpoint: Deployed) -> str:
     """The runtime's Python that serves the endpoint."""
     return read_document(place.session, endpoint.folder).argv[0]
 

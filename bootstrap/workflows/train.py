@@ -18,7 +18,7 @@ from ..health import measure
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, stop_policy
-from ..plan.cluster import Cluster, Options
+from ..plan.cluster import Options, SurveyedCluster
 from ..plan.runtimes import REPO, gpus_of
 from ..runs import results, start
 from ..runs.earlier_run import EarlierRun, changed_data, earlier_run
@@ -103,7 +103,7 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     return start.start(cluster, request, data, options.results, policy, restore)
 
 
-def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
+def with_strategy(request: RunRequest, cluster: SurveyedCluster) -> RunRequest:
     """The request with a strategy by name in place of `auto`; prints which one, and why."""
     gpus = len(gpus_of(cluster.facts[cluster.chief]))
     chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
@@ -112,7 +112,7 @@ def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
     return replace(request, options=chosen)
 
 
-def run_summary(request: RunRequest, cluster: Cluster) -> str:
+def run_summary(request: RunRequest, cluster: SurveyedCluster) -> str:
     """One line for the plan: program, strategy, ranks, Keras version and why."""
     strategy = request.options.resolved_strategy(len(cluster.peers))
     keras, why = request.options.resolved_keras(strategy)
@@ -137,7 +137,7 @@ def program_summary(request: RunRequest) -> str:
     return f"{program} on the model of run {evaluated}" if evaluated else program
 
 
-def roles_summary(strategy: Strategy, placement: list[list[str]], cluster: Cluster) -> str:
+def roles_summary(strategy: Strategy, placement: list[list[str]], cluster: SurveyedCluster) -> str:
     """Which roles each host has, such as " (h1: chief, worker; h2: ps, worker)"."""
     if not strategy.has_servers:
         return ""

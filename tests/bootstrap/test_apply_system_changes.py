@@ -17,7 +17,7 @@ from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
-from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.drivers import choose
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import Plan
@@ -31,7 +31,7 @@ def cluster(facts: HostFacts) -> ConnectedCluster:
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
     peers = (Peer("h1", "10.0.0.1", 22, "u", 1, "k"),)
     inventory = Inventory("c", (Host("h1", "h1"),))
-    known = Cluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
+    known = SurveyedCluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
     return connected(known, {"h1": None})
 
 

@@ -10,7 +10,7 @@ import pytest
 from standins.options import program
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.workflows import data as workflow
 from railhead.documents.options.runs import ShardOptions
 from training.data.__main__ import parser
@@ -28,7 +28,7 @@ sys.exit({code})
 
 def runtime(tmp_path: Path, code: int = 0) -> Path:
     """A program in the place of the runtime's Python; returns the file that it writes."""
-    python, seen = folder_of(RUNTIME) / "bin/python", tmp_path / "seen.json"
+    python, seen = environment_folder(RUNTIME) / "bin/python", tmp_path / "seen.json"
     python.parent.mkdir(parents=True)
     python.write_text(PROGRAM.format(python=sys.executable, seen=str(seen), code=code))
     python.chmod(0o755)
@@ -74,4 +74,4 @@ def test_a_failure_has_the_reason_and_the_exit_code(
 def test_nothing_is_made_for_a_source_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="there is no file or folder none here"):
         workflow.shard(ShardOptions("none", "new"), program())
-    assert not folder_of(RUNTIME).exists()
+    assert not environment_folder(RUNTIME).exists()

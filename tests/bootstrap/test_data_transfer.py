@@ -179,7 +179,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
                     raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            session.send_stream(ReceiveData(send.folder_of(found), found.manifest()), cut)
+            session.send_stream(ReceiveData(send.host_folder_of(found), found.manifest()), cut)
     for session in opened.values():
         session.close()
     sent = Sent(list(opened))

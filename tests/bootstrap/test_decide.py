@@ -12,7 +12,7 @@ from bootstrap.errors import UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
-from bootstrap.plan.cluster import CachedWheel, Cluster, Options
+from bootstrap.plan.cluster import CachedWheel, Options, SurveyedCluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Plan, Step
 
@@ -35,7 +35,7 @@ def plan(
     environment = runtimes.Environment(runtimes.RUNTIMES[runtime], "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
-    two = Cluster(inventory, facts, environment, peers, wheel, kept, archive)
+    two = SurveyedCluster(inventory, facts, environment, peers, wheel, kept, archive)
     return decide.decide(two, Options())
 
 
@@ -162,7 +162,7 @@ def pair(chief: HostFacts, other: HostFacts, bucket: str | None = BUCKET) -> Pla
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts", bucket=bucket)
-    return decide.decide(Cluster(inventory, facts, environment, peers, WHEEL), Options())
+    return decide.decide(SurveyedCluster(inventory, facts, environment, peers, WHEEL), Options())
 
 
 LACKS = {

@@ -19,7 +19,7 @@ from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
-from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import CUDA_LOCKS, LOCKS
 from bootstrap.plan.steps import Plan, Step
@@ -118,7 +118,7 @@ def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
 
 
 @pytest.fixture
-def cluster(debian: HostFacts) -> Cluster:
+def cluster(debian: HostFacts) -> SurveyedCluster:
     """Two hosts without a runtime; the first has no outbound access, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
     shut = replace(
@@ -127,10 +127,10 @@ def cluster(debian: HostFacts) -> Cluster:
     facts = {"h1": shut, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts))
-    return Cluster(inventory, facts, environment, peers, None)
+    return SurveyedCluster(inventory, facts, environment, peers, None)
 
 
-def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, RecordedHost]:
+def apply(cluster: SurveyedCluster, steps: Sequence[Step]) -> dict[str, RecordedHost]:
     hosts = {name: RecordedHost(name) for name in cluster.facts}
     board = Board(io.StringIO(), list(hosts))
     apply_plan.apply(connected(cluster, hosts), Plan(tuple(hosts), tuple(steps)), board)
@@ -155,7 +155,7 @@ def there(folder: Path) -> Path:
 
 
 def test_a_host_installs_from_what_the_plan_sends_it(
-    cluster: Cluster, house: Path, no_index: None
+    cluster: SurveyedCluster, house: Path, no_index: None
 ) -> None:
     lock = cluster.environment.runtime.lock.read_text()
     shutil.move(house, there(wheel_folder([lock, "extra==1.0"])))
@@ -181,7 +181,7 @@ def place(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("shut", [False, True])
 @pytest.mark.parametrize("archive", ["", "http://archive.example/debian"])
 def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
-    cluster: Cluster, no_index: None,
+    cluster: SurveyedCluster, no_index: None,
     archive: str, shut: bool, own: bool, gpu: bool,
 ) -> None:  # fmt: skip
     lock = (LOCKS / "horovod.txt").read_text()

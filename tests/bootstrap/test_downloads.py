@@ -12,7 +12,7 @@ from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
-from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.cluster import Options, SurveyedCluster
 from bootstrap.plan.downloads import cut_off, mirrors, refuse, routed
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.hostfile import Peer
@@ -29,13 +29,13 @@ def shut_in(debian: HostFacts) -> HostFacts:
     return replace(debian, egress=SHUT)
 
 
-def cluster(*hosts: HostFacts, wheel: Path | None = WHEEL, gpu: bool = False) -> Cluster:
+def cluster(*hosts: HostFacts, wheel: Path | None = WHEEL, gpu: bool = False) -> SurveyedCluster:
     facts = {f"h{i}": host for i, host in enumerate(hosts, 1)}
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
     environment = runtimes.Environment(runtime, "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="aws", bucket="s3://results")
-    return Cluster(inventory, facts, environment, peers, wheel)
+    return SurveyedCluster(inventory, facts, environment, peers, wheel)
 
 
 def plan(*hosts: HostFacts, wheel: Path | None = WHEEL) -> Plan:

@@ -27,10 +27,10 @@ from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.environment import Environment, Server
-from bootstrap.serving.place import Place
+from bootstrap.serving.place import EndpointPlace
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.source import Source, predict_hint, run_data, source_of
+from bootstrap.serving.source import ModelSource, predict_hint, run_data, source_of
 from bootstrap.serving.state import clock_of, describe
 from bootstrap.untrusted.decode import parsed
 from bootstrap.untrusted.unpack import Hostile
@@ -257,7 +257,7 @@ def test_a_deploy_that_cannot_succeed_starts_no_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def message(request: DeployRequest) -> str:
-        deploy = partial(deploy_on_host, stopped(), request, Source(None, tmp_path))
+        deploy = partial(deploy_on_host, stopped(), request, ModelSource(None, tmp_path))
         return refused_before_the_start(monkeypatch, deploy)
 
     assert "no SavedModel, no .keras and no .h5 file" in message(DeployRequest("m"))
@@ -286,13 +286,13 @@ def test_a_failure_after_the_start_says_that_the_machines_run(
     monkeypatch.setattr(reach, "sessions", fails)
     (tmp_path / "m.keras").touch()
     with pytest.raises(UsageError, match="no"):
-        deploy_on_host(stopped(), DeployRequest("m"), Source(None, tmp_path))
+        deploy_on_host(stopped(), DeployRequest("m"), ModelSource(None, tmp_path))
     assert capsys.readouterr().out == "the machines keep running: fab stop --stack gpu\n"
 
 
-def place(session: Any = None, home: str = "/h", deadline: Deadline | None = None) -> Place:
+def place(session: Any = None, home: str = "/h", deadline: Deadline | None = None) -> EndpointPlace:
     facts: Any = SimpleNamespace(home=home)
-    return Place(session, "python3", facts, deadline=deadline)
+    return EndpointPlace(session, "python3", facts, deadline=deadline)
 
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:

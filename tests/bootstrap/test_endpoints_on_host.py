@@ -30,9 +30,9 @@ from bootstrap.serving.model import (
     remove_unused_models,
     send_model,
 )
-from bootstrap.serving.place import Place, place_here
+from bootstrap.serving.place import EndpointPlace, place_here
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.source import Source
+from bootstrap.serving.source import ModelSource
 from bootstrap.serving.state import is_alive
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions, start_agent
@@ -65,9 +65,9 @@ class SharedSession(LocalSession):
             return super().sh(text)
         return "\n".join(self.run(["sh", "-c", text]).tail)
 
-    def place(self) -> Place:
+    def place(self) -> EndpointPlace:
         self.host = Host(HERE, "localhost")
-        return Place(self, self.found.python or "", self.found)
+        return EndpointPlace(self, self.found.python or "", self.found)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +110,10 @@ def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
     machine = ClusterStatus(Inventory("c", (Host("h1", "localhost"),), cloud="aws"), {}, "aws")
     (tmp_path / "m.keras").touch()
     with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
-        deploy_on_host(machine, DeployRequest("m", hours=3), Source(None, tmp_path))
+        deploy_on_host(machine, DeployRequest("m", hours=3), ModelSource(None, tmp_path))
     assert refused.value.hint.startswith("fab extend --hours 3.5")
     with pytest.raises(UsageError, match="gets no new version"):  # it fits, and the agent answers
-        deploy_on_host(machine, DeployRequest("m", update=True), Source(None, tmp_path))
+        deploy_on_host(machine, DeployRequest("m", update=True), ModelSource(None, tmp_path))
 
 
 @contextmanager
@@ -330,7 +330,7 @@ def test_a_version_that_does_not_serve_is_not_tried_again_and_the_next_one_serve
 
 
 @contextmanager
-def here(session: SharedSession) -> Iterator[Place]:
+def here(session: SharedSession) -> Iterator[EndpointPlace]:
     yield session.place()
 
 
@@ -344,7 +344,7 @@ def test_a_new_version_keeps_the_port_of_its_endpoint_on_record(
     monkeypatch.setattr(workflow, "runtime_here", lambda: home / "python")
     monkeypatch.setattr(deploying, "_wait", lambda *_: state)
     request = read_request(DeployOptions(name="m", port=9999, update=True))
-    deploy_here(request, Source(None, home / "better", trusted=True))
+    deploy_here(request, ModelSource(None, home / "better", trusted=True))
     assert records.require("m").port == 8502
 
 
@@ -366,7 +366,7 @@ def test_a_deploy_to_a_port_in_use_sends_and_records_nothing(
         port = taken.getsockname()[1]
         request = read_request(DeployOptions(name="m", port=port))
         with pytest.raises(UsageError, match=f"port {port} of this machine is in use"):
-            deploy_here(request, Source(None, home, trusted=True))
+            deploy_here(request, ModelSource(None, home, trusted=True))
     assert records.names() == [] and [path.name for path in home.iterdir()] == ["m.keras"]
 
 

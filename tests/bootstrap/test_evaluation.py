@@ -23,7 +23,7 @@ from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metrics.options import read_thresholds
 from bootstrap.runs.request import read_request
@@ -291,7 +291,7 @@ def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Pa
 
 def place_runtime() -> Path:
     """Where the Python of the runtime on this machine is; its folder is there."""
-    python = folder_of(RUNTIME) / "bin/python"
+    python = environment_folder(RUNTIME) / "bin/python"
     python.parent.mkdir(parents=True, exist_ok=True)
     return python
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.inventory.files import atomic_folder, existing_path, folder_of
+from bootstrap.inventory.files import atomic_folder, existing_path, folder_option
 
 IMPOSSIBLE = {"too long": "x" * 5000, "a home of nobody": "~no-such-user/x", "a NUL": "a\0b"}
 
@@ -16,15 +16,15 @@ IMPOSSIBLE = {"too long": "x" * 5000, "a home of nobody": "~no-such-user/x", "a 
 def test_a_name_that_no_file_can_have_is_no_traceback(text: str) -> None:
     assert existing_path(text) is None
     with pytest.raises(UsageError, match="--to: no folder can have this name: "):
-        folder_of(text, "--to")
+        folder_option(text, "--to")
 
 
 def test_a_path_that_a_user_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "there").mkdir()
-    assert existing_path("~/there") == folder_of("~/there", "--to") == tmp_path / "there"
+    assert existing_path("~/there") == folder_option("~/there", "--to") == tmp_path / "there"
     assert existing_path("~/nowhere") is None
-    assert folder_of("~/nowhere", "--to") == tmp_path / "nowhere"
+    assert folder_option("~/nowhere", "--to") == tmp_path / "nowhere"
 
 
 def test_a_folder_appears_with_all_its_content(tmp_path: Path) -> None:

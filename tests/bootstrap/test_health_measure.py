@@ -17,7 +17,7 @@ from bootstrap.health import measure, run
 from bootstrap.health.checks import TensorFlowReadings
 from bootstrap.inventory import local_state
 from bootstrap.plan import runtimes
-from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Peer
 from railhead.documents.agent import CommandResult
 from railhead.documents.health import Device
@@ -144,7 +144,7 @@ def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "")
     peers = (Peer(host.name, host.address, 22, "ann", 2, "k"),)
     facts = {host.name: replace(debian, pythons={"3.11": sys.executable})}
-    known = Cluster(replace(inventory, hosts=(host,)), facts, environment, peers, None)
+    known = SurveyedCluster(replace(inventory, hosts=(host,)), facts, environment, peers, None)
     left = one_host.machines[0].home / ".railhead/runs/health"
     (left / "work").mkdir(parents=True, exist_ok=True)
     reported: list[str] = []

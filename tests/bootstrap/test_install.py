@@ -21,7 +21,7 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
-from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.cluster import Options, SurveyedCluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.internet import CA, Internet
 from bootstrap.plan.runtimes import uv_digest
@@ -87,21 +87,23 @@ class RecordedHost:
 
 
 @pytest.fixture
-def cluster(debian: HostFacts) -> Cluster:
+def cluster(debian: HostFacts) -> SurveyedCluster:
     """Two hosts that have neither the runtime nor a wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-gpu"], "3.11", "")
     facts = {"h1": debian, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts))
-    return Cluster(inventory, facts, environment, peers, None)
+    return SurveyedCluster(inventory, facts, environment, peers, None)
 
 
-def apply(cluster: Cluster, hosts: Mapping[str, RecordedHost], *steps: str) -> None:
+def apply(cluster: SurveyedCluster, hosts: Mapping[str, RecordedHost], *steps: str) -> None:
     plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
     apply_plan.apply(connected(cluster, hosts), plan, Board(io.StringIO(), tuple(hosts)))
 
 
-def test_the_installer_is_sent_as_a_folder_that_appears_whole(cluster: Cluster, home: Path) -> None:
+def test_the_installer_is_sent_as_a_folder_that_appears_whole(
+    cluster: SurveyedCluster, home: Path
+) -> None:
     """It was fetched before."""
     installer = local_state.cache("uv-for-hosts") / uv_digest() / "uv"
     installer.parent.mkdir(parents=True)
@@ -111,7 +113,7 @@ def test_the_installer_is_sent_as_a_folder_that_appears_whole(cluster: Cluster, 
     assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]
 
 
-def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Cluster) -> None:
+def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: SurveyedCluster) -> None:
     hosts = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(cluster, hosts, "horovod")
     built, tried = hosts["h1"].command("sh"), hosts["h1"].command("mpirun")
@@ -127,18 +129,18 @@ def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Clust
     assert [path.name for path in wheel_folder(cluster).iterdir()] == [WHEEL]
 
 
-def with_keys(cluster: Cluster, *keys: str) -> Cluster:
+def with_keys(cluster: SurveyedCluster, *keys: str) -> SurveyedCluster:
     """The cluster with these verified host keys."""
     peers = zip(cluster.peers, keys, strict=True)
     return replace(cluster, peers=tuple(replace(peer, host_key=key) for peer, key in peers))
 
 
-def of(cluster: Cluster, **inventory: Any) -> Cluster:
+def of(cluster: SurveyedCluster, **inventory: Any) -> SurveyedCluster:
     """The cluster with other properties of its inventory."""
     return replace(cluster, inventory=replace(cluster.inventory, **inventory))
 
 
-OTHERS: Mapping[str, Callable[[Cluster], Cluster]] = {
+OTHERS: Mapping[str, Callable[[SurveyedCluster], SurveyedCluster]] = {
     "the same hosts": lambda c: c,
     "the same hosts under another name": lambda c: of(c, name="other"),
     "the same hosts in another order": lambda c: with_keys(c, "key 2", "key 1"),
@@ -159,7 +161,7 @@ AD_HOC = [name for name in OTHERS if name.startswith("the same hosts")]
     ],
 )
 def test_a_wheel_is_installed_by_whoever_built_it_and_one_of_this_computer_by_all(
-    cluster: Cluster, builder: str, users: list[str]
+    cluster: SurveyedCluster, builder: str, users: list[str]
 ) -> None:
     keyed = with_keys(cluster, "key 1", "key 2")
     apply(OTHERS[builder](keyed), {name: RecordedHost(name) for name in ("h1", "h2")}, "horovod")
@@ -168,7 +170,7 @@ def test_a_wheel_is_installed_by_whoever_built_it_and_one_of_this_computer_by_al
     assert {wheel.read_bytes() for wheel in found.values() if wheel} == {BUILT}
 
 
-def test_a_wheel_of_an_earlier_version_is_not_used(cluster: Cluster) -> None:
+def test_a_wheel_of_an_earlier_version_is_not_used(cluster: SurveyedCluster) -> None:
     """Nobody knows who built it."""
     old = local_state.cache("wheels") / cluster.environment.wheel_key(cluster.facts["h1"])
     old.mkdir()
@@ -176,7 +178,9 @@ def test_a_wheel_of_an_earlier_version_is_not_used(cluster: Cluster) -> None:
     assert [survey.with_wheel(other(cluster)).wheel for other in OTHERS.values()] == [None] * 7
 
 
-def test_hosts_on_this_computer_take_no_wheel_from_a_bucket(cluster: Cluster, world: World) -> None:
+def test_hosts_on_this_computer_take_no_wheel_from_a_bucket(
+    cluster: SurveyedCluster, world: World
+) -> None:
     bucket = {"bucket": world.inventory.bucket, "region": world.inventory.region}
     stack = of(cluster, **bucket, cloud=world.inventory.cloud, cluster_id="dev-1")
     apply(survey.with_wheel(stack), {n: RecordedHost(n) for n in ("h1", "h2")}, "horovod")
@@ -203,7 +207,9 @@ class Hostile(RecordedHost):
     ["", "/out/..", f"/out/{WHEEL}\n", "/out/horovod-1.whl/evil.pth", "/out/--target=x.whl"],
     ids=["none", "above", "line", "path", "option"],
 )
-def test_what_has_not_the_name_of_a_wheel_is_not_fetched(cluster: Cluster, wheel: str) -> None:
+def test_what_has_not_the_name_of_a_wheel_is_not_fetched(
+    cluster: SurveyedCluster, wheel: str
+) -> None:
     hosts = {"h1": Hostile("h1"), "h2": RecordedHost("h2")}
     hosts["h1"].wheel = wheel  # type: ignore[attr-defined]
     with pytest.raises(HostsFailed, match="as the name of a wheel"):
@@ -217,7 +223,7 @@ def kept_wheels() -> list[str]:
     return [path.name for path in files if path.is_file()]
 
 
-def test_commands_on_a_host_cache_in_our_folder_and_use_the_proxy(cluster: Cluster) -> None:
+def test_commands_on_a_host_cache_in_our_folder_and_use_the_proxy(cluster: SurveyedCluster) -> None:
     host = RecordedHost("h1")
     internet = Internet(proxy="http://me:s3cret@p.example", ca="certificates")
     apply(replace(cluster, internet=internet), {"h1": host}, "runtime", "horovod")
@@ -230,14 +236,14 @@ def test_commands_on_a_host_cache_in_our_folder_and_use_the_proxy(cluster: Clust
     assert not any("s3cret" in word for argv in host.ran for word in argv)
 
 
-def test_local_hosts_share_the_cache_of_this_machine(cluster: Cluster) -> None:
+def test_local_hosts_share_the_cache_of_this_machine(cluster: SurveyedCluster) -> None:
     host = RecordedHost("h1")
     inventory = replace(cluster.inventory, cloud="local")
     apply(replace(cluster, inventory=inventory), {"h1": host}, "runtime")
     assert host.variables and not any("UV_CACHE_DIR" in v for v in host.variables)
 
 
-def test_a_failure_behind_a_proxy_has_no_password(cluster: Cluster) -> None:
+def test_a_failure_behind_a_proxy_has_no_password(cluster: SurveyedCluster) -> None:
     behind = replace(cluster, internet=Internet(proxy="http://me:s3cret@p.example"))
     with pytest.raises(HostsFailed) as caught:
         apply(behind, {"h1": RecordedHost("h1", "sh"), "h2": RecordedHost("h2")}, "horovod")
@@ -245,7 +251,7 @@ def test_a_failure_behind_a_proxy_has_no_password(cluster: Cluster) -> None:
 
 
 def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(
-    cluster: Cluster,
+    cluster: SurveyedCluster,
 ) -> None:
     hosts = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(cluster, hosts, "runtime", "horovod")
@@ -285,7 +291,7 @@ class WithKeys(RecordedHost):
     ],
 )
 def test_a_wheel_is_kept_only_when_its_builder_is_ready(
-    cluster: Cluster, fails: str, kept: list[str]
+    cluster: SurveyedCluster, fails: str, kept: list[str]
 ) -> None:
     hosts = {name: WithKeys(name) for name in ("h1", "h2")}
     step, _, name = fails.partition(" on ")
@@ -299,7 +305,9 @@ def test_a_wheel_is_kept_only_when_its_builder_is_ready(
 
 
 @pytest.mark.parametrize("fails", ["sh", "mpirun"])
-def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fails: str) -> None:
+def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(
+    cluster: SurveyedCluster, fails: str
+) -> None:
     hosts = {"h1": RecordedHost("h1", fails), "h2": RecordedHost("h2")}
     with pytest.raises(HostsFailed) as caught:
         apply(cluster, hosts, "horovod")
@@ -309,7 +317,7 @@ def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fai
     assert not any(path.endswith(".ok") for host in hosts.values() for path in host.written)
 
 
-def of_stack(cluster: Cluster, world: World) -> Cluster:
+def of_stack(cluster: SurveyedCluster, world: World) -> SurveyedCluster:
     """Two hosts of a stack with a bucket, which lack only the runtime, as a computer sees them."""
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.18-cpu"])
     line = decide.cluster_line(cluster, "ssh-ed25519 AAAA c")
@@ -330,7 +338,7 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
 
 
 def made_ready(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: SurveyedCluster, capsys: pytest.CaptureFixture[str]
 ) -> tuple[str, list[RecordedHost]]:
     """What a person reads while hosts are made ready, and the hosts."""
     hosts = {name: RecordedHost(name) for name in cluster.facts}
@@ -339,7 +347,7 @@ def made_ready(
 
 
 def test_a_wheel_that_was_built_once_is_built_on_no_other_computer(
-    cluster: Cluster, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    cluster: SurveyedCluster, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     first = of_stack(cluster, world)
@@ -363,7 +371,7 @@ def test_a_wheel_that_was_built_once_is_built_on_no_other_computer(
 
 
 def test_a_wheel_that_was_here_before_the_bucket_is_kept_there(
-    cluster: Cluster, world: World, capsys: pytest.CaptureFixture[str]
+    cluster: SurveyedCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = wheel_folder(of_stack(cluster, world))
     folder.mkdir()
@@ -376,7 +384,7 @@ def test_a_wheel_that_was_here_before_the_bucket_is_kept_there(
 
 
 def test_a_bucket_that_may_not_be_written_to_stops_nothing(
-    cluster: Cluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
+    cluster: SurveyedCluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen = of_stack(cluster, on_gcs)
     on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.create access")
@@ -389,7 +397,7 @@ def test_a_bucket_that_may_not_be_written_to_stops_nothing(
 
 
 def test_a_bucket_that_could_not_be_queried_is_not_written_to(
-    cluster: Cluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
+    cluster: SurveyedCluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plan did not say so, and it would fail as well."""
     on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.get access")
@@ -400,7 +408,7 @@ def test_a_bucket_that_could_not_be_queried_is_not_written_to(
 
 
 def test_a_wheel_that_does_not_serve_its_builder_is_not_kept(
-    cluster: Cluster, world: World
+    cluster: SurveyedCluster, world: World
 ) -> None:
     seen = of_stack(cluster, world)
     hosts = {name: RecordedHost(name) for name in seen.facts}
@@ -410,7 +418,7 @@ def test_a_wheel_that_does_not_serve_its_builder_is_not_kept(
     assert world.names() == []
 
 
-def test_a_host_that_comes_later_builds_for_itself(cluster: Cluster) -> None:
+def test_a_host_that_comes_later_builds_for_itself(cluster: SurveyedCluster) -> None:
     """The others are ready, and no computer has the wheel any more: none of them would build."""
     done = replace(cluster.facts["h1"], envs=frozenset({cluster.environment.digest}))
     grown = replace(cluster, facts={"h1": done, "h2": cluster.facts["h2"]})
@@ -435,7 +443,9 @@ class Locked(RecordedHost):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(cluster: Cluster, full: bool) -> None:
+def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(
+    cluster: SurveyedCluster, full: bool
+) -> None:
     board = io.StringIO()
     hosts = {"h1": Locked("h1", board, full=False), "h2": Locked("h2", board, full=full)}
     plan = Plan(tuple(hosts), tuple(Step(host, "key", "") for host in hosts))
@@ -449,7 +459,7 @@ def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(cluster: Cluster, f
 
 @pytest.mark.parametrize(("name", "complete"), [("tf2.18-cpu", False), ("tf2.21-cpu", True)])
 def test_an_environment_without_horovod_is_complete_once_it_is_imported(
-    cluster: Cluster, name: str, complete: bool
+    cluster: SurveyedCluster, name: str, complete: bool
 ) -> None:
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES[name])
     host = RecordedHost("h1")
@@ -459,7 +469,7 @@ def test_an_environment_without_horovod_is_complete_once_it_is_imported(
     assert (f"{environment.folder}/.ok" in host.written) is complete
 
 
-def test_an_environment_that_is_not_imported_is_not_complete(cluster: Cluster) -> None:
+def test_an_environment_that_is_not_imported_is_not_complete(cluster: SurveyedCluster) -> None:
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.21-cpu"])
     host = RecordedHost("h1", fails=f"{environment.folder}/bin/python")
     with pytest.raises(HostsFailed, match="runtime: python ended with 1"):

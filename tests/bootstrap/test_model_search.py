@@ -24,8 +24,8 @@ from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch
 from bootstrap.runs.run import Run
 from bootstrap.serving import records
 from bootstrap.serving.model import needs_trust, pack_model
-from bootstrap.serving.place import Place
-from bootstrap.serving.source import Source, source_of
+from bootstrap.serving.place import EndpointPlace
+from bootstrap.serving.source import ModelSource, source_of
 from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.endpoint import Deployed
@@ -127,12 +127,12 @@ def write_run(home: Path, names: Sequence[str]) -> Path:
 
 
 @contextmanager
-def chief(home: Path) -> Iterator[Place]:
+def chief(home: Path) -> Iterator[EndpointPlace]:
     """This machine with its agent, as the chief."""
     facts: Any = SimpleNamespace(home=str(home))
     with local_session() as session:
         start_agent(session)
-        yield Place(session, "python3", facts)
+        yield EndpointPlace(session, "python3", facts)
 
 
 ON_CHIEF: dict[str, tuple[list[str], list[str] | None]] = {
@@ -154,8 +154,8 @@ def test_a_model_is_found_by_the_same_name_on_the_chief_and_copied_once(home: Pa
             for name in names:
                 (results / home_name(name)).parent.mkdir(parents=True, exist_ok=True)
                 (results / home_name(name)).write_text(name)
-            path = Source(Run("r1", results)).found_here()
-            on_chief = Source(Run("r1", home / "nothing"))
+            path = ModelSource(Run("r1", results)).found_here()
+            on_chief = ModelSource(Run("r1", home / "nothing"))
             if files is None:
                 with pytest.raises(UsageError, match="run r1 has no model"):
                     on_chief.place_model(place)
@@ -175,15 +175,15 @@ def test_the_chief_is_searched_with_the_same_rules(home: Path) -> None:
     with chief(home) as place:
         run = Run("r1", home / "nothing")
         with pytest.raises(UsageError, match=r"several models: model\.keras, outputs/best\.keras"):
-            Source(run).place_model(place)
-        copies = [Source(run, name=n).place_model(place) for n in ("model.keras", "outputs/")]
+            ModelSource(run).place_model(place)
+        copies = [ModelSource(run, name=n).place_model(place) for n in ("model.keras", "outputs/")]
         assert [[x.name for x in Path(copy).iterdir()] for copy in copies] == [
             ["model.keras"],
             ["best.keras"],
         ]
         write_run(home, ["work/checkpoint-1.h5"])
         with pytest.raises(UsageError, match="checkpoints, and no model: outputs/checkpoint-1.h5"):
-            Source(run).place_model(place)
+            ModelSource(run).place_model(place)
 
 
 def test_model_names_one_of_the_run_or_a_path_here(

@@ -43,13 +43,13 @@ def test_a_program_is_known_by_the_archive_that_it_is_started_from(tmp_path: Pat
     archive.write_text(SLEEP)
     other.write_text(SLEEP)
     with process(sys.executable, str(archive), SUPERVISOR, "--fast") as pid:
-        assert programs.folder_of(pid, SUPERVISOR) == str(tmp_path)
-        assert programs.folder_of(pid, ENDPOINT) == ""
+        assert programs.process_folder(pid, SUPERVISOR) == str(tmp_path)
+        assert programs.process_folder(pid, ENDPOINT) == ""
         assert str(tmp_path) in programs.folders_of(SUPERVISOR)
     for words in ([SUPERVISOR], [str(archive)], [NAME, "x", SUPERVISOR]):
         with process(sys.executable, str(other), *words) as pid:
-            assert programs.folder_of(pid, SUPERVISOR) == ""
-    assert programs.folder_of(pid, SUPERVISOR) == ""  # it has ended
+            assert programs.process_folder(pid, SUPERVISOR) == ""
+    assert programs.process_folder(pid, SUPERVISOR) == ""  # it has ended
 
 
 def test_a_program_of_a_user_has_no_module_of_the_archive(tmp_path: Path) -> None:

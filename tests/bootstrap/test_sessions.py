@@ -13,7 +13,7 @@ from standins.connected import connected
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory, parse_hosts
-from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.runtimes import Environment, choose_runtime
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions
@@ -72,7 +72,7 @@ def test_the_end_closes_all_sessions_also_those_that_replaced_others(inventory: 
 def cluster(inventory: Inventory, debian: HostFacts) -> ConnectedCluster:
     facts = {name: replace(debian, pythons={"3.11": f"/{name}/python"}) for name in inventory.names}
     environment: Environment = choose_runtime(facts, None, None)
-    return connected(Cluster(inventory, facts, environment, ()), opened(*inventory.names))
+    return connected(SurveyedCluster(inventory, facts, environment, ()), opened(*inventory.names))
 
 
 def pythons(cluster: ConnectedCluster) -> dict[str, str]:

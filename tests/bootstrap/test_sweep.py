@@ -461,7 +461,7 @@ def test_hosts_with_a_run_are_refused_as_busy() -> None:
 
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
     trials = read_trials({"a": ("1", "2")})
-    first = sweep.folder_of(tmp_path, program(), trials)
-    assert first == sweep.folder_of(tmp_path, program(), trials)
-    assert first != sweep.folder_of(tmp_path, program(preset="smoke"), trials)
-    assert first != sweep.folder_of(tmp_path, program(), trials[:1])
+    first = sweep.sweep_folder(tmp_path, program(), trials)
+    assert first == sweep.sweep_folder(tmp_path, program(), trials)
+    assert first != sweep.sweep_folder(tmp_path, program(preset="smoke"), trials)
+    assert first != sweep.sweep_folder(tmp_path, program(), trials[:1])

@@ -15,7 +15,7 @@ from bootstrap.facts.gpu import Driver
 from bootstrap.facts.host import HostFacts, RunProcess
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, drivers, runtimes
-from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.cluster import Options, SurveyedCluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Step
 from bootstrap.plan.system_changes import Changes, changes, mixed
@@ -25,14 +25,14 @@ SYSTEM = Options(system=True)
 FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
 
 
-def cluster(*hosts: HostFacts, cloud: str = "hosts", gpu: bool = True) -> Cluster:
+def cluster(*hosts: HostFacts, cloud: str = "hosts", gpu: bool = True) -> SurveyedCluster:
     """Hosts h1, h2, ... of a cluster whose runtime is not there yet, with a wheel at hand."""
     facts = {f"h{i}": host for i, host in enumerate(hosts, 1)}
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
     environment = runtimes.Environment(runtime, "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud=cloud)
-    return Cluster(inventory, facts, environment, peers, Path("horovod-0.28.1.whl"))
+    return SurveyedCluster(inventory, facts, environment, peers, Path("horovod-0.28.1.whl"))
 
 
 def of_system(facts: HostFacts, **changed: Any) -> HostFacts:

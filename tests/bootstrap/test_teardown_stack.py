@@ -16,7 +16,7 @@ from bootstrap.lifecycle.receipt import Receipt, check
 
 def ended(fake: StoppingCloud, inventory: Inventory = OURS) -> tuple[Receipt, list[str]]:
     lines: list[str] = []
-    return destroy_stack.stop(inventory, fake, lines.append, clock=fake.clock()), lines
+    return destroy_stack.stop_with_receipt(inventory, fake, lines.append, clock=fake.clock()), lines
 
 
 def test_a_cloud_that_takes_90_seconds() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.provision.local_environment import folder_of, python_of
+from bootstrap.provision.local_environment import environment_folder, python_of
 from bootstrap.runs import event_files
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.run import Run
@@ -220,9 +220,9 @@ def test_the_rest_is_shown_where_the_page_of_the_profiler_cannot_be_installed(
 ) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
-    folder_of("tensorboard").mkdir(parents=True)  # it was made before
+    environment_folder("tensorboard").mkdir(parents=True)  # it was made before
     (tmp_path / "h1.xplane.pb").touch()
-    assert tensorboard._python(tmp_path) == folder_of("tensorboard") / "bin/python"
+    assert tensorboard._python(tmp_path) == environment_folder("tensorboard") / "bin/python"
     assert "the profile is not shown: the environment of profiler" in capsys.readouterr().out
 
 

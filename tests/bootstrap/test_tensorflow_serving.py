@@ -24,7 +24,7 @@ from e2e.local_hosts import Done, Operator, wait_until
 from standins.servers import free_port
 from standins.supervised_endpoint import SupervisedEndpoint
 
-from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.remote.serve.endpoint import health_of
 from bootstrap.serving import tensorflow_serving
 from bootstrap.serving.request import DeployRequest
@@ -188,7 +188,7 @@ def operator(home: Path, tmp_path: Path) -> Iterator[Operator]:
     """Somebody on this machine; the runtime of `--here` is a Python without packages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-        python = folder_of(RUNTIME) / "bin/python"
+        python = environment_folder(RUNTIME) / "bin/python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
     for name in ("one", "two"):

@@ -21,7 +21,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.lifecycle import teardown
 from bootstrap.plan import runtimes
-from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.system_changes import Changes, changes
@@ -96,7 +96,7 @@ def lacks(team: SystemdHosts, facts: Mapping[str, HostFacts]) -> dict[str, Chang
     runtime = runtimes.RUNTIMES["tf2.18-gpu"]
     environment = runtimes.Environment(runtime, "3.11", "")
     peers = tuple(Peer(h.name, h.address, 22, "root", 1, "") for h in team.hosts)
-    cluster = Cluster(team.inventory, facts, environment, peers, Path("a.whl"))
+    cluster = SurveyedCluster(team.inventory, facts, environment, peers, Path("a.whl"))
     return {name: replace(changes(cluster, name), packages=()) for name in facts}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from standins.options import program
 
-from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.workflows.data import shard
 from railhead.documents.options.runs import ShardOptions
 from training.data import manifest
@@ -33,7 +33,7 @@ def test_every_image_of_fashion_mnist_is_read(
 ) -> None:
     """By `fab data shard`, with the runtime of the tests in the place of that of this machine."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    python = folder_of(RUNTIME) / "bin/python"
+    python = environment_folder(RUNTIME) / "bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{runtime_python}" "$@"\n')
     python.chmod(0o755)

@@ -87,7 +87,7 @@ def unreadable(samples: Samples, error: Exception) -> DataError:
     return DataError(samples.find_fault() or f"the data cannot be read: {reason}")
 
 
-def folder_of(name: str) -> str:
+def data_folder(name: str) -> str:
     """Whether a data set is read from a folder: `required`, `optional`, or `none` but shards."""
     if name in WITHOUT_FOLDER:
         return "none"

@@ -42,7 +42,7 @@ def serve(settings: ServeSettings, listener: socket.socket) -> int:
     """Answer requests until SIGTERM; those in progress are finished."""
     import uvicorn
 
-    from .app import Endpoint, application
+    from .app import ServedApp, application
     from .connections import punctual
     from .metrics import ServingMetrics
     from .model import load
@@ -58,7 +58,7 @@ def serve(settings: ServeSettings, listener: socket.socket) -> int:
         print(text, flush=True)
 
     metrics = ServingMetrics()
-    endpoint = Endpoint(settings, Versions(settings, load, metrics, report), metrics)
+    endpoint = ServedApp(settings, Versions(settings, load, metrics, report), metrics)
     config = uvicorn.Config(
         application(endpoint, stop),
         http=punctual(settings.timeout_s + LATER),

@@ -35,7 +35,7 @@ JSON = "application/json"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Endpoint:
+class ServedApp:
     """Answers requests for one model."""
 
     def __init__(
@@ -153,7 +153,7 @@ def _refusal(status: int, message: str) -> Response:
     return Response(rest.error_body(message), status, headers, media_type=JSON)
 
 
-def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> App:
+def application(endpoint: ServedApp, on_failure: Callable[[Exception], None]) -> App:
     """The ASGI application; `on_failure` gets what ends the watch over the versions."""
 
     async def watch() -> None:

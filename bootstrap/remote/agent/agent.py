@@ -102,7 +102,7 @@ def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
 
     Without the `pid` of state.json all processes are searched for it.
     """
-    alive = None if pid is None else {programs.folder_of(pid, SUPERVISOR)}
+    alive = None if pid is None else {programs.process_folder(pid, SUPERVISOR)}
     if folder in (alive or programs.folders_of(SUPERVISOR)):
         return False
     return state == text_of(f"{folder}/state.json")
@@ -118,7 +118,7 @@ def place_programs(request: PlacePrograms) -> None:
 
 def is_running(request: IsRunning) -> Running:
     """Whether a process is this program of the folder of a run or an endpoint."""
-    folder = programs.folder_of(request.pid, request.program)
+    folder = programs.process_folder(request.pid, request.program)
     return Running(folder == os.path.expanduser(request.folder))
 
 

@@ -227,7 +227,7 @@ def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
     if not run.data and not (isinstance(program, Script) and program.sagemaker):
         return
     host = run.host_of(rank)
-    place = rank_data.Place(folder, *parts_of(run, rank), (host, len(run.hosts)))
+    place = rank_data.RankPlace(folder, *parts_of(run, rank), (host, len(run.hosts)))
     data = rank_data.prepare(run, place)
     os.environ.update(data)
     if isinstance(program, Script) and program.sagemaker:

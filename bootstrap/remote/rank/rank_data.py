@@ -30,7 +30,7 @@ PDEATHSIG = 1  # prctl: a signal for this process when its parent dies
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """A rank in its run: the run's folder, and (number, count) among all ranks that share data,
     among those of its host, and of its host among the hosts."""
 
@@ -40,7 +40,7 @@ class Place:
     host: tuple[int, int]
 
 
-def prepare(run: RunDocument, place: Place) -> dict[str, str]:
+def prepare(run: RunDocument, place: RankPlace) -> dict[str, str]:
     """The variables of all data for a rank; the data of a script is there when it returns.
 
     Raises:
@@ -50,18 +50,18 @@ def prepare(run: RunDocument, place: Place) -> dict[str, str]:
     script = isinstance(run.program, Script)
     for item in run.data:
         name = VARIABLE + item.name.upper()
-        found[name] = folder_of(item, place) if script else source_of(item, place)
+        found[name] = path_of(item, place) if script else source_of(item, place)
         if item.mode and not script:
             found[f"{name}_MODE"] = item.mode
     return found
 
 
-def source_of(item: RunData, place: Place) -> str:
+def source_of(item: RunData, place: RankPlace) -> str:
     """The path on this host, or the URI of a bucket."""
     return os.path.expanduser(item.paths[place.host[0]]) if item.paths else item.uri
 
 
-def folder_of(item: RunData, place: Place) -> str:
+def path_of(item: RunData, place: RankPlace) -> str:
     """The folder in which a script finds an input."""
     source, shard = source_of(item, place), item.distribution == "shard"
     # Of local data that is sharded, this host was sent its own share.
@@ -77,7 +77,7 @@ def folder_of(item: RunData, place: Place) -> str:
     return source
 
 
-def downloaded(uri: str, part: tuple[int, int], place: Place) -> str:
+def downloaded(uri: str, part: tuple[int, int], place: RankPlace) -> str:
     """Download files of a bucket, or find them in the cache; returns their folder."""
     argv = [sys.executable, "-m", "training.data", "download", uri]
     argv += ["--part", "{}/{}".format(*part)]
@@ -96,7 +96,7 @@ def downloaded(uri: str, part: tuple[int, int], place: Place) -> str:
     return folder
 
 
-def streamed(source: str, part: tuple[int, int], place: Place) -> str:
+def streamed(source: str, part: tuple[int, int], place: RankPlace) -> str:
     """Start to feed a stream into a new folder, for as long as this rank lives."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="railhead-", dir=memory)

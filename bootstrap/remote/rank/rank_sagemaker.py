@@ -15,11 +15,11 @@ from typing import Any
 
 from railhead.documents.run import RunDocument, Script
 
-from .rank_data import Place
+from .rank_data import RankPlace
 
 
 def variables(
-    run: RunDocument, program: Script, place: Place, channels: Mapping[str, str]
+    run: RunDocument, program: Script, place: RankPlace, channels: Mapping[str, str]
 ) -> dict[str, str]:
     """All SM_ variables of a rank; makes the folders that they name.
 
@@ -54,7 +54,7 @@ def arguments(program: Script, folder: str) -> tuple[str, ...]:
 
 
 def environment(
-    run: RunDocument, program: Script, place: Place, channels: Mapping[str, str]
+    run: RunDocument, program: Script, place: RankPlace, channels: Mapping[str, str]
 ) -> dict[str, Any]:
     """The content of SM_TRAINING_ENV."""
     folder, host = place.folder, place.host[0]

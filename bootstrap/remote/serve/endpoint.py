@@ -113,7 +113,7 @@ class Server:
             self.process.wait()
 
 
-class Endpoint:
+class ServerProcess:
     """The states: starting, ready, restarting; at the end `ended` or `failed` with a reason."""
 
     def __init__(self) -> None:
@@ -270,4 +270,4 @@ def main() -> None:
     with locks.try_lock(path("lock")) as free:
         if not free:
             sys.exit("another supervisor has this endpoint")
-        Endpoint().run()
+        ServerProcess().run()

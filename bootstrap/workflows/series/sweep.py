@@ -39,7 +39,7 @@ class Sweep:
     at_once: int = 1
 
 
-def folder_of(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
+def sweep_folder(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
     """The folder of a sweep: the same command has the same one, on whichever hosts."""
     values = [dict(trial.values) for trial in trials]
     content = json.dumps([encode(record_of(args)), values], sort_keys=True)

@@ -49,10 +49,10 @@ from .sweep import (
     Sweep,
     best,
     check,
-    folder_of,
     forget_unusable,
     has_ended,
     report,
+    sweep_folder,
 )
 from .sweep_file import alone, record, recorded
 
@@ -115,7 +115,7 @@ def run_sweep(
     requests = [(trial, read_request(trial.args(base))) for trial in trials]
     launcher = requests[0][1].options.launcher
     to_be_ready = ready_options(ReadyOptions(allow_mixed=True), base, launcher=launcher)
-    folder = folder_of(results, base, trials)
+    folder = sweep_folder(results, base, trials)
     chosen = Sweep(requests, to_be_ready, folder, not options.to_end, options.at_once)
     status = target()
     check(status.inventory, chosen)  # before machines of a stack are started
