@@ -35,8 +35,6 @@ ORDER = (
     ("interface",),
 )
 LEVEL = {folder: level for level, line in enumerate(ORDER) for folder in line}
-# Old paths that recorded commands name; they lead to clouds/local.
-SHIMS = {"local", "processes"}
 LONGEST_CHAIN = 16
 ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 
@@ -228,7 +226,7 @@ def test_an_sdk_is_named_for_a_file_that_uses_it() -> None:
 @pytest.mark.parametrize("path", HERE, ids=name_of)
 def test_a_folder_imports_only_folders_before_it(path: Path) -> None:
     folder = folder_of(path)
-    if folder in SHIMS | {"__init__"}:
+    if folder == "__init__":
         return
     for name in imported(path):
         other = name.split(".")[1] if name.startswith("bootstrap.") else folder
@@ -237,12 +235,11 @@ def test_a_folder_imports_only_folders_before_it(path: Path) -> None:
         if other == "remote":
             assert not module_file(name), f"{name} does something when it is imported"
             continue
-        assert other not in SHIMS, f"{name} is an old path"
         assert LEVEL[other] < LEVEL[folder], f"{folder} imports {name}"
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
-    there = {folder_of(path) for path in OURS} - {"__init__", "remote"} - SHIMS
+    there = {folder_of(path) for path in OURS} - {"__init__", "remote"}
     assert there == set(LEVEL)
 
 

@@ -21,7 +21,7 @@ from ..ssh.bundle import Bundle, pack_training
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.session import Session
 from .folders import LocalData
-from .send import Missing, Shares
+from .send import Missing, Shares, host_folder_of
 from .upload import upload_to_stack
 
 LEAST = 16_000_000  # bytes; less is sent faster than a download is started
