@@ -86,7 +86,8 @@ def archive() -> bytes:
     modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
     for top, folder in (("remote", REMOTE), ("railhead/documents", DOCUMENTS)):
         for path in folder.rglob("*.py"):
-            modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+            if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there
+                modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     modules["__main__.py"] = modules.pop("remote/__main__.py")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as target:
