@@ -22,7 +22,7 @@ Error = Callable[[str], Exception]
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
 DIGITS = 20  # of a whole number; int() of more takes long
 KEY = "option"  # of the metadata of a field
-FORMS = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
+TYPES = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,8 @@ def _shown(one: Option) -> str:
 
 def _range(one: Option) -> str:
     rule = one.rule
-    number = "a whole number" if int in (one.item, _scalar(one)) else "a number"
+    whole = one.kind == "int" or one.item is int
+    number = "a whole number" if whole else "a number"
     if rule.choices:
         return choices_of(one)
     if rule.at_least is None or rule.at_most is None:
@@ -320,13 +321,9 @@ def _range(one: Option) -> str:
     return f"{number} from {rule.at_least:g} to {rule.at_most:g}"
 
 
-def _scalar(one: Option) -> Any:
-    return int if one.kind == "int" else None
-
-
 def type_of(one: Option) -> str:
     """What a page calls the type: switch, text, number or list."""
-    return FORMS.get(one.kind, "text")
+    return TYPES.get(one.kind, "text")
 
 
 def only(*names: str, **notes: str) -> Only:
