@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
+from railhead.documents.options.option import shortened
 
 from ..errors import Command, UsageError, typed_options
 from .clouds import AD_HOC, CLOUDS, CloudKind
@@ -21,7 +22,6 @@ from .clouds import AD_HOC, CLOUDS, CloudKind
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
 DIGITS = 20  # of a number that a user gives
-LONGEST_SHOWN = 100  # characters of a wrong value in a message
 _HOST = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<address>[^:*\[\]]+))"
     r"(?::(?P<port>[^*]+))?(?:\*(?P<slots>.+))?"
@@ -224,15 +224,6 @@ def whole_number(text: str | None, what: str, low: int, high: int) -> int | None
     if not is_number or not low <= int(text) <= high:
         raise UsageError(f"{what}: {shortened(text)} is not a number from {low} to {high}")
     return int(text)
-
-
-def shortened(value: object) -> str:
-    """The repr of what a user gave, for a message; of a long one its beginning."""
-    try:
-        shown = repr(value)
-    except ValueError:  # of an integer with thousands of digits
-        shown = "an integer that is too long"
-    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
 
 
 def _refuse_twice(hosts: Sequence[Host], key: Callable[[Host], object]) -> None:
