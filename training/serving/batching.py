@@ -13,13 +13,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .metrics import ServingMetrics
 from .settings import ServeSettings
 from .signature import Arrays, Signature, have_equal_rows, rows_of
+
+if TYPE_CHECKING:  # needs prometheus_client, which only a server has
+    from .metrics import ServingMetrics
 
 Predict = Callable[[Arrays], dict[str, Any]]
 LARGE_PART = 32  # times `max_batch`: rows of a large request in one call of the model

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .batching import Batcher
-from .metrics import ServingMetrics
 from .model import Model, ModelError, find
 from .row_check import find_mixed
 from .settings import ServeSettings
+
+if TYPE_CHECKING:  # needs prometheus_client, which only a server has
+    from .metrics import ServingMetrics
 
 EVERY = 0.5  # seconds between two looks for a new version
 Load = Callable[[Path], Model]
