@@ -70,6 +70,7 @@ PURE = {
     "bootstrap.remote.locks",
     "bootstrap.remote.programs",
     "bootstrap.remote.run.checkpoint_files",
+    "bootstrap.remote.run.controller",
     "bootstrap.remote.run.end_processes",
     "bootstrap.remote.run.json_file",
     "bootstrap.remote.run.manifest",

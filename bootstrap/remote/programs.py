@@ -24,8 +24,11 @@ def process_folder(pid: int | str, program: str) -> str:
     """The folder from whose archive a process has started this program; "" if it has not."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         words = os.fsdecode(file.read()).split("\0")
-        folder, name = os.path.split(words[words.index(program) - 1] if program in words else "")
-        return folder if name == NAME else ""
+        before = f"{program.partition('.')[2]}.py"  # a file, of the versions before the archive
+        for word, after in zip(words, [*words[1:], ""], strict=True):
+            folder, name = os.path.split(word)
+            if (name, after) == (NAME, program) or (folder and name == before):
+                return folder
     return ""
 
 

@@ -22,12 +22,12 @@ from railhead.documents.agent import (
     Start,
     TextFile,
 )
-from railhead.documents.codec import encode
+from railhead.documents.codec import decode, encode
 from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.run_record import RunRecord
 
 from ..console import log
-from ..errors import Command, Hint, HostsBusy, HostsNotReady
+from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile
@@ -118,6 +118,7 @@ def start(
         restore: places the checkpoints of an earlier run, after everything else is in place.
     """
     document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
+    _require_readable(document)
     run = Run(document.run_id, results / document.run_id)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     record = RunRecord(
@@ -142,6 +143,12 @@ def start(
     )
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
+
+
+def _require_readable(document: RunDocument) -> None:
+    """UsageError for a document that the hosts would refuse: nothing was sent yet."""
+    text = json.dumps(encode(document))
+    decode(RunDocument, json.loads(text), what="the options of the run", error=UsageError)
 
 
 def lay_out(

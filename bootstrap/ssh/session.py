@@ -58,6 +58,7 @@ from ..console.output import ByteReporter, Reporter
 from ..errors import Command, RailheadError
 from ..facts.host import HostFacts, parse, script
 from ..inventory.hosts import Host
+from ..remote.run.controller import AGENT
 from ..remote.run.manifest import size_and_sha256
 from ..untrusted import decode, unpack
 from .bounded_channel import BoundedChannel, Unresponsive
@@ -81,12 +82,12 @@ case $l in @go) eval "$s"; s=;; *) s="$s
 $l";; esac
 done"""
 # Python takes modules from archives, and this one is a file in memory.
-START_AGENT = """
+START_AGENT = f"""
 import os, sys
-archive = os.memfd_create("railhead")
+archive = os.memfd_create({AGENT.decode()})
 with open(archive, "wb", closefd=False) as file:
     file.write(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))
-sys.path.insert(0, f"/proc/self/fd/{archive}")
+sys.path.insert(0, f"/proc/self/fd/{{archive}}")
 from remote.agent import agent
 agent.main()
 """

@@ -110,6 +110,24 @@ class RunBucket:
 
 
 @dataclass(frozen=True)
+class NamedHost:
+    """A host, by its name alone."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class AfterRun:
+    """What stops the machines after a run needs of run.json: whatever else is wrong in it must not
+    keep them running."""
+
+    run_id: str
+    hosts: tuple[NamedHost, ...]
+    stop: Stop | None = None
+    bucket: RunBucket | None = None
+
+
+@dataclass(frozen=True)
 class RunDocument:
     """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG."""
 

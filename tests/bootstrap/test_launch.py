@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import run_documents
 
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.spec import parse
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
-from bootstrap.runs import follow
+from bootstrap.runs import follow, start
 from bootstrap.runs.launch import (
     RunOptions,
     StopPolicy,
@@ -29,6 +30,7 @@ from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.codec import decode, encode
+from railhead.documents.evaluation import Threshold
 from railhead.documents.run import (
     BuiltIn,
     Metric,
@@ -456,3 +458,13 @@ def test_a_run_can_be_followed_by_its_document(name: str, first: dict[str, str],
     assert follow._first_ranks(chief, Run("r", Path("results"))) == first
     stop = read_run_document(text).stop
     assert (stop.keep_minutes if stop else 0) == keep
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"thresholds": (Threshold("loss", "max", 1e19),)}, {"env": {"A": 5}}, {"size": 0}],
+)
+def test_a_document_that_hosts_would_refuse_is_not_sent(changes: dict[str, Any]) -> None:
+    start._require_readable(run_documents.run_document())
+    with pytest.raises(UsageError, match="the options of the run: "):
+        start._require_readable(run_documents.run_document(**changes))

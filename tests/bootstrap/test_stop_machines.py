@@ -26,7 +26,8 @@ from bootstrap.console.wait import wait_until
 from bootstrap.remote.programs import NAME
 from bootstrap.remote.run import json_file, stop_machines
 from bootstrap.remote.serve import machine_use
-from railhead.documents.run import RunDocument
+from bootstrap.ssh.session import START_AGENT
+from railhead.documents.run import AfterRun
 
 # Notes each command; a host that got its stop command answers no more.
 SSH = """#!/bin/sh
@@ -65,8 +66,8 @@ class Kept:
         (home / "bin" / "ssh").write_text(SSH)
         (home / "bin" / "ssh").chmod(0o755)
 
-    def document(self) -> RunDocument:
-        return json_file.read(str(self.folder / "run.json"), RunDocument)
+    def document(self) -> AfterRun:
+        return json_file.read(str(self.folder / "run.json"), AfterRun)
 
     def write(self, name: str, document: Any) -> None:
         (self.folder / name).write_text(json.dumps(document))
@@ -139,6 +140,13 @@ def test_after_a_success_the_others_stop_first_and_the_chief_last(home: Path) ->
     assert (sorted(request[:2]), request[2:]) == (["railhead-2: off", "railhead-3: off"], ["chief"])
     assert output["stopped"] == {"b": "ok", "c": "ok", "a": "stop command sent"}
     assert (output["phase"], output["results"]) == ("stopping", "only on a")
+
+
+def test_nothing_else_that_is_wrong_in_run_json_keeps_the_machines_running(home: Path) -> None:
+    kept = Kept(home, thresholds=[{"value": 1e19}], data=5)
+    kept.write("state.json", {"state": "succeeded", "heartbeat": "x"})
+    kept.end()
+    assert orders(kept.requests)[-1] == "chief" and len(orders(kept.requests)) == 3
 
 
 @pytest.mark.parametrize(("age", "kept_on"), [(1.0, True), (60.0, False)])
@@ -337,8 +345,9 @@ def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
 
 def agent() -> subprocess.Popen[bytes]:
     """A process with an agent's command line; the kernel shows it a moment after its start."""
-    process = subprocess.Popen([sys.executable, "-c", "import time; 'agent'; time.sleep(60)"])
-    while b"'agent'" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+    argv = [sys.executable, "-I", "-S", "-c", START_AGENT]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE)  # it waits for the archive
+    while START_AGENT.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
         assert process.poll() is None
         time.sleep(0.01)
     return process

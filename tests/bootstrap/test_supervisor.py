@@ -14,6 +14,7 @@ from standins import programs
 from standins.supervised_run import Run, is_alive, says, wait_until
 
 from bootstrap.remote.programs import NAME
+from bootstrap.ssh.session import START_AGENT
 
 
 def test_a_run_that_goes_well(home: Path) -> None:
@@ -104,7 +105,8 @@ def test_a_controller_that_follows_the_run_is_seen_all_the_time(home: Path) -> N
     """Its agent's file is renewed during the run: the machines wait for a controller at its end."""
     run = Run(home, "read line <go")
     os.mkfifo(run.folder / "go")
-    controller = subprocess.Popen([sys.executable, "-c", "'agent'; input()"], stdin=subprocess.PIPE)
+    argv = [sys.executable, "-I", "-S", "-c", START_AGENT]
+    controller = subprocess.Popen(argv, stdin=subprocess.PIPE)
     attached = run.folder / "attached"
     attached.write_text(f"{controller.pid}\n")
     os.utime(attached, (1, 1))

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 
-AGENT = b"'agent'"  # in the command line with which session.py starts an agent
+AGENT = b"'agent'"  # in the command line of each agent: session.py starts it with this
 
 
 def is_connected(file: str) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
-from railhead.documents.run import RunDocument
+from railhead.documents.run import AfterRun, RunDocument
 
 from .. import programs
 from . import bounded, checkpoint_files, json_file, manifest, upload
@@ -209,7 +209,7 @@ def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | 
         return error
 
 
-def argv(run: RunDocument, folder: str) -> list[str]:
+def argv(run: AfterRun | RunDocument, folder: str) -> list[str]:
     """The command of this program, without its last argument."""
     assert run.bucket
     python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from railhead.documents.manifest import Fetched
-from railhead.documents.run import RunDocument
+from railhead.documents.run import AfterRun
 from railhead.documents.state import Machines, RunState
 
 from .. import programs
@@ -56,7 +56,7 @@ def stamp(seconds: float = 0) -> str:
 class MachineStopper:
     """Uploads the results, waits as the stop rule says, then stops the machines."""
 
-    def __init__(self, run: RunDocument, state: str) -> None:
+    def __init__(self, run: AfterRun, state: str) -> None:
         self.run, self.state = run, state
         self.policy = stop_policy.StopRule.of(run)
         self.ended = time.monotonic()
@@ -182,7 +182,7 @@ class MachineStopper:
         self.report("stopping", stopped={**done, name: stop_this_host(argv)})
 
 
-def shipped(run: RunDocument, seconds: float, *only: str) -> str:
+def shipped(run: AfterRun, seconds: float, *only: str) -> str:
     """Run upload for at most `seconds`; returns why it failed, or ""."""
     assert run.bucket
     python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
@@ -259,5 +259,6 @@ def stop_this_host(argv: Sequence[str]) -> str:
 def main() -> None:
     """Stop the machines of the run in whose folder this process works."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
-    run = json_file.read(path("run.json"), RunDocument)
-    MachineStopper(run, json_file.read(path("state.json"), RunState).state).go()
+    run = json_file.read(path("run.json"), AfterRun)
+    state = str(json_file.load_object(path("state.json")).get("state"))  # also of a damaged one
+    MachineStopper(run, state).go()

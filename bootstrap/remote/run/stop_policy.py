@@ -5,9 +5,10 @@ Times are seconds of one monotonic clock. Standard library only, Python 3.10.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railhead.documents.run import RunDocument
+from railhead.documents.run import AfterRun, NamedHost, RunDocument, RunHost
 
 COMES_BACK = 40.0  # seconds: a controller retries for 31 after its connection broke
 FETCHING = 1800.0  # seconds that a connected controller has to fetch the results
@@ -22,7 +23,7 @@ class StopRule:
     bucket: bool = False
 
     @classmethod
-    def of(cls, run: RunDocument) -> StopRule:
+    def of(cls, run: AfterRun | RunDocument) -> StopRule:
         """The stop rule of a run document."""
         return cls(run.stop.keep_minutes if run.stop else None, run.bucket is not None)
 
@@ -84,7 +85,7 @@ def is_over(run: RunDocument, seconds: float) -> bool:
     return run.max_hours is not None and seconds > run.max_hours * 3600
 
 
-def results(run: RunDocument, *, shipped: bool, fetched: bool, left: int = 0) -> str:
+def results(run: AfterRun | RunDocument, *, shipped: bool, fetched: bool, left: int = 0) -> str:
     """Where the results are, as text. `left`: the number of files that were not fetched."""
     chief = run.hosts[0].name
     if run.bucket and shipped:
@@ -94,15 +95,16 @@ def results(run: RunDocument, *, shipped: bool, fetched: bool, left: int = 0) ->
     return "fetched" if fetched else f"only on {chief}"
 
 
-def stops(run: RunDocument) -> list[tuple[str, str, tuple[str, ...] | None]]:
+def stops(run: AfterRun | RunDocument) -> list[tuple[str, str, tuple[str, ...] | None]]:
     """(name, alias inside the cluster, argv or None) of each host in the order of stopping.
 
     The chief is last: it stops the others.
     """
     argvs = run.stop.argv if run.stop else ()
+    named: Sequence[NamedHost | RunHost] = run.hosts
     hosts = [
         (host.name, f"railhead-{index + 1}", argv)
-        for index, (host, argv) in enumerate(zip(run.hosts, argvs, strict=True))
+        for index, (host, argv) in enumerate(zip(named, argvs, strict=True))
     ]
     return [*hosts[1:], hosts[0]]
 

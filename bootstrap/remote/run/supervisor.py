@@ -24,7 +24,7 @@ from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.manifest import Manifest
 from railhead.documents.result import Culprit, NotSwept, Result, Swept
-from railhead.documents.run import RunDocument
+from railhead.documents.run import AfterRun, RunDocument
 from railhead.documents.state import RunState
 
 from .. import locks, programs
@@ -393,7 +393,7 @@ def become_machine_stopper() -> None:
     The run's variables are removed from the environment, so ending the run does not end it.
     """
     try:
-        run = json_file.read(path("run.json"), RunDocument)
+        run = json_file.read(path("run.json"), AfterRun)
     except (OSError, ValueError):
         return  # without run.json there is no stop command
     if run.stop or run.bucket:
