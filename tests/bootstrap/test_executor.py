@@ -22,13 +22,15 @@ FAB = Path(sys.executable).with_name("fab")
 FABFILE = """
 from invoke import task
 from bootstrap.cli import executor
-from bootstrap.errors import BelowThreshold, RailheadError, UsageError
+from bootstrap.errors import BelowThreshold, Command, Hint, RailheadError, UsageError
 from bootstrap.cli.executor import report_errors
 
 
 WRONG = {
     "usage": UsageError("a rule", hint="fab --list"),
-    "next": UsageError("a rule", hint="fab train --detach   # or: fab attach"),
+    "next": UsageError(
+        "a rule", hint=Hint(Command("train", detach=True), "   # or: ", Command("attach"))
+    ),
     "failed": RailheadError("it failed"),
     "below": BelowThreshold("too low"),
     "ours": ZeroDivisionError("ours"),
