@@ -65,15 +65,19 @@ class Program(Fab):  # type: ignore[misc]
             raise _usage("no task is named", str(Command("exec", hosts="a,b", cmd="nvidia-smi -L")))
 
     def load_collection(self) -> None:
-        """Load the fabfile, and the executor of its tasks."""
+        """Load the fabfile, and the executor of its tasks.
+
+        With --debug Invoke has set the root logger to DEBUG: it would print the configuration that
+        it reads now, with passwords, and later paramiko and botocore their signed requests. For our
+        tasks `--debug` shows only the lines of console/log.py.
+        """
+        logging.getLogger().setLevel(logging.WARNING)
         super().load_collection()
         self.executor_class = ClusterExecutor if self.has_our_tasks else Executor
         RUNNING.collection = self.collection if self.has_our_tasks else None
         RUNNING.debug = self.core[0].args.debug.value
-        if self.has_our_tasks and RUNNING.debug:
-            # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
-            # requests. `--debug` shows only the lines of console/log.py.
-            logging.getLogger().setLevel(logging.WARNING)
+        if RUNNING.debug and not self.has_our_tasks:
+            logging.getLogger().setLevel(logging.DEBUG)
 
     def parse_tasks(self) -> None:
         """Find the tasks and their options."""

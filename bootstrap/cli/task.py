@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fabric import Connection
+from fabric import main as fabrics
 from invoke import Context, Exit, Task
 
 from railhead.documents.options.option import Only, Option, chosen, from_texts
@@ -73,7 +74,8 @@ def task(
 
         @functools.wraps(body)
         def run(c: Context, **texts: Any) -> None:
-            if isinstance(c, Connection):  # Fabric's own program, which runs a task once per host
+            if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
+                # Fabric's own program runs: it runs a task once per host, and ignores --dry.
                 raise Exit("fab: this one is Fabric's own: type .venv/bin/fab of the clone", 2)
             body(c, **{part.parameter: _read(part, texts) for part in parts})
 

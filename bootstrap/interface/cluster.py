@@ -48,7 +48,7 @@ class Cluster(ClusterMethods):
         results: str | Path,
     ) -> None:
         self._target, self._ready, self._packages = Target(target), ready, packages
-        self._results = folder_option(text_value(results, UsageError), "results")
+        self._results = folder_option(text_value(results or "results", UsageError), "results")
 
     @classmethod
     def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:

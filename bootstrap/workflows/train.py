@@ -58,7 +58,7 @@ def train_options(
     """The validated options of `fab train`; `folder` gets the results. UsageError for an invalid
     value."""
     policy = stop_policy.stop_policy_of(ending)
-    earlier = earlier_run(begin.resume) if begin.resume else None
+    earlier = None if begin.resume is None else earlier_run(begin.resume)
     request, program = resume.request_for(program, earlier)
     chosen = ready_options(ready, program, launcher=request.options.launcher)
     return TrainOptions(request, chosen, folder, not begin.wait, policy, earlier)

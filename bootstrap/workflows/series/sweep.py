@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.codec import encode
+from railhead.documents.options.option import options_in
 from railhead.documents.options.runs import ProgramOptions
 
 from ...console.output import print_lines
@@ -22,7 +22,7 @@ from ...report.comparable import comparison
 from ...report.compare import best_of, comparison_page, comparison_panels, metric_for
 from ...report.facts import RunFacts, read_run
 from ...report.page import figure
-from ...runs.request import RunRequest, record_of
+from ...runs.request import RunRequest
 from .grid import Trial, slices_of
 from .sweep_file import record, recorded
 
@@ -42,8 +42,21 @@ class Sweep:
 def sweep_folder(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
     """The folder of a sweep: the same command has the same one, on whichever hosts."""
     values = [dict(trial.values) for trial in trials]
-    content = json.dumps([encode(record_of(args)), values], sort_keys=True)
+    content = json.dumps([as_typed(args), values], sort_keys=True)
     return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def as_typed(args: ProgramOptions) -> dict[str, object]:
+    """The options as they are typed: the name of a sweep's folder depends on their form."""
+    options: dict[str, object] = {}
+    for one in options_in(ProgramOptions):
+        value = getattr(args, one.name)
+        if one.kind == "mapping":
+            value = [f"{name}={text}" for name, text in value.items()]
+        elif one.kind == "int" and value is not None:
+            value = str(value)
+        options[one.rule.was or one.name] = value
+    return {"folder": str(Path.cwd()), "options": options}
 
 
 def check(inventory: Inventory, chosen: Sweep) -> None:

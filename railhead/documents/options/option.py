@@ -20,6 +20,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 T = TypeVar("T")
 Error = Callable[[str], Exception]
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
+LARGEST = 2.0**63  # of a number of a mapping, exclusive: as in a document
 DIGITS = 20  # of a whole number; int() of more takes long
 KEY = "option"  # of the metadata of a field
 TYPES = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
@@ -200,15 +201,16 @@ def _mapping(one: Option, pairs: Iterable[tuple[str, Any]], error: Error) -> dic
 def _item(one: Option, name: str, value: Any, error: Error) -> Any:
     """A value of a mapping: a text, a number, or several texts."""
     if get_origin(one.item) is tuple:
-        texts = value.split(one.rule.separator) if isinstance(value, str) else value
+        split = isinstance(value, str)
+        texts = value.split(one.rule.separator) if split else _listed(value, error)
         items = dict.fromkeys(text_value(item, error).strip() for item in texts)
         if found := tuple(item for item in items if item):
             return found
         raise error(f"--{one.flag} {shortened(f'{name}=')}: write {one.rule.form}")
     if one.item is float:
-        number = _float(value)
-        if not math.isfinite(number):
-            raise error(f"--{one.flag} {name}: {shortened(value)} is not a finite number")
+        number = _float(str(value))  # of a number of 32 bits what is written
+        if not abs(number) < LARGEST:
+            raise error(f"--{one.flag} {name}: {shortened(value)} is not a number below 2^63")
         return number
     return text_value(value, error)
 
@@ -248,7 +250,7 @@ def _valued(one: Option, value: Any, error: Error) -> Any:
             raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
         return _typed(one, text_value(value, error), error)
     if one.kind == "list":
-        return tuple(_number_or_text(one, item, one.item, error) for item in _listed(value, error))
+        return tuple(_listed_item(one, item, error) for item in _listed(value, error))
     if one.rule.joined and not isinstance(value, os.PathLike):
         return _joined(one, value, error)
     return _number_or_text(one, value, {"int": int, "float": float}.get(one.kind, str), error)
@@ -264,9 +266,19 @@ def _pairs(one: Option, value: Any, error: Error) -> Iterable[tuple[str, Any]]:
 
 
 def _listed(value: Any, error: Error) -> Iterable[Any]:
-    if isinstance(value, bytes) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
-    return value
+    items = list(value)
+    if None in items:
+        raise error(f"{shortened(items)}: a list without None")
+    return items
+
+
+def _listed_item(one: Option, item: Any, error: Error) -> Any:
+    """An item of a list; a text is read as if it were typed."""
+    if isinstance(item, str):
+        return _plain(one, item, one.item, error)
+    return _number_or_text(one, item, one.item, error)
 
 
 def _joined(one: Option, value: Any, error: Error) -> str:
@@ -295,7 +307,8 @@ def _bounded(one: Option, value: Any, error: Error) -> Any:
         low = rule.at_least is not None and not each >= rule.at_least
         high = rule.at_most is not None and not each <= rule.at_most
         if low or high or (rule.choices and each not in rule.choices):
-            shown = f"{each:g}" if isinstance(each, float) else shortened(each)
+            exact = isinstance(each, float) and float(f"{each:g}") == each
+            shown = f"{each:g}" if exact else shortened(each)
             raise error(f"{_shown(one)}: {shown} is not {_range(one)}")
     return value
 
