@@ -10,11 +10,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from railhead.documents.agent import CommandResult, EndRun
-from railhead.documents.codec import decode, key
+from railhead.documents.codec import decode
 from railhead.documents.health import LinkRates, Probed
 from railhead.documents.run import Script
 
@@ -64,16 +64,6 @@ KILOBYTES = re.compile("[0-9]{1,15}")
 REASON_LENGTH = 200  # characters of a program's message
 # TensorFlow's messages about why it uses no GPU.
 REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
-
-
-@dataclass(frozen=True)
-class _Reduced:
-    """What health_links.py writes."""
-
-    ranks: int
-    size: int
-    seconds: float = key(check=(lambda seconds: seconds > 0, "more than 0"))
-    rates: tuple[float, ...] = key()
 
 
 def readings(
@@ -239,15 +229,14 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
     argv += read_json(chief, f"{check.folder}/mpirun.json", tuple[str, ...]) or ()
     reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
-    output = read_json(chief, f"{check.folder}/results/health.json", _Reduced)
+    output = read_json(chief, f"{check.folder}/results/health.json", LinkRates)
     if reply.rc == TIMED_OUT:
         raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")
     if reply.rc or output is None:
         raise RailheadError(
             f"mpirun ended with {reply.rc}{first_failure(reply.tail, cluster.peers)}"
         )
-    what = "a measurement of the links that is not valid"
-    return decode(LinkRates, output, what=what, error=Hostile)
+    return output
 
 
 def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:

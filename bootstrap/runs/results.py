@@ -256,7 +256,9 @@ def _failure(run: Run, result: Result) -> str:
     elif culprit.signal is not None:
         what = f"rank {culprit.rank}{where} was killed by signal {culprit.signal}"
     else:
-        what = f"rank {culprit.rank}{where} exited with {culprit.exit}"
+        what = (
+            f"rank {culprit.rank}{where} exited with {1 if culprit.exit is None else culprit.exit}"
+        )
     lines = "\n".join(f"  | {clean(line)}" for line in culprit.lines[-12:])
     return f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result.exit_code}"
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,11 @@ class SampleRow:
     score: Number = None
     right: Shown | None = None
 
+    def cleaned(self) -> SampleRow:
+        """The same, with texts that a terminal shows as they are."""
+        right = None if self.right is None else clean(str(self.right))
+        return replace(self, prediction=clean(str(self.prediction)), right=right)
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -50,7 +55,8 @@ class Predictions:
     @staticmethod
     def read(text: str) -> Predictions:
         """Parse the client's output; Hostile if it is not valid."""
-        return parsed(Predictions, text, "predictions")
+        found = parsed(Predictions, text, "predictions")
+        return replace(found, rows=tuple(row.cleaned() for row in found.rows))
 
     def lines(self) -> list[str]:
         """For people."""

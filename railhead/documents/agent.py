@@ -514,7 +514,7 @@ OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"
 
 
 @dataclass(frozen=True)
-class EndRun(Request[Swept, NoReturn], op="end_run"):
+class EndRun(Request[Swept, NoReturn], op="end_run", bounds=WORK):
     """End every process of a run ("all": of any run); with another `variable` in their environment
     those of an endpoint."""
 

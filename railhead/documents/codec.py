@@ -133,7 +133,8 @@ def encode(document: Any) -> Any:
         for attribute, name, rule, default in _written(kind):
             value = getattr(document, attribute)
             if not rule.omit or value != default:
-                found |= encode(value) if rule.rest else {name: encode(value)}
+                # What a program wrote is JSON already, perhaps deeper than this can follow.
+                found |= value if rule.rest else {name: encode(value)}
         return found
     if isinstance(document, Mapping):
         return {name: encode(value) for name, value in document.items()}
@@ -256,7 +257,9 @@ class _Record:
             found[self.rest.attribute] = self.rest.read(others, schema)
         elif not self.unknown_keys:
             known = ", ".join(self.keys)
-            raise _Wrong(f"an object without the keys {', '.join(others)}; it has {known}")
+            raise _Wrong(
+                f"an object without the keys {_printable(', '.join(others))}; it has {known}"
+            )
 
 
 @functools.cache

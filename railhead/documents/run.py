@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from railhead.documents.codec import key
+from railhead.documents.codec import Malformed, key
 from railhead.documents.evaluation import Threshold
 from railhead.documents.names import NAME
 
@@ -156,6 +156,10 @@ class RunDocument:
     max_hours: float | None = key()
     stop: Stop | None = key()
     bucket: RunBucket | None = key()
+
+    def __post_init__(self) -> None:
+        if not self.hosts:
+            raise Malformed("hosts must be a list that begins with the chief")
 
     @property
     def first_ranks(self) -> tuple[int, ...]:

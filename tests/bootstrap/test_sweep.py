@@ -459,6 +459,26 @@ def test_hosts_with_a_run_are_refused_as_busy() -> None:
         start.refuse_second(cast(Any, SimpleNamespace(facts={"h1": facts})))
 
 
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        ({"preset": "smoke"}, "sweep-2c1b1130"),
+        (
+            {"script": "t.py", "args": "--a 1", "data": ("x=/d",), "env": ("A=b",),
+             "secrets": ("S",), "metrics": ("l=(.)",)},
+            "sweep-75df9381",
+        ),
+    ],
+)  # fmt: skip
+def test_a_sweep_of_an_earlier_version_is_found_again(
+    texts: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names are those of versions that recorded the options as they were typed."""
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/tmp/swdir"))
+    trials = read_trials({"learning_rate": ("0.1", "0.01")})
+    assert sweep.sweep_folder(Path("r"), program(**texts), trials).name == name
+
+
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
     trials = read_trials({"a": ("1", "2")})
     first = sweep.sweep_folder(tmp_path, program(), trials)

@@ -133,6 +133,19 @@ def test_unknown_keys_are_refused_where_the_caller_wants_it() -> None:
         decode(Cluster, document, error=KeyError, unknown_keys=False)
 
 
+@dataclass(frozen=True)
+class Open:
+    others: Mapping[str, Any] = key({}, rest=True)
+
+
+def test_what_a_program_wrote_may_be_deeper_than_the_stack_of_python() -> None:
+    deep: dict[str, Any] = {}
+    inner = deep
+    for _ in range(5000):
+        inner["a"] = inner = {}
+    assert encode(Open({"a": deep})) == {"a": deep}
+
+
 def test_a_default_that_is_a_mapping_is_not_shared() -> None:
     first, second = (decode(Cluster, changed("bounds", DELETED)) for _ in range(2))
     assert first.bounds == {} and first.bounds is not second.bounds

@@ -135,6 +135,7 @@ class GcsObjects:
         digest = encoded(md5.digest())
         resource = {"name": key, "md5Hash": digest, "metadata": dict(metadata)}
         content_type, head, tail = _multipart(json.dumps(resource))
+        # Google compares what it wrote with md5Hash, and refuses another.
         # As a stream, so that the timeout applies to each chunk, not to the upload.
         body = _Body((io.BytesIO(head), content, io.BytesIO(tail)), len(head) + size + len(tail))
         self.send(body, content_type)

@@ -12,6 +12,8 @@ import re
 import stat
 from collections.abc import Collection, Iterator
 
+from railhead.documents.manifest import fault
+
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 STEP = re.compile(r"step-\d{8,}")
@@ -27,12 +29,12 @@ def complete_files(folder: str) -> dict[str, Stamp]:
 
 
 def complete(paths: Collection[str]) -> list[str]:
-    """The paths without names that begin with a dot, and without `step-*` folders that have no
-    manifest; in the order given."""
+    """The paths without names that begin with a dot or that no document of the files may have, and
+    without `step-*` folders that have no manifest; in the order given."""
     known = set(paths)
 
     def is_complete(path: str) -> bool:
-        hidden = any(part.startswith(".") for part in path.split("/"))
+        hidden = any(part.startswith(".") for part in path.split("/")) or bool(fault(path))
         torn = is_fixed(path) and f"{path.partition('/')[0]}/{MANIFEST}" not in known
         return not hidden and not torn
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 
 from railhead.documents.codec import encode
 from railhead.documents.manifest import Restored, Uploaded, UploadedCheckpoints
 
 from . import checkpoint_files, json_file, manifest, upload
 
+PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
 
@@ -29,7 +31,7 @@ def restore(bucket: upload.Destination, folder: str) -> Restored:
     """
     os.makedirs(folder, exist_ok=True)
     listed = os.path.join(folder, ".manifest")
-    bucket.get(f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed)
+    get(bucket, f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed)
     entries = json_file.read(listed, UploadedCheckpoints).files
     os.remove(listed)
     total = sum(entry.bytes for entry in entries)
@@ -43,12 +45,23 @@ def restore(bucket: upload.Destination, folder: str) -> Restored:
     return Restored(len(entries) - len(damaged), total, damaged)
 
 
+def get(bucket: upload.Destination, name: str, path: str) -> None:
+    """Download an object, again after a pause if its connection broke: the machines wait for it."""
+    for pause in PAUSES:
+        try:
+            bucket.get(name, path)
+            return
+        except Exception:
+            time.sleep(pause)
+    bucket.get(name, path)
+
+
 def fetched(bucket: upload.Destination, entry: Uploaded, folder: str) -> bool:
     """Fetch one file and put it in its place; False if its content is not as in the manifest."""
     path = os.path.join(folder, entry.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     part = os.path.join(folder, f".part-{entry.object}")
-    bucket.get(checkpoint_files.object_of(entry.object), part)
+    get(bucket, checkpoint_files.object_of(entry.object), part)
     if manifest.size_and_sha256(part) != (entry.bytes, entry.sha256):
         os.remove(part)
         return False

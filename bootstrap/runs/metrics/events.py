@@ -52,7 +52,7 @@ def _events(record: Record) -> Iterator[bytes]:
 
 
 def _event(time: float, step: int, tag: str, value: float) -> bytes:
-    scalar = _bytes(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
+    scalar = _bytes(1, tag.encode(errors="replace")) + b"\x15" + struct.pack("<f", value)
     return _fixed64(1, time) + b"\x10" + _varint(step) + _bytes(5, _bytes(1, scalar))
 
 

@@ -208,7 +208,7 @@ def _item(one: Option, name: str, value: Any, error: Error) -> Any:
             return found
         raise error(f"--{one.flag} {shortened(f'{name}=')}: write {one.rule.form}")
     if one.item is float:
-        number = _float(str(value))  # of a number of 32 bits what is written
+        number = _float(value)
         if not abs(number) < LARGEST:
             raise error(f"--{one.flag} {name}: {shortened(value)} is not a number below 2^63")
         return number
@@ -228,8 +228,9 @@ def _plain(one: Option, text: str, kind: Any, error: Error) -> Any:
 
 
 def _float(value: Any) -> float:
+    """A number as it is written: 0.1 of one with 32 bits; NaN if it is not a number."""
     try:
-        return float(value)
+        return float(str(value))
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
