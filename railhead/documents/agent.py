@@ -379,7 +379,7 @@ class Ports(Request[FreePorts, NoReturn], op="ports"):
 
     def is_answered_by(self, reply: FreePorts) -> bool:
         """As many ports as were requested."""
-        return len(reply.ports) == self.count
+        return len({*reply.ports}) == len(reply.ports) == self.count
 
 
 @dataclass(frozen=True)
