@@ -154,7 +154,8 @@ def _wrapped(text: str, indent: str = "    ") -> list[str]:
 
 def described(one: Option) -> str:
     """An option of Python: its help, and the option of `fab` where that has another name."""
-    text = help_text(one).replace("; repeatable", "").replace(", comma-separated", "")
+    text = one.rule.python or help_text(one)
+    text = text.replace("; repeatable", "").replace(", comma-separated", "")
     if one.kind == "flag" and one.default:
         text = f"False: {text}"
     return text if one.flag == one.name.replace("_", "-") else f"{text} (--{one.flag})"

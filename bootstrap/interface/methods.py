@@ -115,25 +115,27 @@ class ClusterMethods(ABC):
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
             ps: parameter servers of --strategy parameter-server; default: 1
             preset: a set of values for the built-in training: digits, smoke, ...
-            settings: a setting of the built-in training, name=value (--set)
+            settings: settings of the built-in training by name: {"epochs": 3} (--set)
             training: a folder named training: your copy of the built-in training, changed
             script: your own program, instead of the built-in training
             workdir: the folder to ship with --script and to run in; default: the script's
                 folder
-            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
-            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
-                host:/path, s3://, gs://
+            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
+                --epochs 3
+            data: the data, by name: {"train": "~/mnist"};
+                URI[,shard|replicate][,file|stream]
             sagemaker: give --script the variables that Amazon SageMaker gives:
                 SM_CHANNEL_TRAIN, ...
             keras: 2 or 3; default: 2 for a script with Horovod or several workers, else 3
-            env: an environment variable of the program, NAME=value
+            env: environment variables of the program by name
             env_file: a file of NAME=value lines
             secrets: an environment variable to copy from this shell, never logged
                 (--secret)
             outputs: a glob pattern of the files to fetch; default: all
-            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
-            minimum: least value of a metric of the evaluation, NAME=NUMBER (--min)
-            maximum: largest value of a metric of the evaluation, NAME=NUMBER (--max)
+            metrics: patterns of numbers in the output of the script by name, each with one
+                group (--metric)
+            minimum: least values of metrics of the evaluation: {"accuracy": 0.97} (--min)
+            maximum: largest values of metrics of the evaluation: {"loss": 0.3} (--max)
             keep: minutes until machines stop after a failed run (20)
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after so many hours
@@ -198,7 +200,8 @@ class ClusterMethods(ABC):
         continues after a break.
 
         Args:
-            values: values of a setting, or of an argument of --script: NAME=A,B (--set)
+            values: values of settings, or of arguments of the script: {"lr": [0.1, 0.01]}
+                (--set)
             random: draw so many combinations instead of all
             at_once: trials at the same time, each on an equal slice of the hosts (1)
             to_end: also train hopeless combinations to their end
@@ -208,13 +211,15 @@ class ClusterMethods(ABC):
             script: your own program, instead of the built-in training
             workdir: the folder to ship with --script and to run in; default: the script's
                 folder
-            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
-            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
-                host:/path, s3://, gs://
-            env: an environment variable of the program, NAME=value
+            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
+                --epochs 3
+            data: the data, by name: {"train": "~/mnist"};
+                URI[,shard|replicate][,file|stream]
+            env: environment variables of the program by name
             secrets: an environment variable to copy from this shell, never logged
                 (--secret)
-            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
+            metrics: patterns of numbers in the output of the script by name, each with one
+                group (--metric)
 
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
@@ -263,17 +268,19 @@ class ClusterMethods(ABC):
             launcher: horovod or tensorflow; default: that of --strategy, else horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
             preset: a set of values for the built-in training: digits, smoke, ...
-            settings: a setting of the built-in training, name=value (--set)
+            settings: settings of the built-in training by name: {"epochs": 3} (--set)
             script: your own program, instead of the built-in training
             workdir: the folder to ship with --script and to run in; default: the script's
                 folder
-            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
-            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
-                host:/path, s3://, gs://
-            env: an environment variable of the program, NAME=value
+            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
+                --epochs 3
+            data: the data, by name: {"train": "~/mnist"};
+                URI[,shard|replicate][,file|stream]
+            env: environment variables of the program by name
             secrets: an environment variable to copy from this shell, never logged
                 (--secret)
-            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
+            metrics: patterns of numbers in the output of the script by name, each with one
+                group (--metric)
 
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
@@ -325,12 +332,14 @@ class RunMethods(ABC):
             here: on this machine instead of the hosts
             model: which model of the run, a path in its results
             script: your own program, instead of the built-in training
-            args: arguments of --script, quoted as in a shell: --args='--epochs 3'
-            data: NAME=URI[,shard|replicate][,file|stream]: a folder or file here,
-                host:/path, s3://, gs://
-            metrics: numbers in the output of --script, NAME=REGEX with one group (--metric)
-            minimum: least value of a metric of the evaluation, NAME=NUMBER (--min)
-            maximum: largest value of a metric of the evaluation, NAME=NUMBER (--max)
+            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
+                --epochs 3
+            data: the data, by name: {"train": "~/mnist"};
+                URI[,shard|replicate][,file|stream]
+            metrics: patterns of numbers in the output of the script by name, each with one
+                group (--metric)
+            minimum: least values of metrics of the evaluation: {"accuracy": 0.97} (--min)
+            maximum: largest values of metrics of the evaluation: {"loss": 0.3} (--max)
 
         Raises:
             BelowThreshold: the evaluation missed a threshold.
@@ -372,8 +381,7 @@ class RunMethods(ABC):
         Args:
             name: the name of the endpoint (model)
             here: on this machine instead of the hosts
-            model: with RUN: which of its models, a path in its results; else a file or
-                folder here
+            model: which of the models of the run, as its results name it
             trust_model: with --here: load also a model that is not loaded in a safe mode
             port: a port of 127.0.0.1 on the host
             hours: hours from now until it ends (1)

@@ -32,6 +32,7 @@ class Rule:
 
     Args:
         help: one line for `fab --help TASK`. doc: the cell of docs/tasks.md, where it says more.
+        python: the line of the Python interface, where its values have another form.
         flag: the name on the command line, without dashes; default: the name of the field. A flag
             whose default is True is switched off: `stop` by `--no-stop`.
         at_least, at_most: of a number, inclusive.
@@ -45,6 +46,7 @@ class Rule:
 
     help: str
     doc: str = ""
+    python: str = ""
     flag: str = ""
     choices: tuple[Any, ...] = ()
     at_least: float | None = None

@@ -46,6 +46,7 @@ class ProgramOptions:
         {},
         "a setting of the built-in training, name=value; repeatable",
         doc="built-in training: one setting, `name=value`; overrides the preset",
+        python='settings of the built-in training by name: {"epochs": 3}',
         flag="set",
         form="name=value",
     )
@@ -74,6 +75,7 @@ class ProgramOptions:
         None,
         "arguments of --script, quoted as in a shell: --args='--epochs 3'",
         doc="with `--script`: its arguments, as you would type them in a shell",
+        python='arguments of the script: text, a list, or a mapping: {"epochs": 3} is --epochs 3',
         joined=" ",
     )
     data: Mapping[str, str] = option(
@@ -81,6 +83,7 @@ class ProgramOptions:
         "NAME=URI[,shard|replicate][,file|stream]: a folder or file here, host:/path, " + PREFIXES,
         doc=r"`NAME=URI[,shard\|replicate][,file\|stream]`: a local folder or file, `host:/path`,"
         " `s3://` or `gs://`; [Data](data.md#data-of-a-run)",
+        python='the data, by name: {"train": "~/mnist"}; URI[,shard|replicate][,file|stream]',
         form="NAME=URI[,shard|replicate][,file|stream]",
         each_once=True,
     )
@@ -101,6 +104,7 @@ class ProgramOptions:
         {},
         "an environment variable of the program, NAME=value; repeatable",
         doc="a variable for the program, `NAME=value`",
+        python="environment variables of the program by name",
         form="NAME=value",
     )
     env_file: str | None = option(
@@ -127,6 +131,7 @@ class ProgramOptions:
         "numbers in the output of --script, NAME=REGEX with one group; repeatable",
         doc="with `--script`: `NAME=REGEX`, a number in its output that becomes a curve:"
         " [Metrics](#metrics-of-a-script)",
+        python="patterns of numbers in the output of the script by name, each with one group",
         flag="metric",
         form="NAME=REGEX, with one group around the number: loss='loss: ([0-9.]+)'",
         each_once=True,
@@ -136,6 +141,7 @@ class ProgramOptions:
         "least value of a metric of the evaluation, NAME=NUMBER; repeatable",
         doc="`NAME=NUMBER`: a metric of the evaluation must be at least this, else the exit code is"
         " 3; [Thresholds](#thresholds)",
+        python='least values of metrics of the evaluation: {"accuracy": 0.97}',
         flag="min",
         form="NAME=NUMBER",
         each_once=True,
@@ -145,6 +151,7 @@ class ProgramOptions:
         {},
         "largest value of a metric of the evaluation, NAME=NUMBER; repeatable",
         doc="`NAME=NUMBER`: a metric of the evaluation must be at most this",
+        python='largest values of metrics of the evaluation: {"loss": 0.3}',
         flag="max",
         form="NAME=NUMBER",
         each_once=True,
@@ -280,6 +287,7 @@ class SweepOptions:
         "values of a setting, or of an argument of --script: NAME=A,B; repeatable",
         doc="`NAME=VALUE,VALUE,...`: values of a setting; with `--script`, of its argument"
         " `--NAME`. At most 100 combinations",
+        python='values of settings, or of arguments of the script: {"lr": [0.1, 0.01]}',
         flag="set",
         form="NAME=VALUE,VALUE,...",
         separator=",",

@@ -29,6 +29,7 @@ class DeployOptions:
         "with RUN: which of its models, a path in its results; else a file or folder here",
         doc="with a run: [which of its models](serving.md#where-an-endpoint-runs), a path in its"
         " results; without one: a SavedModel or a Keras file here",
+        python="which of the models of the run, as its results name it",
         path=True,
     )
     trust_model: bool = option(
