@@ -29,18 +29,24 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
     """Passes Fabric's core option `--hosts` to the task as an argument; runs the task once."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
-        """One call per task, with the hosts in its arguments."""
-        if self.core.remainder:
-            raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
-        hosts = self.core[0].args.hosts.value
-        expanded = [self._with_hosts(call, hosts) for call in calls]
-        if self.config.run.dry:  # also from a configuration file or the environment of Fabric
-            for call in expanded:
-                _require_dry_run(call.task)
+        """One call per task of ours, with the hosts in its arguments; of others as Fabric does."""
+        expanded: list[Call] = []
+        for task in calls:
+            call: Call = Call(task) if isinstance(task, Task) else task
+            if is_ours(call.task):
+                expanded.append(self._of_ours(call))
+            else:
+                expanded += super().expand_calls([task], apply_hosts)
         return expanded
 
-    def _with_hosts(self, task: Any, hosts: str | None) -> Call:
-        call: Call = Call(task) if isinstance(task, Task) else task
+    def _of_ours(self, call: Call) -> Call:
+        if self.core.remainder:
+            raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
+        if self.config.run.dry:  # also from a configuration file or the environment of Fabric
+            _require_dry_run(call.task)
+        return self._with_hosts(call, self.core[0].args.hosts.value)
+
+    def _with_hosts(self, call: Call, hosts: str | None) -> Call:
         if hosts is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
@@ -49,6 +55,11 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
             raise Exit("--hosts is given twice, with different hosts", code=2)
         call.kwargs = {**call.kwargs, "hosts": hosts}
         return call
+
+
+def is_ours(task: Task[Any]) -> bool:
+    """Whether a task is of Railhead; a fabfile may have others beside them."""
+    return getattr(task.body, "of_railhead", False)
 
 
 def _require_dry_run(task: Task[Any]) -> None:

@@ -24,7 +24,7 @@ from ..errors import Command
 from ..inventory.files import RUN_ID
 from . import help
 from .core_options import refuse_without_effect
-from .executor import RUNNING, ClusterExecutor, dashed, output_closed
+from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
 
 CLONE = Path(__file__).resolve().parents[2]
 FILE = "fabfile.py"
@@ -45,8 +45,7 @@ class Program(Fab):  # type: ignore[misc]
     def has_our_tasks(self) -> bool:
         """Whether the fabfile that was loaded has tasks of ours."""
         found = getattr(self, "collection", None)
-        bodies = () if found is None else (task.body for task in found.tasks.values())
-        return any(getattr(body, "of_railhead", False) for body in bodies)
+        return found is not None and any(map(is_ours, found.tasks.values()))
 
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
@@ -92,8 +91,9 @@ class Program(Fab):  # type: ignore[misc]
             else:
                 self.core.unparsed = name_first_argument(join_task_name(self.core.unparsed))
             super().parse_tasks()
-            self._refuse_empty_lists()
-            refuse_without_effect(self.core[0].args.values())
+            if any(is_ours(self.collection[context.name]) for context in self.tasks):
+                self._refuse_empty_lists()
+                refuse_without_effect(self.core[0].args.values())
 
     def _refuse_empty_lists(self) -> None:
         """Refuse a list option without a value, as in `--min $EMPTY`: Invoke takes it for an empty
