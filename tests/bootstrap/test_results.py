@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 from standins.hostile import RESULT, Host, Member, chain, manifest, member, packed, symlink
-from standins.run_documents import run_document
+from standins.run_documents import run_json
 
 from bootstrap.cli import status
 from bootstrap.errors import RailheadError
@@ -30,8 +30,10 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.local_session import local_session
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.run_files import read_state
+from railhead.documents.codec import decode
 from railhead.documents.manifest import fault
 from railhead.documents.result import Result
+from railhead.documents.run import AfterRun
 from railhead.documents.run_record import RunRecord
 
 
@@ -335,7 +337,7 @@ def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     for file in host.written:
         (chief / file.path.rpartition("/")[2]).write_text(file.text)
     monkeypatch.setattr(stop_machines, "RUN", str(chief))
-    stopper = stop_machines.MachineStopper(run_document(), "succeeded")
+    stopper = stop_machines.MachineStopper(decode(AfterRun, run_json()), "succeeded")
     (chief / "state.json").write_text('{"state": "succeeded", "pid": 7, "heartbeat": 1}')
     stopper.report("stopping")
     state = read_state((chief / "state.json").read_text())
