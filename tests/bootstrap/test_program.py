@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
+import fabric.main
 import pytest
+from fabric.main import make_program
 from standins.forked_fab import forked_fab
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.run_record import RunRecord
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:
@@ -72,6 +77,27 @@ def test_a_bare_command_names_the_runs_of_other_folders_and_goes_on(
         (other / f"results/r{number}").mkdir(parents=True)
         (other / f"results/r{number}/result.json").write_text("{}")
     assert "also ends" not in forked_fab(mine, task).stdout, "r0 is of this folder"
+
+
+def test_the_program_of_fabric_itself_runs_no_task_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`python -m fabric --dry teardown`: it would tear down."""
+    fabrics = make_program()
+    monkeypatch.setattr(fabric.main, "program", fabrics)
+    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+    with pytest.raises(SystemExit) as end:
+        fabrics.run(["fab", "--search-root", str(ROOT), "--dry", "teardown", "--stack", "none"])
+    assert end.value.code == 2 and "Fabric's own" in capsys.readouterr().err
+
+
+def test_the_debug_log_is_without_the_configuration_of_fabric(tmp_path: Path, home: Path) -> None:
+    """It may have passwords; a fabfile of the project has the debug log of Invoke."""
+    (home / ".fabric.yaml").write_text("connect_kwargs: {password: hunter2}\n")
+    alone = logging.getLogger().handlers.clear  # in the fork: those of pytest keep Invoke's out
+    assert "hunter2" not in forked_fab(tmp_path, "--debug", "status", before=alone).stderr
+    (tmp_path / "fabfile.py").write_text("from fabric import task\n@task\ndef mine(c): ...\n")
+    assert "invoke" in forked_fab(tmp_path, "--debug", "mine", before=alone).stderr
 
 
 def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:
