@@ -184,8 +184,11 @@ def describe_kept(stop: Stop, result: Result, inventory: Inventory) -> str:
     if not minutes:
         return f"the machines stop now; {Command('status', **inventory.target)} says when they have"
     ended = result.ended
-    start = datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else None
-    until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC " if start else ""
+    until = ""
+    with suppress(OverflowError):  # of a host that names the year 9999
+        if ended:
+            start = datetime.fromisoformat(ended.replace("Z", "+00:00"))
+            until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC "
     return (
         f"the machines are kept {until}({minutes:g} min{price(inventory)}), then they stop; "
         f"{Command('teardown', **inventory.target)} stops them now"

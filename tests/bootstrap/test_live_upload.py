@@ -25,7 +25,12 @@ from standins import programs  # noqa: E402
 
 from bootstrap.console.wait import wait_until  # noqa: E402
 from bootstrap.remote.programs import NAME  # noqa: E402
-from bootstrap.remote.run import live_upload, restore_checkpoints, upload  # noqa: E402
+from bootstrap.remote.run import (  # noqa: E402
+    checkpoint_files,
+    live_upload,
+    restore_checkpoints,
+    upload,
+)
 from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -352,3 +357,9 @@ def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_repo
     assert "No such file" in live_upload.end(missing, str(run))
     assert live_upload.start(run_document(), str(run)) is None
     assert live_upload.end(None, str(run)) == ""
+
+
+def test_a_name_that_no_manifest_may_have_leaves_out_its_whole_checkpoint() -> None:
+    fixed = ["step-00000001/x", "step-00000001/manifest.json"]
+    torn = ["step-00000002/x\x07", "step-00000002/manifest.json"]
+    assert checkpoint_files.complete([*fixed, *torn, "a\x07", "b"]) == [*fixed, "b"]

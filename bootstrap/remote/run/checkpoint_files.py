@@ -30,12 +30,14 @@ def complete_files(folder: str) -> dict[str, Stamp]:
 
 def complete(paths: Collection[str]) -> list[str]:
     """The paths without names that begin with a dot or that no document of the files may have, and
-    without `step-*` folders that have no manifest; in the order given."""
+    without `step-*` folders that have no manifest, or such a name; in the order given."""
     known = set(paths)
+    faulty = {path.partition("/")[0] for path in paths if is_fixed(path) and fault(path)}
 
     def is_complete(path: str) -> bool:
         hidden = any(part.startswith(".") for part in path.split("/")) or bool(fault(path))
-        torn = is_fixed(path) and f"{path.partition('/')[0]}/{MANIFEST}" not in known
+        folder = path.partition("/")[0]
+        torn = is_fixed(path) and (f"{folder}/{MANIFEST}" not in known or folder in faulty)
         return not hidden and not torn
 
     return [path for path in paths if is_complete(path)]
