@@ -5,7 +5,7 @@ bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 typed := $(wildcard tests/*.py) \
-  $(addprefix tests/,bootstrap e2e engine fuzz hosts standins training)
+  $(addprefix tests/,bootstrap documents e2e engine fuzz hosts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
@@ -24,7 +24,7 @@ test:
 
 # While you edit: the tests that start no process, no host and no server (tests/fast.py).
 test-fast:
-	@$(bin)/pytest -m fast -q tests/bootstrap tests/stacks tests/training $(wildcard tests/test_*.py)
+	@$(bin)/pytest -m fast -q tests/bootstrap tests/documents tests/stacks tests/training $(wildcard tests/test_*.py)
 
 # After a change of the options: the Python interface's signatures, and the tables in docs/tasks.md.
 generate:
