@@ -30,6 +30,8 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
         """One call per task of ours, with the hosts in its arguments; of others as Fabric does."""
+        if self.core.remainder:  # Fabric would run it, and accept any host key
+            raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
         expanded: list[Call] = []
         for task in calls:
             call: Call = Call(task) if isinstance(task, Task) else task
@@ -40,8 +42,6 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         return expanded
 
     def _of_ours(self, call: Call) -> Call:
-        if self.core.remainder:
-            raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
         if self.config.run.dry:  # also from a configuration file or the environment of Fabric
             _require_dry_run(call.task)
         return self._with_hosts(call, self.core[0].args.hosts.value)

@@ -91,7 +91,8 @@ class Program(Fab):  # type: ignore[misc]
             else:
                 self.core.unparsed = name_first_argument(join_task_name(self.core.unparsed))
             super().parse_tasks()
-            if any(is_ours(self.collection[context.name]) for context in self.tasks):
+            named = [self.collection[context.name] for context in self.tasks]
+            if not named or any(map(is_ours, named)):
                 self._refuse_empty_lists()
                 refuse_without_effect(self.core[0].args.values())
 

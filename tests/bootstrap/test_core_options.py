@@ -162,3 +162,21 @@ def test_the_keys_of_the_agent_are_listed(tmp_path: Path) -> None:
         done = forked_fab(tmp_path, "--list-agent-keys", SSH_AUTH_SOCK=socket)
         agent.stdin.close()
     assert (done.returncode, done.stdout.split()[2:4]) == (0, ["of", "ann"])
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "expected"),
+    [
+        ("-H a,b mine", 0, "mine\nmine\n"),
+        ("--dry --echo mine", 0, "mine\n"),
+        (f"-H {CLOSED} mine -- ls", 2, ""),
+        (f"--dry mine teardown --hosts {CLOSED}", 2, ""),
+    ],
+)
+def test_tasks_of_a_user_beside_ours_run_as_with_fabric(
+    tmp_path: Path, args: str, code: int, expected: str
+) -> None:
+    own = OWN.replace("train = tasks.train", "from bootstrap.cli.machine_tasks import teardown")
+    (tmp_path / "fabfile.py").write_text(own)
+    done = forked_fab(tmp_path, *args.split())
+    assert (done.returncode, done.stdout) == (code, expected)

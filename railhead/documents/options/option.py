@@ -272,7 +272,7 @@ def _listed(value: Any, error: Error) -> Iterable[Any]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
     items = list(value)
-    if None in items:
+    if any(item is None for item in items):
         raise error(f"{shortened(items)}: a list without None")
     return items
 
@@ -298,7 +298,7 @@ def _number_or_text(one: Option, value: Any, kind: Any, error: Error) -> Any:
     try:
         if isinstance(value, bool):
             raise TypeError
-        return operator.index(value) if kind is int else float(value)
+        return operator.index(value) if kind is int else float(str(value))  # as it is written
     except (TypeError, ValueError, OverflowError):
         raise error(f"{_shown(one)}: {shortened(value)} is not {_range(one)}") from None
 
