@@ -54,6 +54,12 @@ def plan(c):
 Fab = Callable[..., Done]
 
 
+@pytest.fixture(autouse=True)
+def no_secret_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process knows the secrets of all its commands: one of "1" would redact every log."""
+    monkeypatch.setattr(redact, "_secrets", set())
+
+
 def ignore_ctrl_c() -> None:
     """As the shell of a script does for `fab ... &`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -195,7 +201,6 @@ def test_the_value_of_a_secret_is_not_logged(monkeypatch: pytest.MonkeyPatch, ho
 
     from bootstrap.runs.request import read_request
 
-    monkeypatch.setattr(redact, "_secrets", set())
     monkeypatch.setenv("PIN", "4 7 1 1")
     with log.command("train", ["train"]):
         read_request(program(preset="smoke", secrets=("PIN",)))
@@ -206,7 +211,6 @@ def test_the_value_of_a_secret_is_not_logged(monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_secret_is_removed_before_a_command_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redact, "_secrets", set())
     secret = "not-like-a-key " * 10
     log.add_secret(secret)
     assert "not-like" not in log.shown("x" * (log.COMMAND_COLUMNS - 10) + secret)
