@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from railhead.documents.options.option import options_in
+from railhead.documents.options.option import options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 
 from ..runs.request import program_of
@@ -33,25 +34,12 @@ def command(options: Mapping[str, Any], where: str, evaluates: str | None = None
 
 def _arguments(program: ProgramOptions) -> Iterator[str]:
     """The options that have another value than their default."""
+    shown = replace(program, env=dict.fromkeys(program.env, HIDDEN))
     for one in options_in(ProgramOptions):
-        value = getattr(program, one.name)
+        value = getattr(shown, one.name)
         if value == one.default:
             continue
         if one.kind == "flag":
             yield f"--{one.flag}"
-        for text in _texts(one.name, value):
+        for text in typed_texts(value):
             yield from [f"--{one.flag}={text}"] if text.startswith("-") else [f"--{one.flag}", text]
-
-
-def _texts(name: str, value: Any) -> list[str]:
-    """What is typed for a value, each text with the name of the option before it."""
-    if isinstance(value, Mapping):
-        hidden = name == "env"
-        return [f"{key}={HIDDEN if hidden else _text(inner)}" for key, inner in value.items()]
-    if isinstance(value, bool):
-        return []
-    return [_text(item) for item in value] if isinstance(value, tuple) else [_text(value)]
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

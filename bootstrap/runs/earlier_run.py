@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
-from railhead.documents.options.option import Option, options_in
+from railhead.documents.options.option import Option, options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import BuiltIn, RunData, RunDocument, Script
 from railhead.documents.run_record import GivenOptions
@@ -145,9 +145,7 @@ def _refuse_contradictions(earlier: EarlierRun, given: ProgramOptions) -> None:
 
 def _shown(value: Any) -> str:
     """The value of an option in a message."""
-    if isinstance(value, Mapping):
-        value = [f"{name}={text}" for name, text in value.items()]
-    return ", ".join(value) if isinstance(value, (tuple, list)) else str(value)
+    return ", ".join(typed_texts(value)) or str(value)
 
 
 def _same(one: Option, value: Any, before: Any, folder: Path) -> bool:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from railhead.documents.options import hosts, runs, serving
-from railhead.documents.options.option import from_texts, from_values, only, option, options_in
+from railhead.documents.options.option import (
+    from_texts,
+    from_values,
+    only,
+    option,
+    options_in,
+    typed_texts,
+)
 
 
 @dataclass(frozen=True)
@@ -124,3 +131,19 @@ def test_every_option_has_help_and_a_default_within_its_rules(group: type[Any]) 
 def test_a_task_takes_the_options_that_it_names() -> None:
     which = only("name", hosts="of the stack")
     assert which.names == ("name", "hosts") and which.notes == {"hosts": "of the stack"}
+
+
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        (0.9712345, ["0.9712345"]),
+        (3.0, ["3"]),
+        (2, ["2"]),
+        (True, []),
+        (None, []),
+        (("A", "B"), ["A", "B"]),
+        ({"f1": 0.5, "n": "x=y"}, ["f1=0.5", "n=x=y"]),
+    ],
+)
+def test_a_value_is_typed_with_all_its_digits(value: Any, texts: list[str]) -> None:
+    assert typed_texts(value) == texts

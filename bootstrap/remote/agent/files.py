@@ -252,7 +252,7 @@ def text_of(path: str) -> str | None:
 
 
 def remove(request: Remove) -> Removed:
-    """Remove files and folders; a missing path is no error."""
+    """Remove files and folders; a missing path is not an error."""
     paths = {path: os.path.expanduser(path) for path in request.paths}
     for path in paths.values():
         clear(path)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.options.option import options_in
+from railhead.documents.options.option import options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 
 from ...console.output import print_lines
@@ -52,7 +52,7 @@ def as_typed(args: ProgramOptions) -> dict[str, object]:
     for one in options_in(ProgramOptions):
         value = getattr(args, one.name)
         if one.kind == "mapping":
-            value = [f"{name}={text}" for name, text in value.items()]
+            value = typed_texts(value)
         elif one.kind == "int" and value is not None:
             value = str(value)
         options[one.rule.was or one.name] = value

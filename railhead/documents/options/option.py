@@ -7,6 +7,7 @@ what was typed, `from_values` the values of Python; both give the same dataclass
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -23,6 +24,7 @@ LONGEST_SHOWN = 100  # characters of a wrong value in a message
 LARGEST = 2.0**63  # of a number of a mapping, exclusive: as in a document
 DIGITS = 20  # of a whole number; int() of more takes long
 KEY = "option"  # of the metadata of a field
+KINDS = {bool: "flag", str: "text", int: "int", float: "float"}
 TYPES = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
 
 
@@ -71,11 +73,10 @@ def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a group. `kind`: flag, text, int, float, list or mapping; `item`: of a list's or
-    a mapping's values."""
+    """An option of a group. `kind`: flag, text, int, float, list or mapping; `item`: the type of a
+    list's or a mapping's values, else its own."""
 
     name: str
-    annotation: Any
     kind: str
     item: Any
     default: Any
@@ -109,12 +110,13 @@ def _option(found: Any, annotation: Any) -> Option:
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
     origin, args = get_origin(kind), get_args(kind)
-    name, item = {bool: "flag", str: "text", int: "int", float: "float"}.get(kind, ""), None
     if origin is tuple:
         name, item = "list", args[0]
-    elif not name:
+    elif origin is not None:
         name, item = "mapping", args[1]
-    return Option(found.name, annotation, name, item, default, found.metadata[KEY])
+    else:
+        name, item = KINDS[kind], kind
+    return Option(found.name, name, item, default, found.metadata[KEY])
 
 
 def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
@@ -172,8 +174,8 @@ def _typed(one: Option, text: Any, error: Error) -> Any:
         pairs = [_pair(one, item, error) for item in _items(one, text)]
         return _mapping(one, pairs, error)
     if one.kind == "list":
-        return tuple(_plain(one, item, one.item, error) for item in _items(one, text))
-    return _plain(one, text, {"int": int, "float": float}.get(one.kind, str), error)
+        return tuple(_plain(one, item, error) for item in _items(one, text))
+    return _plain(one, text, error)
 
 
 def _items(one: Option, text: Any) -> list[str]:
@@ -217,11 +219,11 @@ def _item(one: Option, name: str, value: Any, error: Error) -> Any:
     return text_value(value, error)
 
 
-def _plain(one: Option, text: str, kind: Any, error: Error) -> Any:
-    if kind is int:
+def _plain(one: Option, text: str, error: Error) -> Any:
+    if one.item is int:
         if text.isascii() and text.isdigit() and len(text) <= DIGITS:
             return int(text)
-    elif kind is float:
+    elif one.item is float:
         if not math.isnan(number := _float(text)):
             return number
     else:
@@ -253,10 +255,10 @@ def _valued(one: Option, value: Any, error: Error) -> Any:
             raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
         return _typed(one, text_value(value, error), error)
     if one.kind == "list":
-        return tuple(_listed_item(one, item, error) for item in _listed(value, error))
+        return tuple(_scalar(one, item, error) for item in _listed(value, error))
     if one.rule.joined and not isinstance(value, os.PathLike):
         return _joined(one, value, error)
-    return _number_or_text(one, value, {"int": int, "float": float}.get(one.kind, str), error)
+    return _scalar(one, value, error)
 
 
 def _pairs(one: Option, value: Any, error: Error) -> Iterable[tuple[str, Any]]:
@@ -277,13 +279,6 @@ def _listed(value: Any, error: Error) -> Iterable[Any]:
     return items
 
 
-def _listed_item(one: Option, item: Any, error: Error) -> Any:
-    """An item of a list; a text is read as if it were typed."""
-    if isinstance(item, str):
-        return _plain(one, item, one.item, error)
-    return _number_or_text(one, item, one.item, error)
-
-
 def _joined(one: Option, value: Any, error: Error) -> str:
     """A list as one text; a mapping as the arguments of a program."""
     if isinstance(value, Mapping):
@@ -292,15 +287,18 @@ def _joined(one: Option, value: Any, error: Error) -> str:
     return shlex.join(texts) if one.rule.joined == " " else one.rule.joined.join(texts)
 
 
-def _number_or_text(one: Option, value: Any, kind: Any, error: Error) -> Any:
-    if kind is str:
+def _scalar(one: Option, value: Any, error: Error) -> Any:
+    """A text or a number, read as if it were typed; a whole number may be of any integer type."""
+    if one.item is int and not isinstance(value, (str, bool)):
+        with contextlib.suppress(TypeError):
+            return operator.index(value)
+    if one.item is str:
         return text_value(value, error)
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value) if kind is int else float(str(value))  # as it is written
-    except (TypeError, ValueError, OverflowError):
-        raise error(f"{_shown(one)}: {shortened(value)} is not {_range(one)}") from None
+        text = str(value)
+    except ValueError:  # of an integer with thousands of digits
+        text = "nan"
+    return _plain(one, text, error)
 
 
 def _bounded(one: Option, value: Any, error: Error) -> Any:
@@ -310,10 +308,25 @@ def _bounded(one: Option, value: Any, error: Error) -> Any:
         low = rule.at_least is not None and not each >= rule.at_least
         high = rule.at_most is not None and not each <= rule.at_most
         if low or high or (rule.choices and each not in rule.choices):
-            exact = isinstance(each, float) and float(f"{each:g}") == each
-            shown = f"{each:g}" if exact else shortened(each)
+            shown = number_text(each) if isinstance(each, float) else shortened(each)
             raise error(f"{_shown(one)}: {shown} is not {_range(one)}")
     return value
+
+
+def typed_texts(value: Any) -> list[str]:
+    """What is typed for a value of an option, each text after the flag; none for a switch."""
+    if value is None or isinstance(value, bool):
+        return []
+    if isinstance(value, Mapping):
+        return [f"{name}={number_text(inner)}" for name, inner in value.items()]
+    return [number_text(item) for item in (value if isinstance(value, tuple) else (value,))]
+
+
+def number_text(value: Any) -> str:
+    """A number as a person types it, with all digits: 3 for 3.0; other values as they are."""
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
 
 
 def choices_of(one: Option) -> str:
@@ -328,8 +341,7 @@ def _shown(one: Option) -> str:
 
 def _range(one: Option) -> str:
     rule = one.rule
-    whole = one.kind == "int" or one.item is int
-    number = "a whole number" if whole else "a number"
+    number = "a whole number" if one.item is int else "a number"
     if rule.choices:
         return choices_of(one)
     if rule.at_least is None or rule.at_most is None:
