@@ -12,10 +12,8 @@ from railhead.documents.options.hosts import (
     CommandOptions,
     DeadlineOptions,
     HostName,
-    StopOptions,
     TargetOptions,
     TeardownOptions,
-    TrustOptions,
     UpOptions,
 )
 from railhead.documents.options.option import only
@@ -89,7 +87,17 @@ def start(
 
 
 @task()
-def stop(c: Context, target: Hosts, options: StopOptions) -> None:
+def stop(
+    c: Context,
+    target: Hosts,
+    options: Annotated[
+        TeardownOptions,
+        only(
+            yes="do not ask for the name of the stack (spot machines on AWS)",
+            discard_results="spot machines on AWS: also when results are not fetched",
+        ),
+    ],
+) -> None:
     """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
     from ..lifecycle import stop
     from ..workflows import attach
@@ -121,7 +129,11 @@ def extend(
 
 
 @task()
-def trust(c: Context, target: Hosts, options: TrustOptions) -> None:
+def trust(
+    c: Context,
+    target: Hosts,
+    options: Annotated[TeardownOptions, only(yes="do not ask; needed where there is no terminal")],
+) -> None:
     """Show unknown host keys, ask for confirmation, and pin them."""
     from ..ssh import trust
     from .targets import Target

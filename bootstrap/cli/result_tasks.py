@@ -8,7 +8,7 @@ from typing import Annotated
 
 from invoke import Context
 
-from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.hosts import JsonOption, ReadyOptions, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
     EndingOptions,
@@ -75,12 +75,16 @@ def report(c: Context, compared: ReportOptions) -> None:
 
 
 @task()
-def runs(c: Context, order: ListOptions) -> None:
+def runs(
+    c: Context,
+    order: ListOptions,
+    out: Annotated[JsonOption, only(json="a list of objects, with all metrics")],
+) -> None:
     """List the runs that are known here, and those in the buckets of stacks."""
     from ..report import listing
 
-    with json_output(order.json) as out:
-        listing.show(order.sort, out)
+    with json_output(out.json) as file:
+        listing.show(order.sort, file)
 
 
 @task()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from invoke import Context
 
-from railhead.documents.options.hosts import TargetOptions
+from railhead.documents.options.hosts import JsonOption, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.serving import (
     DeployOptions,
@@ -47,19 +47,23 @@ def deploy(
 
 @task()
 def predict(
-    c: Context, endpoint: EndpointName, samples: PredictOptions, target: OfEndpoint
+    c: Context,
+    endpoint: EndpointName,
+    samples: PredictOptions,
+    out: Annotated[JsonOption, only(json="print only the outputs of the model on stdout, as JSON")],
+    target: OfEndpoint,
 ) -> None:
     """Send a file, or held-out samples with the right answers, through an endpoint."""
     from ..serving.predict import dumped
     from ..workflows import serving
     from .targets import hosts_of_endpoint
 
-    with json_output(samples.json) as out:
+    with json_output(out.json) as file:
         inventory = hosts_of_endpoint(endpoint.name, target)
         found = serving.predict(endpoint.name, samples.file, samples.samples, inventory)
         print_lines(*found.lines())
-        if out:
-            print(dumped(found), file=out)
+        if file:
+            print(dumped(found), file=file)
 
 
 @task()

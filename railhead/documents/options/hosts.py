@@ -140,33 +140,6 @@ class DeadlineOptions:
 
 
 @dataclass(frozen=True)
-class StopOptions:
-    """What `fab stop` asks."""
-
-    yes: bool = option(
-        False,
-        "do not ask for confirmation",
-        doc="do not ask for the name of the stack (spot machines on AWS)",
-    )
-    discard_results: bool = option(
-        False,
-        "continue even if results that would be deleted were not fetched",
-        doc="spot machines on AWS: also when results are not fetched",
-    )
-
-
-@dataclass(frozen=True)
-class TrustOptions:
-    """How `fab trust` asks."""
-
-    yes: bool = option(
-        False,
-        "do not ask for confirmation",
-        doc="do not ask; needed where there is no terminal",
-    )
-
-
-@dataclass(frozen=True)
 class HostName:
     """One of the hosts."""
 

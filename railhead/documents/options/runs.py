@@ -271,11 +271,6 @@ class ListOptions:
         doc="`time`: the newest first. `duration`, `cost`: the smallest first. A metric, such as"
         " `accuracy` or `loss`: the best first",
     )
-    json: bool = option(
-        False,
-        "print only the result on stdout, as JSON",
-        doc="a list of objects, with all metrics",
-    )
 
 
 @dataclass(frozen=True)

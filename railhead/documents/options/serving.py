@@ -8,6 +8,13 @@ from railhead.documents.options.option import option
 
 RAILHEAD, TENSORFLOW_SERVING = SERVERS = ("railhead", "tensorflow-serving")
 PORTS = {"at_least": 1024, "at_most": 65535}
+TIME_TO_LIVE = option(
+    1.0,
+    "hours from now until it ends",
+    doc="the time-to-live, 0.01 to 168",
+    at_least=0.01,
+    at_most=168,
+)
 LOCAL_PORT = option(
     None,
     "the port of this machine; default: the same number; 0: a free one",
@@ -49,13 +56,7 @@ class DeployOptions:
         doc="1024 to 65535, on 127.0.0.1 of the host; default: the first free one from 8501 on",
         **PORTS,
     )
-    hours: float = option(
-        1.0,
-        "hours from now until it ends",
-        doc="the time-to-live, 0.01 to 168",
-        at_least=0.01,
-        at_most=168,
-    )
+    hours: float = TIME_TO_LIVE
     update: bool = option(
         False,
         "give the endpoint of this name a new version, without a refused request",
@@ -113,24 +114,13 @@ class PredictOptions:
         at_least=1,
         at_most=10_000,
     )
-    json: bool = option(
-        False,
-        "print only the result on stdout, as JSON",
-        doc="print only the outputs of the model on stdout, as JSON",
-    )
 
 
 @dataclass(frozen=True)
 class NotebookOptions:
     """How long a notebook lives, and its ports."""
 
-    hours: float = option(
-        1.0,
-        "hours from now until it ends",
-        doc="the time-to-live, 0.01 to 168",
-        at_least=0.01,
-        at_most=168,
-    )
+    hours: float = TIME_TO_LIVE
     port: int | None = option(
         None,
         "a port of 127.0.0.1 on the host",
