@@ -1,11 +1,11 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast generate test-engine test-cloud gpu-wheel gpu-check mutants check
+.PHONY: demo test test-fast generate test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 typed := $(wildcard tests/*.py) \
-  $(addprefix tests/,bootstrap documents e2e engine fuzz hosts standins training)
+  $(addprefix tests/,bootstrap documents e2e engine fuzz hosts mutants scripts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
@@ -20,6 +20,7 @@ demo:
 # On a bare machine: set up, then check. Needs nothing but a Python and a network.
 test:
 	@$(setup) --dev
+	@$(bin)/python -m tests.standins.stores.servers
 	@$(MAKE) --no-print-directory check
 
 # While you edit: the tests that start no process, no host and no server (tests/fast.py).
@@ -61,11 +62,19 @@ check:
 	@# four workers on two cores: most tests wait for hosts half of the time
 	$(bin)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
 
-# Whether the tests of the pure modules notice a change of one place: docs/contributing.md.
-# One module: make mutants only='bootstrap.plan.hostfile.*'
+# Whether the tests notice faults that are put into the product: tests/mutants, or ROOMS of it.
 mutants:
+	@$(bin)/python -m tests.mutants $(ROOMS)
+
+# The same for each place of the pure modules: docs/contributing.md.
+# One module: make mutmut only='bootstrap.plan.hostfile.*'
+mutmut:
 	@$(bin)/uv venv --quiet --allow-existing --python $(bin)/python $(caches)/mutmut
 	@$(bin)/uv pip sync --quiet --python $(caches)/mutmut locks/dev.txt
 	@$(bin)/uv pip install --quiet --python $(caches)/mutmut mutmut==3.8.1
 	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
 	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
+
+# Long random tests, resumable: make campaign-fuzz SEEDS=1:20, make campaign-kills SEEDS=1:100.
+campaign-%:
+	@$(bin)/python -m tests.campaign $* $(SEEDS)

@@ -110,7 +110,8 @@ class Place:
         self.folder, self.caches = folder, local_state.cache("uv").parents[1]
         self.count = 0
         self.network, self.closed = Network(internet=True), Network()
-        self.disk = adhoc_hosts.make_ready(self.network, self.operator())
+        self.disk = folder / "ready-disk"
+        adhoc_hosts.make_ready(self.network, self.operator(), self.disk)
 
     def operator(self) -> Operator:
         """Somebody new."""

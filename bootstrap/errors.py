@@ -8,9 +8,9 @@
     + HostsNotReady    2   some hosts cannot be used; `outcomes` has every host
     + HostsBusy        2   another run or a health check is in progress on a host
 
-An error has a hint, what to type next: commands of `fab` as values. Where it is raised the rule is
-known and not the command line: without the hosts that were typed, `fab stop` would stop the
-selected stack and not the one of `--stack`. So the hosts are added when it is printed.
+An error has a hint, what to type next: commands of `fab` as values. Where it is raised, the rule is
+known but not the command line: without the hosts that were typed, `fab stop` would stop the
+selected stack instead of that of `--stack`. So the hosts are added when the error is printed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Command:
     """A command of `fab`: `Command("fetch", run="r1")` is `fab fetch --run r1`.
 
     Args:
-        task: as it is typed, such as `data push`. values: those that stand without an option.
-        options: underscores stand for dashes; True is a switch; None, False and "" are left out.
+        task: as it is typed, such as `data push`. values: the positional ones.
+        options: underscores become dashes; True is a switch; None, False and "" are left out.
     """
 
     task: str
@@ -66,8 +66,8 @@ class Hint:
     parts: tuple[str | Command, ...]
 
     def __init__(self, *parts: Hint | Command | str) -> None:
-        each = (part.parts if isinstance(part, Hint) else (part,) for part in parts)
-        object.__setattr__(self, "parts", tuple(chain.from_iterable(each)))
+        flat = (part.parts if isinstance(part, Hint) else (part,) for part in parts)
+        object.__setattr__(self, "parts", tuple(chain.from_iterable(flat)))
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
@@ -79,8 +79,8 @@ class Hint:
 
 def typed_options(values: Mapping[str, object]) -> str:
     """Options as they are typed after a command, with a space before each."""
-    given = {n: v for n, v in values.items() if v is not False and v not in (None, "")}
-    return "".join(f" {_option(name, value)}" for name, value in given.items())
+    typed = {n: v for n, v in values.items() if v is not False and v not in (None, "")}
+    return "".join(f" {_option(name, value)}" for name, value in typed.items())
 
 
 def _option(name: str, value: object) -> str:
@@ -165,10 +165,10 @@ def refusal(error: OSError) -> RailheadError | None:
     may not. None for any other error."""
     place = error.filename if isinstance(error.filename, str) else None
     if error.errno in _FULL:
-        after = Hint(
+        free_space = Hint(
             "free some disk space, then: ", Command("status"), "   # shows the hosts and the run"
         )
-        return RailheadError(f"{place or 'this machine'}: {error.strerror}", hint=after)
+        return RailheadError(f"{place or 'this machine'}: {error.strerror}", hint=free_space)
     if error.errno in _FORBIDDEN and place:
         hint = f"ls -ld {shlex.quote(place)}   # whose it is; its folder too"
         return RailheadError(f"{place}: {error.strerror}", hint=hint)

@@ -6,10 +6,10 @@
         run = cluster.train(preset="mnist", data={"train": "~/mnist"})
         print(run.evaluation()["accuracy"])
 
-Every method calls what the task of `fab` with its name calls: docs/python.md. Errors are those of
-`fab`: UsageError (nothing was started), RunFailed, BelowThreshold, all of them RailheadError.
+Every method does the same as the `fab` task of its name: docs/python.md. Errors are those of `fab`:
+UsageError (nothing was started), RunFailed and BelowThreshold are all subclasses of RailheadError.
 
-The interface is loaded when it is first used: hosts have `railhead.documents` alone.
+The interface is loaded when it is first used, because hosts have only `railhead.documents`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is printed where a `pulumi up` breaks off: what may run, what it costs, what ends it.
+"""What is printed where a `pulumi up` breaks off: what may run, what it costs, what terminates it.
 
 A program learns nothing of a resource that is refused, except in an error hook; of a killed engine
 it learns nothing at all. So the commands are printed before the first resource, and again, with
@@ -31,7 +31,7 @@ class Alternatives:
 
 
 def announce(config: ClusterConfig) -> None:
-    """Before anything is made: print which commands show and end what a broken `up` leaves, and
+    """Before anything is created: print which commands show and end what a broken `up` leaves, and
     record what one machine costs."""
     pulumi.Stash(PRICE, input=encode(price_per_machine(config)) or {})
     if not pulumi.runtime.is_dry_run():

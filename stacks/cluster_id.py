@@ -1,8 +1,8 @@
 """The id of a cluster: a random text, unique per stack, on every resource that has tags or labels.
 
 Names collide where two people have a stack `gpu` in one account; this id does not. Pulumi's state
-has it before the first resource of the cloud is made, so that machines which a broken `up` leaves
-behind can be found and attributed.
+has it before the first resource of the cloud is created, so that machines which a broken `up`
+leaves can be found and attributed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BYTES = 6
 
 
 def make_id() -> pulumi.Output[str]:
-    """The stack's id: made at its first `up`, and the same at every later one."""
+    """The stack's id: created at its first `up`, and the same at every later one."""
     kept = pulumi.Stash(
         NAME,
         input=secrets.token_hex(BYTES),

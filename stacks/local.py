@@ -24,13 +24,14 @@ FACTS = ("address", "port", "user", "key_file", "host_key", "stop")
 
 
 class LocalHostError(Exception):
-    """A local host could not be made, read or removed; the message is bootstrap.clouds.local's."""
+    """A local host could not be created, read or removed."""
 
 
 class Sshd(dynamic.ResourceProvider):
-    """Makes, reads and removes one local host.
+    """Creates, reads and removes one local host.
 
-    Pulumi's state holds `stacks.local.Sshd` by that name: neither module nor class may be renamed.
+    Pulumi's state refers to `stacks.local.Sshd` by that name: do not rename the module or the
+    class.
     """
 
     serialize_as_secret_always = False
@@ -91,7 +92,9 @@ def _command(*args: str) -> Any:
     argv = [sys.executable, "-m", "bootstrap.clouds.local", *args]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        raise LocalHostError(done.stderr.strip() or f"{argv} ended with {done.returncode}")
+        raise LocalHostError(
+            done.stderr.strip() or f"{argv} failed with exit code {done.returncode}"
+        )
     return json.loads(done.stdout)
 
 

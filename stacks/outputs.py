@@ -20,7 +20,7 @@ from railhead.documents.cluster import (
 
 from .config.settings import ClusterConfig
 
-POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that the stack made
+POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that the stack created
 
 
 def cluster_document(

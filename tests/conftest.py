@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e import local_hosts
-from standins import object_stores
-from standins.servers import NoServer
+from e2e import kept_environments, local_hosts
+from standins.stores import object_stores
+from standins.stores.servers import NoServer
 
 # A shell without job control starts `make test &` with SIGINT ignored, which Python leaves so and
 # every child inherits. A handler is set back to the default in children: tests can interrupt them.
@@ -82,8 +82,13 @@ def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
     """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
     home = home_of_session.parent / "ready"
     with local_hosts.cluster(home, "ready", shared_caches):
-        made = local_hosts.Operator(home, home, shared_caches).fab("bootstrap", seconds=1500)
-        made.ended(0, "[h1]", "[h2]")
+        with kept_environments.alone(shared_caches) as kept:
+            kept_environments.give_to_hosts(kept, home, "horovod")
+            bootstrap = local_hosts.Operator(home, home, shared_caches).fab(
+                "bootstrap", seconds=1500
+            )
+            bootstrap.ended(0, "[h1]", "[h2]")
+            kept_environments.keep(kept, home)
         yield home
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from places import TESTS
 
-TESTS = Path(__file__).parent
 FOLDERS = ("cloud", "e2e", "engine", "hosts")
 MARKERS = ("root", "slow")
 FIXTURES = {
@@ -26,11 +26,12 @@ FIXTURES = {
     "cluster",
     "full_hosts",
     "gcs_store",
+    "in_cloud",
     "on_gcs",
     "one_host",
     "runtime_python",
 }
-FIXTURES |= {"ready", "s3_server", "s3_store", "shared_caches", "world"}
+FIXTURES |= {"ready", "s3_server", "s3_store", "shared_caches", "site", "world"}
 STARTERS = {"subprocess", "multiprocessing", "moto", "pulumi"}
 
 
@@ -56,12 +57,22 @@ def is_fast(item: pytest.Item) -> bool:
 @cache
 def starts(module: ModuleType) -> bool:
     """Whether a module of the tests, or one that it imports from, uses STARTERS."""
-    found = [getattr(value, "__module__", None) for value in vars(module).values()]
-    found += [value.__name__ for value in vars(module).values() if isinstance(value, ModuleType)]
-    names = {name for name in found if isinstance(name, str)} - {module.__name__}
-    if any(name.partition(".")[0] in STARTERS for name in names):
-        return True
-    return any(starts(sys.modules[name]) for name in names if _is_of_tests(sys.modules.get(name)))
+    seen: set[str] = set()
+    pending = [module]
+    while pending:
+        names = imported(pending.pop()) - seen
+        if any(name.partition(".")[0] in STARTERS for name in names):
+            return True
+        seen |= names
+        pending += [sys.modules[name] for name in names if _is_of_tests(sys.modules.get(name))]
+    return False
+
+
+def imported(module: ModuleType) -> set[str]:
+    """The modules that it imports, or from which it imports a function or a class."""
+    names = [getattr(value, "__module__", None) for value in vars(module).values()]
+    names += [value.__name__ for value in vars(module).values() if isinstance(value, ModuleType)]
+    return {name for name in names if isinstance(name, str)}
 
 
 def _is_of_tests(module: ModuleType | None) -> bool:

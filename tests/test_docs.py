@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from standins.run_documents import run_document
+from places import ROOT
+from standins.runs.run_documents import run_document
 
 import fabfile
 from bootstrap.cli import generate
@@ -38,7 +40,6 @@ from training.data import __main__ as data_command
 from training.models import MODELS
 from training.tasks import TASKS
 
-ROOT = Path(__file__).resolve().parent.parent
 BOOTSTRAP = ROOT / "bootstrap"
 REMOTE = BOOTSTRAP / "remote"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -51,11 +52,11 @@ def page(name: str) -> str:
 
 def section(text: str, heading: str) -> str:
     """What stands below a `##` heading, up to the next one."""
-    found = re.search(
+    match = re.search(
         rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE
     )
-    assert found, f"no section {heading!r}"
-    return found[1]
+    assert match, f"no section {heading!r}"
+    return match[1]
 
 
 def named(text: str) -> set[str]:
@@ -139,13 +140,13 @@ SIZES = {
     f"at most about {stream.BUDGET >> 20} MB each": "stream.BUDGET",
     f"TFRecord files of about {feeder.SEGMENT >> 20} MB": "feeder.SEGMENT",
     f"At most {feeder.FILES} of the small files wait": "feeder.FILES",
-    f"{through_bucket.LEAST // 10**6} MB or more are uploaded": "through_bucket.LEAST",
+    f"{through_bucket.MIN_BYTES // 10**6} MB or more are uploaded": "through_bucket.MIN_BYTES",
 }
 
 
 def test_the_reader_of_streams_has_as_many_lines_as_the_page_about_data_says() -> None:
-    found = re.search(r"A reader of (\d+) lines.*?```python\n(.*?)```", page("data.md"), re.DOTALL)
-    assert found and int(found[1]) == len([x for x in found[2].splitlines() if x])
+    reader = re.search(r"A reader of (\d+) lines.*?```python\n(.*?)```", page("data.md"), re.DOTALL)
+    assert reader and int(reader[1]) == len([x for x in reader[2].splitlines() if x])
 
 
 @pytest.mark.parametrize("text", SIZES, ids=SIZES.values())
@@ -159,11 +160,11 @@ def test_the_variables_of_sagemaker_are_in_the_page_about_data(tmp_path: Path) -
         Script("script", "train.py", ("--lr", "1")),
         RankPlace(str(tmp_path), *[(0, 1)] * 3),
     )
-    found = rank_sagemaker.variables(run, script, place, {"train": str(tmp_path)})
+    set_here = rank_sagemaker.variables(run, script, place, {"train": str(tmp_path)})
     shown = {"SM_CHANNEL_TRAIN": "SM_CHANNEL_<NAME>", "SM_HP_LR": "SM_HP_<NAME>"}
     table = re.findall(r"^\| (`[^|]*) \|", page("data.md"), re.M)
     listed = {n for cell in table for n in named(cell) if n.startswith(("SM_", "TRAINING_"))}
-    assert {shown.get(name, name) for name in found} == listed
+    assert {shown.get(name, name) for name in set_here} == listed
 
 
 # --- Documents -----------------------------------------------------------------------------
@@ -204,12 +205,12 @@ def test_every_record_is_described() -> None:
 
 def variables() -> set[str]:
     """The variables that a rank's environment gets from us."""
-    found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "runs/start.py").read_text()))
-    found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "runs/launch.py").read_text()))
+    names = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "runs/start.py").read_text()))
+    names |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "runs/launch.py").read_text()))
     rank = (REMOTE / "rank/rank.py").read_text()
-    found |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
-    found |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
-    return found | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))
+    names |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
+    names |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
+    return names | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))
 
 
 def test_every_variable_that_a_script_receives_is_named() -> None:
@@ -243,14 +244,19 @@ def errors(trees: Iterable[ast.Module]) -> set[str]:
     """The names of RailheadError and of all classes below it."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    found = {"RailheadError"}
+    names = {"RailheadError"}
     for _ in classes:
-        found |= {c.name for c in classes if found & {getattr(b, "id", "") for b in c.bases}}
-    return found
+        names |= {c.name for c in classes if names & {getattr(b, "id", "") for b in c.bases}}
+    return names
 
 
-def messages() -> Iterator[tuple[str, str]]:
+@cache
+def messages() -> tuple[tuple[str, str], ...]:
     """File and template of the message of every error that bootstrap raises."""
+    return tuple(_messages())
+
+
+def _messages() -> Iterator[tuple[str, str]]:
     trees = {path: ast.parse(path.read_text()) for path in sorted(BOOTSTRAP.rglob("*.py"))}
     names = {*errors(trees.values()), "Exit"}
     for path, tree in trees.items():
@@ -264,9 +270,8 @@ def messages() -> Iterator[tuple[str, str]]:
 
 
 def test_the_messages_of_all_folders_are_found() -> None:
-    found = list(messages())
-    assert len(found) > 200
-    folders = {name.partition("/")[0] for name, _ in found}
+    assert len(messages()) > 200
+    folders = {name.partition("/")[0] for name, _ in messages()}
     assert {"cli", "clouds", "plan", "provision", "runs", "ssh", "lifecycle", "health"} <= folders
 
 
@@ -310,7 +315,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(there.read_text()), link
 
 
-def test_the_first_line_to_type_stands_early() -> None:
+def test_the_first_line_to_type_comes_early() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert lines.index("make demo") < 20
     set_up = [line for line in lines if re.fullmatch(r"make \w+", line)]
@@ -318,7 +323,7 @@ def test_the_first_line_to_type_stands_early() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_nothing_of_the_machine_that_wrote_it_stands_there(path: Path) -> None:
+def test_a_page_has_nothing_of_the_machine_that_wrote_it(path: Path) -> None:
     assert not re.search(r"(?<![\w>])/(?:root|tmp|home|work)\b", path.read_text())
 
 

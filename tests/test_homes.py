@@ -18,13 +18,13 @@ def test_a_test_has_an_empty_home_and_no_agent(home: Path, tmp_path: Path) -> No
     assert local_state.cache("x").is_relative_to(home)
 
 
-def test_shared_caches_stand_outside_the_tests_home(home: Path, shared_caches: Path) -> None:
+def test_shared_caches_are_outside_the_tests_home(home: Path, shared_caches: Path) -> None:
     assert Path.home() == home
     assert os.environ["XDG_CACHE_HOME"] == str(shared_caches)
     assert not shared_caches.is_relative_to(home)
 
 
-def test_the_real_home_is_there_for_who_asks(real_home: Path, home: Path) -> None:
+def test_the_real_home_is_there_for_tests_that_request_it(real_home: Path, home: Path) -> None:
     assert Path.home() == real_home == home
 
 
@@ -34,6 +34,6 @@ def test_the_sessions_home_is_another(home: Path, home_of_session: Path) -> None
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_no_test_finds_what_another_left(home: Path, turn: int) -> None:
+def test_no_test_sees_files_of_another(home: Path, turn: int) -> None:
     assert not (home / "left").exists()
     (home / "left").touch()

@@ -8,8 +8,8 @@ from pathlib import Path
 import obstore
 import pytest
 from obstore.store import GCSStore, S3Store
-from standins import object_stores, servers
-from standins.object_stores import S3, Gcs
+from standins.stores import object_stores, servers
+from standins.stores.object_stores import S3, Gcs
 
 CONTENT = bytes(range(256)) * 50_000  # 12.8 MB: obstore uploads it in parts
 

@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 ROOMS = ("stacks", "bootstrap", "training")
 
 # A folder of bootstrap imports only folders on earlier lines, and itself.
@@ -62,6 +63,7 @@ SDKS = {
     "bootstrap/remote/probes/health_host.py": {"tensorflow"},
     "bootstrap/remote/probes/health_links.py": {"horovod", "tensorflow"},
 }
+NOWHERE = {"tests", "benchmarks", "fabfile"}  # in no room
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
     "bootstrap.remote.buckets.gcs",
@@ -82,6 +84,7 @@ PURE = {
 }
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]
+OUR_PATHS = frozenset(OURS)
 SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/remote")]
 HERE = [path for path in OURS if path not in SHIPPED]
 FOLDERS = sorted({path.parent for path in OURS if path.name == "__init__.py"})
@@ -96,30 +99,52 @@ def folder_of(path: Path) -> str:
     return path.relative_to(ROOT / "bootstrap").with_suffix("").parts[0]
 
 
+@dataclass(frozen=True)
+class Imports:
+    """What a file imports: `modules` anywhere in it, with dots (of `from a import b` both a and
+    a.b, because b may be a module), `absolute` as they are written, also for a type checker."""
+
+    modules: tuple[str, ...]
+    absolute: tuple[str, ...]
+
+
 @cache
+def imports(path: Path) -> Imports:
+    """The imports of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    every = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    absolute = [
+        alias.name for node in every if isinstance(node, ast.Import) for alias in node.names
+    ]
+    froms = [node for node in every if isinstance(node, ast.ImportFrom)]
+    absolute += [node.module or "" for node in froms if not node.level]
+    return Imports(tuple(_imported(path, tree)), tuple(absolute))
+
+
 def imported(path: Path) -> tuple[str, ...]:
-    """Every module that a file imports, anywhere in it, with dots; of `from a import b` both
-    a and a.b, because b may be a module."""
-    return tuple(_imported(path))
+    """The modules that a file imports."""
+    return imports(path).modules
 
 
-def _imported(path: Path) -> Iterator[str]:
+def _imported(path: Path, tree: ast.Module) -> Iterator[str]:
     around = path.relative_to(ROOT).parts  # of a relative import
-    for found in _executed(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(found, ast.Import):
-            yield from (alias.name for alias in found.names)
-        elif isinstance(found, ast.ImportFrom):
-            above = around[: -found.level] if found.level else ()
-            module = ".".join((*above, *filter(None, [found.module])))
+    for node in _executed(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = around[: -node.level] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
             assert module, f"{name_of(path)}: an import from above the packages"
             yield module
-            yield from (f"{module}.{alias.name}" for alias in found.names)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def _executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but what a type checker alone reads."""
+    """All statements but those that only a type checker reads."""
     for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            continue
+        if not isinstance(node, ast.expr):  # no import is in an expression
             yield node
             yield from _executed(node)
 
@@ -132,7 +157,7 @@ def tops(path: Path) -> set[str]:
 def module_file(name: str) -> Path | None:
     """The file of a module of ours; None for a folder, and for a name inside a module."""
     path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
-    return path if path in OURS else None
+    return path if path in OUR_PATHS else None
 
 
 def test_the_folders_are_found() -> None:
@@ -140,11 +165,18 @@ def test_the_folders_are_found() -> None:
     assert len(HERE) > 80 and len(SHIPPED) > 20 and len(FOLDERS) > 14
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_room_imports_no_other_room_and_nothing_foreign(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
-    assert not tops(path) & FOREIGN[room] - SDKS.get(name_of(path), set())
-    assert not tops(path) & {"tests", "benchmarks", "fabfile"}
+def room_of(path: Path) -> str:
+    """The room that a file is in."""
+    return path.relative_to(ROOT).parts[0]
+
+
+def test_a_room_imports_no_other_room_and_nothing_foreign() -> None:
+    foreign = {
+        name_of(path): tops(path)
+        & (FOREIGN[room_of(path)] - SDKS.get(name_of(path), set()) | NOWHERE)
+        for path in FILES
+    }
+    assert {name: modules for name, modules in foreign.items() if modules} == {}
 
 
 UNTYPED = re.compile(r"(dict|Mapping)\[str, (Any|object)\]")
@@ -161,17 +193,15 @@ def test_documents_are_dataclasses_and_few_dictionaries_are_untyped() -> None:
 AS_SCRIPT = {ROOT / "stacks/__main__.py"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_room_names_its_own_modules_relative_to_itself(path: Path) -> None:
+def test_a_room_names_its_own_modules_relative_to_itself() -> None:
     """A clone has the rooms side by side, an installed Railhead has them inside `railhead`."""
-    room = path.relative_to(ROOT).parts[0]
-    nodes = [node for node in ast.walk(ast.parse(path.read_text()))]
-    froms = [
-        node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) if not node.level
-    ]
-    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    own = [name for name in froms + plain if name.partition(".")[0] == room]
-    assert own == [] or path in AS_SCRIPT
+    own = {
+        name_of(path): names
+        for path in FILES
+        if path not in AS_SCRIPT
+        if (names := [n for n in imports(path).absolute if n.split(".")[0] == room_of(path)])
+    }
+    assert own == {}
 
 
 def test_the_rooms_may_be_inside_railhead(tmp_path: Path) -> None:
@@ -193,23 +223,25 @@ assert not {"bootstrap", "stacks", "training"} & {name.partition(".")[0] for nam
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
 DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_room_imports_of_railhead_the_documents_alone(path: Path) -> None:
-    names = [name for name in imported(path) if name.partition(".")[0] == "railhead"]
-    assert all(name.startswith("railhead.documents") for name in names)
+def test_a_room_imports_of_railhead_the_documents_alone() -> None:
+    names = [(name_of(path), name) for path in FILES for name in imported(path)]
+    of_railhead = [(path, name) for path, name in names if name.split(".")[0] == "railhead"]
+    assert of_railhead
+    assert [pair for pair in of_railhead if not pair[1].startswith("railhead.documents")] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_the_documents_import_the_standard_library_alone(path: Path) -> None:
-    names = {name for name in imported(path) if not name.startswith("railhead.documents")}
-    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+def test_the_documents_import_the_standard_library_alone() -> None:
+    names = [(name_of(path), name) for path in DOCUMENTS for name in imported(path)]
+    others = [pair for pair in names if not pair[1].startswith("railhead.documents")]
+    assert others
+    assert [pair for pair in others if pair[1].split(".")[0] not in sys.stdlib_module_names] == []
 
 
 def test_what_is_imported_here_is_declared() -> None:
@@ -224,19 +256,20 @@ def test_an_sdk_is_named_for_a_file_that_uses_it() -> None:
     assert all(tops(ROOT / name) & allowed for name, allowed in SDKS.items())
 
 
-@pytest.mark.parametrize("path", HERE, ids=name_of)
-def test_a_folder_imports_only_folders_before_it(path: Path) -> None:
+def test_a_folder_imports_only_folders_before_it() -> None:
+    outside = [path for path in HERE if folder_of(path) != "__init__"]
+    wrong = [f"{name_of(p)} imports {n}" for p in outside for n in imported(p) if is_wrong(p, n)]
+    assert wrong == []
+
+
+def is_wrong(path: Path, name: str) -> bool:
+    """Whether a file of a folder may not import a module: one of a later folder, or one for hosts
+    that does something when it is imported."""
     folder = folder_of(path)
-    if folder == "__init__":
-        return
-    for name in imported(path):
-        other = name.split(".")[1] if name.startswith("bootstrap.") else folder
-        if other == folder or (other == "remote" and name.startswith(tuple(PURE))):
-            continue
-        if other == "remote":
-            assert not module_file(name), f"{name} does something when it is imported"
-            continue
-        assert LEVEL[other] < LEVEL[folder], f"{folder} imports {name}"
+    other = name.split(".")[1] if name.startswith("bootstrap.") else folder
+    if other == "remote":
+        return not name.startswith(tuple(PURE)) and module_file(name) is not None
+    return other != folder and LEVEL[other] >= LEVEL[folder]
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
@@ -269,8 +302,8 @@ def chains() -> Iterator[tuple[Path, ...]]:
     def longest(path: Path, way: tuple[Path, ...]) -> tuple[Path, ...]:
         assert path not in way, f"a cycle of imports: {' > '.join(map(name_of, (*way, path)))}"
         if path not in done:
-            found = {module_file(name) for name in imported(path)} - {None, path}
-            tails = [longest(other, (*way, path)) for other in found if other]
+            others = {module_file(name) for name in imported(path)} - {None, path}
+            tails = [longest(other, (*way, path)) for other in others if other]
             done[path] = (path, *max(tails, key=len, default=()))
         return done[path]
 
@@ -282,18 +315,18 @@ def test_imports_make_no_cycle_and_no_long_chain() -> None:
     assert len(chain) <= LONGEST_CHAIN, " > ".join(map(name_of, chain))
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=name_of)
-def test_what_is_shipped_to_hosts_needs_the_standard_library_alone(path: Path) -> None:
-    allowed = {*sys.stdlib_module_names, *SDKS.get(name_of(path), ())}
-    for name in imported(path):
-        ours = name.startswith(("bootstrap.remote", "railhead.documents"))
-        assert ours or name.partition(".")[0] in allowed, f"{name_of(path)} imports {name}"
+def test_what_is_shipped_to_hosts_needs_the_standard_library_alone() -> None:
+    names = [(name_of(path), name) for path in SHIPPED for name in imported(path)]
+    ours = ("bootstrap.remote", "railhead.documents")
+    others = [(path, name) for path, name in names if not name.startswith(ours)]
+    allowed = {path: {*sys.stdlib_module_names, *SDKS.get(path, ())} for path, _ in names}
+    assert [pair for pair in others if pair[1].split(".")[0] not in allowed[pair[0]]] == []
 
 
 def test_modules_that_are_shipped_find_each_other_by_relative_imports_alone() -> None:
     """On a host the package has another name."""
-    found = "".join(path.read_text(encoding="utf-8") for path in SHIPPED)
-    assert "from .." in found and "bootstrap." not in found
+    text = "".join(path.read_text(encoding="utf-8") for path in SHIPPED)
+    assert "from .." in text and "bootstrap." not in text
 
 
 @pytest.mark.parametrize("name", sorted(PURE))
@@ -313,8 +346,8 @@ def test_the_fabfile_loads_nothing_heavy() -> None:
     # Fabric and what it is made of: everything else, by whatever name, belongs into a task.
     code = "import sys, fabric; print(*sys.modules); import fabfile; print(*sys.modules)"
     argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-    of_fabric, loaded = (line.split() for line in done.stdout.splitlines())
+    process = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    of_fabric, loaded = (line.split() for line in process.stdout.splitlines())
     top = {name.partition(".")[0] for name in set(loaded) - set(of_fabric)}
     assert top - set(sys.stdlib_module_names) <= {"fabfile", "bootstrap", "fabric", "railhead"}
     ours = {name for name in loaded if name.startswith("bootstrap.")} - table

@@ -1,43 +1,79 @@
-"""The seconds of the tests by folder, and their budgets."""
+"""The seconds of the tests by file and folder, and their budgets."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import subprocess
+import sys
+from collections.abc import Mapping
 
+import pytest
 import time_budgets
+from places import ROOT
+
+pytest_plugins = ["pytester"]
 
 
 def test_seconds_are_summed_by_folder() -> None:
     durations = [
-        ("tests/bootstrap/test_a.py::test_1[x/y]", 2.0),
-        ("tests/bootstrap/test_a.py::test_1[x/y]", 0.5),
+        ("tests/bootstrap/ssh/test_a.py::test_1[x/y]", 2.0),
+        ("tests/bootstrap/ssh/test_a.py::test_1[x/y]", 0.5),
         ("tests/stacks/aws/test_b.py::test_2", 4.0),
         ("tests/test_docs.py::test_3", 1.0),
     ]
     sums = {"tests/bootstrap": 2.5, "tests/stacks": 4.0, "tests": 1.0}
-    assert time_budgets.spent(durations) == sums
+    assert time_budgets.by_folder(durations) == sums
 
 
-def test_a_folder_over_its_budget_is_marked() -> None:
-    first, second = time_budgets.lines(
-        {"tests/a": 61, "tests/b": 60}, {"tests/a": 60, "tests/b": 60}
+@pytest.mark.parametrize(
+    ("seconds", "limits", "over"),
+    [
+        (89.0, {}, False),  # a busy machine
+        (91.0, {}, True),
+        (91.0, {"tests/a.py": 40.0}, False),
+        (121.0, {"tests/a.py": 40.0}, True),
+    ],
+)
+def test_a_file_over_its_budget_is_named(
+    seconds: float, limits: Mapping[str, float], over: bool
+) -> None:
+    found = time_budgets.over_budget({"tests/a.py": seconds, "tests/b.py": 1.0}, limits)
+    assert [line.partition(":")[0] for line in found] == (["tests/a.py"] if over else [])
+
+
+def test_each_budget_is_of_a_file_that_exists_and_over_the_limit() -> None:
+    limits = time_budgets.budgets()
+    assert all((ROOT / file).is_file() for file in limits)
+    assert all(seconds > time_budgets.LIMIT for seconds in limits.values())
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.0, 1), (60.0, 0)])
+def test_a_run_with_a_file_over_its_budget_fails(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, limit: float, code: int
+) -> None:
+    """The processes that a test has waited for are counted with it."""
+    monkeypatch.setattr(time_budgets, "LIMIT", limit)
+    monkeypatch.setattr(time_budgets, "SHORT", 0.0)
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    pytester.makepyfile(
+        "import subprocess, sys\n"
+        f"def test_busy():\n    subprocess.run([sys.executable, '-c', {busy!r}])"
     )
-    assert first.endswith("61 s of 60 s: over its budget") and second.endswith("60 s of 60 s")
+    outcome = pytester.inline_run("-p", "time_budgets", "-p", "no:cacheprovider")
+    assert outcome.ret == code
 
 
-def test_the_slowest_files_come_first_in_the_list() -> None:
-    durations = [("tests/a.py::x", 1.0), ("tests/b.py::x", 1.5), ("tests/a.py::y", 1.0)]
-    assert time_budgets.slowest_files(durations) == [("tests/a.py", 2.0), ("tests/b.py", 1.5)]
+def test_a_helper_of_several_files_is_counted_while_it_runs() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as helper:
+        assert helper.stdout and helper.stdout.readline()
+        assert time_budgets.seconds_of(helper.pid) >= 0.25
+        helper.kill()
+    assert time_budgets.seconds_of(helper.pid) == 0
 
 
-def test_folders_of_long_files_are_begun_first() -> None:
-    nodes = ["tests/bootstrap/a", "tests/e2e/a", "tests/test_a", "tests/training/a"]
-    assert sorted(nodes, key=time_budgets.place) == [nodes[3], nodes[1], nodes[0], nodes[2]]
-
-
-def test_every_folder_of_tests_has_a_budget() -> None:
-    tests = Path(__file__).parent
-    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
-    assert time_budgets.budgets().keys() == {f"tests/{name}" for name in folders - {"cloud"}} | {
-        "tests"
-    }
+def test_files_with_a_budget_come_first_and_then_the_folders_that_wait() -> None:
+    nodes = ["tests/bootstrap/a.py::x", "tests/e2e/a.py::x", "tests/test_a.py::x"]
+    order = sorted(nodes, key=lambda node: time_budgets.place(node, {"tests/test_a.py": 40.0}))
+    assert order == [nodes[2], nodes[1], nodes[0]]

@@ -1,6 +1,6 @@
 """Transcripts in the documentation are real: their commands are typed again, and compared.
 
-A block ```console WORLD holds commands behind `$ ` and what they print; docs/contributing.md says
+A block ```console WORLD contains commands after `$ ` and what they print; docs/contributing.md says
 which worlds there are. `...` stands for any lines, and VOLATILE for what differs between runs.
 """
 
@@ -10,14 +10,17 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e.local_hosts import FAB, REPO, cluster
+from draws import drawn
+from e2e import kept_environments
+from e2e.local_hosts import FAB, cluster, marked, wait_until
+from e2e.scripts import JOIN
 from e2e.transcripts import PAGES, blocks, matches, steady
+from places import ROOT
 
 from bootstrap.inventory import local_state
 
@@ -25,27 +28,21 @@ pytestmark = pytest.mark.skipif(
     shutil.which("nvidia-smi") is not None, reason="transcripts are of hosts without a GPU"
 )
 
+# Of the blocks of the story that no later one needs and that train, each run of the tests types
+# one, which has these words.
+DRAWN = ("min_accuracy=0.9", "train.py --keras 3\n", "fab health")
 STORY = ("getting-started.md", "tasks.md", "troubleshooting.md")  # the `run` blocks, in order
 
+# They join the ranks without the seconds of an import of TensorFlow.
 SCRIPTS = {
-    "show.py": """import json, os, sys
-import horovod.tensorflow as hvd
-hvd.init()
+    "show.py": JOIN
+    + """
 print("arguments", sys.argv[1:])
 print("greeting", os.environ["GREETING"])
-print("@railhead", json.dumps({"kind": "message", "text": "a word from " + str(hvd.rank())}))
+print("@railhead", json.dumps({"kind": "message", "text": f"a word from {rank}"}))
 """,
-    "sleeper.py": """import time
-import horovod.tensorflow as hvd
-hvd.init()
-time.sleep(600)
-""",
-    "exits.py": """import sys
-import horovod.tensorflow as hvd
-hvd.init()
-print("no data on rank", hvd.rank())
-sys.exit(3)
-""",
+    "sleeper.py": JOIN + "time.sleep(600)\n",
+    "exits.py": JOIN + "print('no data on rank', rank)\nsys.exit(3)\n",
 }
 
 
@@ -69,14 +66,13 @@ class Reader:
         for name, text in {**SCRIPTS, "train.py": shown}.items():
             (self.folder / name).write_text(text)
         fab = self.home / "bin" / "fab"
-        fab.write_text(f'#!/bin/sh\nexec "{FAB}" -r "{REPO}" "$@"\n')
+        fab.write_text(f'#!/bin/sh\nexec "{FAB}" -r "{ROOT}" "$@"\n')
         fab.chmod(0o755)
 
     def know(self, hosts: Path) -> None:
         """Give the local hosts the names alpha and beta, in ~/.ssh/config."""
-        found = record_of(hosts)
         text = ""
-        for name, host in zip(("alpha", "beta"), found, strict=True):
+        for name, host in zip(("alpha", "beta"), record_of(hosts), strict=True):
             text += f"Host {name}\n  HostName {host[0]}\n  Port {host[1]}\n  User {host[2]}\n"
             text += f"  IdentityFile {hosts}/.railhead/clusters/lab/key\n  IdentitiesOnly yes\n"
         (self.home / ".ssh" / "config").write_text(text)
@@ -92,8 +88,12 @@ class Reader:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         if "--detach" in args:
-            time.sleep(8)  # until every rank is there
+            wait_until(self.has_all_ranks, 60, "both ranks and their helpers run")
         return done.stdout, done.returncode
+
+    def has_all_ranks(self) -> bool:
+        """Whether both ranks of a run are there, each with the helper that forwards its output."""
+        return sum("rank.rank" in line for line in marked(self.machines)) >= 4
 
     def follows(self, block: str) -> None:
         """Type a block's commands and compare what they print."""
@@ -153,11 +153,22 @@ def test_what_needs_two_hosts(page: str, with_hosts: Reader) -> None:
 def test_the_story_of_the_runs(tmp_path: Path, shared_caches: Path) -> None:
     reader = Reader(tmp_path / "reader", shared_caches, tmp_path / "machines")
     reader.settle()
+    left_out = {*DRAWN} - {drawn(DRAWN)}
     with cluster(reader.machines, "lab", reader.caches):
         reader.know(reader.machines)
         for page in STORY:
             for block in blocks(page, "run"):
+                if any(words in block for words in left_out):
+                    continue
+                if "fab train" in block:  # after the plans that show what hosts lack
+                    give_runtime(reader)
                 reader.follows(block)
+
+
+def give_runtime(reader: Reader) -> None:
+    """The runtime that the next command would install; test_the_demo installs it."""
+    with kept_environments.alone(reader.caches) as kept:
+        kept_environments.give_to_hosts(kept, reader.machines, "horovod")
 
 
 @pytest.mark.slow
@@ -178,6 +189,11 @@ def test_every_transcript_is_of_a_world_that_is_typed_again() -> None:
         assert "run" not in worlds or name in STORY
         assert "demo" not in worlds or name == "README.md"
         assert "stack" not in worlds or name == "stacks.md"  # tests/engine/test_stack_lifecycle.py
+
+
+def test_words_of_the_draw_are_in_one_block_each() -> None:
+    for words in DRAWN:
+        assert sum(words in block for page in STORY for block in blocks(page, "run")) == 1, words
 
 
 def test_a_line_that_nobody_printed_is_noticed() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
+from functools import cache
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 # The people of our examples. Anybody else's home is a developer's.
 PEOPLE = ("ann", "bob", "rail", "ubuntu", "user", "you")
 HOMES = re.compile(  # a web page's /home/ stands behind its site's name
@@ -47,8 +47,8 @@ OURS = ("README.md", "CHANGELOG.md", "docs/", "bootstrap/", "stacks/", "training
 
 def tracked() -> list[str]:
     """The files that git knows; none where this is no clone."""
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
-    return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+    process = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    return [name for name in process.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
 try:
@@ -58,17 +58,24 @@ except FileNotFoundError:
 here = pytest.mark.skipif(not FILES, reason="no git, or no clone: the tracked files are unknown")
 
 
+@cache
+def text_of(name: str) -> str:
+    """A tracked file; empty for a binary one."""
+    try:
+        return (ROOT / name).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
 def hits(pattern: re.Pattern[str], names: list[str]) -> list[str]:
-    """Where a pattern stands: file:line: what it found. Binary files are passed over."""
-    found = []
-    for name in names:
-        try:
-            lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError:
-            continue
-        for number, line in enumerate(lines, 1):
-            found += [f"{name}:{number}: {m[0]}" for m in pattern.finditer(line)]
-    return found
+    """Where a pattern matches: file:line: the match."""
+    return [
+        f"{name}:{number}: {match[0]}"
+        for name in names
+        if pattern.search(text_of(name))  # a fifth of the time that all lines take
+        for number, line in enumerate(text_of(name).splitlines(), 1)
+        for match in pattern.finditer(line)
+    ]
 
 
 @here

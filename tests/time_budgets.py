@@ -1,44 +1,49 @@
-"""The order of the tests, and after a run the seconds of each folder, beside its budget.
+"""The CPU seconds of each test file, and the files that may take many.
 
-The budgets are in docs/contributing.md. It is a pytest plugin; tests/conftest.py loads it. A folder
-over its budget is marked, and fails nothing: a busy machine is not an error.
+It is a pytest plugin; tests/conftest.py loads it. A file that takes more than LIMIT fails the run,
+unless docs/contributing.md lists it with its budget. What counts is the CPU time of the worker,
+of the processes that it has waited for, and of its helpers: it hardly depends on what else the
+machine does.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "docs/contributing.md"
-LEAST = 30.0  # seconds; a shorter run of some tests needs no list
-# With the longest files first, no worker is left with a long one at the end.
-FIRST = ("tests/training/", "tests/test_transcripts.py", "tests/e2e/", "tests/engine/")
-SLOWEST = 25  # files
+import pytest
+from places import ROOT
+
+PAGE = ROOT / "docs/contributing.md"
+LIMIT = 30.0  # CPU seconds of a file that the page does not list
+# A busy machine makes the same work take longer, and the first test of a worker that uses what the
+# session shares pays for it.
+TOLERANCE = 3.0
+FIRST = ("tests/e2e/", "tests/engine/", "tests/training/")  # they wait for minutes
+SLOWEST = 25  # files in the list at the end
+SHORT = 30.0  # seconds; a run of fewer needs no list
+PROPERTY = "cpu seconds"
 
 
 def budgets() -> dict[str, float]:
-    """Seconds for each folder of tests, from the page."""
-    rows = re.findall(r"^\| `(tests[\w/]*)`[^|]* \| (\d+) s \|", PAGE.read_text(), re.M)
-    return {folder: float(seconds) for folder, seconds in rows}
-
-
-def spent(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The seconds of each folder, from (node id, seconds); tests/test_x.py is in `tests`."""
-    files = [(file.split("/"), seconds) for file, seconds in by_file(durations).items()]
-    return summed(("/".join(parts[: min(2, len(parts) - 1)]), s) for parts, s in files)
-
-
-def slowest_files(durations: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The files with the most seconds, the slowest first."""
-    return sorted(by_file(durations).items(), key=lambda item: -item[1])[:SLOWEST]
+    """The CPU seconds of the files that may take more than LIMIT, from the page."""
+    rows = re.findall(r"^\| `(tests/[\w/]+\.py)` \| (\d+) s \|", PAGE.read_text(), re.M)
+    return {file: float(seconds) for file, seconds in rows}
 
 
 def by_file(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The seconds of each file."""
+    """The seconds of each file, from (node id, seconds)."""
     return summed((node.partition("::")[0], seconds) for node, seconds in durations)
+
+
+def by_folder(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The seconds of each folder of tests/; tests/test_x.py is in `tests`."""
+    files = [(file.split("/"), seconds) for file, seconds in by_file(durations).items()]
+    return summed(("/".join(parts[: min(2, len(parts) - 1)]), s) for parts, s in files)
 
 
 def summed(rows: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -49,35 +54,94 @@ def summed(rows: Iterable[tuple[str, float]]) -> dict[str, float]:
     return dict(sums)
 
 
-def place(node: str) -> int:
-    """The place of a test's folder in the order."""
-    return next((n for n, folder in enumerate(FIRST) if node.startswith(folder)), len(FIRST))
-
-
-def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Put them in order."""
-    items.sort(key=lambda item: place(item.nodeid))
-
-
-def lines(sums: Mapping[str, float], limits: Mapping[str, float]) -> list[str]:
-    """One line for each folder."""
+def over_budget(files: Mapping[str, float], limits: Mapping[str, float]) -> list[str]:
+    """One line for each file that took more than it may."""
     return [
-        f"{folder:<16} {seconds:6.0f} s of {limits[folder]:.0f} s"
-        + (": over its budget" if seconds > limits[folder] else "")
-        for folder, seconds in sorted(sums.items())
-        if folder in limits
+        f"{file}: {seconds:.0f} CPU seconds of {limits.get(file, LIMIT):.0f}"
+        for file, seconds in sorted(files.items())
+        if seconds > limits.get(file, LIMIT) * TOLERANCE
     ]
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the list at the end."""
-    reports = [report for found in terminalreporter.stats.values() for report in found]
-    durations = [(r.nodeid, r.duration) for r in reports if hasattr(r, "duration")]
-    sums = spent(durations)
-    if sum(sums.values()) < LEAST:
+HELPERS: set[int] = set()  # processes that run for the tests of several files
+
+
+def cpu_seconds() -> float:
+    """Of this process, the children that it has waited for, and its helpers."""
+    times = os.times()
+    own = times.user + times.system + times.children_user + times.children_system
+    return own + sum(map(seconds_of, HELPERS))
+
+
+def seconds_of(process: int) -> float:
+    """The CPU seconds of a process so far; 0 where there is none."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest files first: no worker is left alone with one at the end."""
+    limits = budgets()
+    items.sort(key=lambda item: place(item.nodeid, limits))
+
+
+def place(node: str, limits: Mapping[str, float]) -> tuple[float, bool]:
+    """The place of a test's file in the order."""
+    return -limits.get(node.partition("::")[0], 0), not node.startswith(FIRST)
+
+
+SPENT = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Note the CPU time at the start of each test."""
+    item.stash[SPENT] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Send the CPU time of a test with its last report."""
+    if call.when == "teardown":
+        item.user_properties.append((PROPERTY, cpu_seconds() - item.stash[SPENT]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Print the lists, and fail the run where a file took more than it may."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
         return
-    terminalreporter.section("seconds of the tests by folder")
-    for line in lines(sums, budgets()):
-        terminalreporter.line(line)
-    for file, seconds in slowest_files(durations):
-        terminalreporter.line(f"{seconds:6.0f} s  {file}")
+    reports = [report for group in reporter.stats.values() for report in group]
+    clock = [(r.nodeid, r.duration) for r in reports if hasattr(r, "duration")]
+    cpu = [
+        (r.nodeid, value)
+        for r in reports
+        if getattr(r, "when", "") == "teardown"
+        for name, value in r.user_properties
+        if name == PROPERTY
+    ]
+    if sum(seconds for _, seconds in clock) < SHORT:
+        return
+    print_seconds(reporter, by_folder(clock), by_folder(cpu), "seconds and CPU seconds by folder")
+    files = by_file(cpu)
+    slowest = sorted(by_file(clock).items(), key=lambda item: -item[1])[:SLOWEST]
+    print_seconds(reporter, dict(slowest), files, "the slowest files")
+    if found := over_budget(files, budgets()):
+        reporter.section("files over their budget (docs/contributing.md)", red=True)
+        for line in found:
+            reporter.line(line)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def print_seconds(
+    reporter: Any, clock: Mapping[str, float], cpu: Mapping[str, float], title: str
+) -> None:
+    """One line for each name."""
+    reporter.section(title)
+    for name, seconds in clock.items():
+        reporter.line(f"{seconds:6.0f} s {cpu.get(name, 0):6.0f} s CPU  {name}")

@@ -1,4 +1,4 @@
-"""`python -m training`: short on purpose, so that all that matters can be imported and tested.
+"""`python -m training`: kept short, so that all important code can be imported and tested.
 
 Standard library only up to the moment when there is something to train.
 """
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def job_of(options: argparse.Namespace) -> job.Job:
-    """The job of the run document where there is one, else of the command line."""
+    """The job that the run document describes if there is one, otherwise the command line's."""
     if "RAILHEAD_RUN_FILE" in os.environ and not options.check:
         return job.from_run(os.environ)
     return job.from_command_line(
@@ -100,8 +100,8 @@ def parser() -> argparse.ArgumentParser:
         help="train, validation, test: a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
     )
     options.add_argument("--results", default="results", metavar="FOLDER")
-    options.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
-    options.add_argument("--fresh", action="store_true", help="remove checkpoints, start again")
+    options.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
+    options.add_argument("--fresh", action="store_true", help="remove checkpoints, start over")
     options.add_argument(
         "--evaluate", metavar="MODEL", help="evaluate this .keras file, train nothing"
     )

@@ -1,4 +1,5 @@
-"""Checkpoints in a folder: written beside, hashed, renamed when whole; the newest whole one loads.
+"""Checkpoints in a folder: written under another name, hashed, renamed when complete; the newest
+complete one is loaded.
 
     checkpoints/step-00000120/state.npz        the arrays of model and optimizer, and of `Beside`
                               manifest.json    written last: position, settings, files with sha256
@@ -30,7 +31,7 @@ NAME = re.compile(r"step-(\d{8,})")
 
 @dataclass(frozen=True)
 class Position:
-    """Where a training stands: `epoch` counts from 0, `samples` are those trained in it."""
+    """The progress of a training: `epoch` counts from 0, `samples` are those trained in it."""
 
     step: int = 0
     epoch: int = 0
@@ -45,7 +46,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Beside:
-    """What a checkpoint holds beside the variables that all replicas have in common.
+    """What a checkpoint contains besides the variables that all replicas share.
 
     `moving`: the moving averages of each replica, [replicas, values]; None where they are the same.
     `best`: the weights of the best epoch so far; empty where they are not kept.
@@ -81,8 +82,8 @@ class Checkpoints:
         """The folders of checkpoints, oldest first."""
         if not self.folder.is_dir():
             return []
-        found = [item.name for item in self.folder.iterdir() if NAME.fullmatch(item.name)]
-        return sorted(found, key=lambda name: int(name.rpartition("-")[2]))
+        names = [item.name for item in self.folder.iterdir() if NAME.fullmatch(item.name)]
+        return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
 
     def write(
         self,
@@ -91,16 +92,16 @@ class Checkpoints:
         arrays: Sequence[Any],
         beside: Beside | None = None,
     ) -> Path:
-        """Write one: whole or not at all; then remove those that are not kept."""
+        """Write a checkpoint, completely or not at all; then remove the surplus ones."""
         import numpy as np
 
         name = f"step-{position.step:08d}"
         partial = self.folder / f".{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        held = io.BytesIO()
-        np.savez(held, *arrays, **(beside or Beside()).named())
-        write_synced(partial / ARRAYS, held.getbuffer())
+        buffer = io.BytesIO()
+        np.savez(buffer, *arrays, **(beside or Beside()).named())
+        write_synced(partial / ARRAYS, buffer.getbuffer())
         document = {
             "format": FORMAT,
             "version": VERSION,
@@ -123,13 +124,13 @@ class Checkpoints:
         return final
 
     def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest whole checkpoint, and why newer ones were passed over."""
+        """The newest complete checkpoint, and why newer ones were ignored."""
         faults: list[str] = []
         for name in reversed(self.names()):
             try:
                 return read(self.folder / name), faults
             except (OSError, ValueError, KeyError, TypeError) as error:
-                faults.append(f"checkpoint {self.folder / name} is not whole: {error}")
+                faults.append(f"checkpoint {self.folder / name} is incomplete: {error}")
         return None, faults
 
     def clear(self) -> None:
@@ -138,7 +139,7 @@ class Checkpoints:
             shutil.rmtree(self.folder / name)
 
     def check_room(self, size: int) -> None:
-        """Refuse to start where so many checkpoints of `size` bytes do not fit on the disk."""
+        """Refuse to start if the checkpoints, of `size` bytes each, do not fit on the disk."""
         place = self.folder
         while not place.exists():
             place = place.parent
@@ -172,7 +173,7 @@ def read(folder: Path) -> Checkpoint:
     """Read and verify one checkpoint.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError: it is not whole, or not one of ours.
+        OSError, ValueError, KeyError, TypeError: it is incomplete, or not one of Railhead's.
     """
     import numpy as np
 

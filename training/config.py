@@ -1,6 +1,6 @@
-"""The settings of a training: one frozen dataclass that states and checks its own rules.
+"""The settings of a training: one frozen dataclass that declares and checks its rules.
 
-Standard library only: the control side runs `python -S -m training --check` before it ships a run.
+Standard library only: `fab` runs `python -S -m training --check` before it sends a run to hosts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def setting(default: Any, doc: str, **rules: Any) -> Any:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is trained on what, and for how long."""
+    """Which model is trained, on which data, and for how long."""
 
     # Data
     data: str = setting("digits", "data set", choices=tuple(DATASETS))
@@ -69,8 +69,8 @@ class TrainConfig:
     weights: str = setting("", "weights of a pre-trained network: a file, or imagenet")
     # Length and batches
     epochs: int = setting(20, "passes over the training set", least=1)
-    steps: int = setting(0, "end the training after so many steps; 0 = by epochs", least=0)
-    steps_per_epoch: int = setting(0, "end each epoch after so many steps; 0 = never", least=0)
+    steps: int = setting(0, "end the training after this many steps; 0 = by epochs", least=0)
+    steps_per_epoch: int = setting(0, "end each epoch after this many steps; 0 = never", least=0)
     batch_size: int = setting(32, "samples per replica and step", least=1)
     global_batch: int = setting(
         0, "samples per step of all replicas; 0 = batch_size times replicas", least=0
@@ -79,7 +79,7 @@ class TrainConfig:
         1, "parts in which a replica computes its batch, to save memory", least=1
     )
     early_stopping: int = setting(
-        0, "stop after so many epochs without a lower held-out loss; 0 = never", least=0
+        0, "stop after this many epochs without a lower held-out loss; 0 = never", least=0
     )
     restore_best: str = setting(
         "auto",
@@ -106,13 +106,15 @@ class TrainConfig:
     # Repeatability and checkpoints
     seed: int = setting(0, "of weights, shuffles and augmentation", least=0)
     deterministic: str = setting("off", "only operations that repeat bit by bit", choices=SWITCH)
-    checkpoint_steps: int = setting(0, "checkpoint after so many steps; 0 = never", least=0)
+    checkpoint_steps: int = setting(0, "checkpoint after this many steps; 0 = never", least=0)
     checkpoint_minutes: float = setting(
-        10.0, "checkpoint after so many minutes; 0 = never", least=0
+        10.0, "checkpoint after this many minutes; 0 = never", least=0
     )
-    checkpoint_keep: int = setting(2, "newest checkpoints that are kept, beside the best", least=1)
+    checkpoint_keep: int = setting(
+        2, "newest checkpoints that are kept, in addition to the best", least=1
+    )
     # Results
-    export: str = setting("on", "write a SavedModel beside model.keras", choices=SWITCH)
+    export: str = setting("on", "write a SavedModel next to model.keras", choices=SWITCH)
     timeline: str = setting("off", "write Horovod's timeline into the results", choices=SWITCH)
     profile_from: int = setting(0, "first step of the profiler's window; 0 = none", least=0)
     profile_steps: int = setting(10, "steps in the profiler's window", least=1)

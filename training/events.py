@@ -45,7 +45,7 @@ class Events:
             tf.profiler.experimental.stop()
 
     def close(self, step: int) -> None:
-        """Write what is left."""
+        """Write the remaining events."""
         if self.writer is None:
             return
         if self.first and self.first <= step < self.first + self.steps:

@@ -1,4 +1,4 @@
-"""The trained model as files: model.keras and a SavedModel, each with the settings beside it."""
+"""The trained model as files: model.keras and a SavedModel, each together with the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From positions of an epoch to batches of tensors, with tf.data.
+"""Turns positions of an epoch into batches of tensors, with tf.data.
 
 A batch is (inputs, labels, weights, total): weights are 1, and 0 for padding; total is the number
 of samples of the whole step, of all replicas together.
@@ -47,7 +47,7 @@ class Plan:
     lanes: int
     steps: int  # of each epoch
     seed: int
-    training: bool  # shuffled and augmented, else in order
+    training: bool  # shuffled and augmented, otherwise in order
     first_epoch: int = 0
     start: int = 0  # position in the first epoch
 
@@ -57,7 +57,7 @@ class Plan:
         return Epoch(self.samples, self.global_batch, self.replicas, self.lanes, start)
 
     def steps_of(self, number: int) -> int:
-        """Steps of one epoch: fewer in one that goes on where it was interrupted."""
+        """Steps of one epoch: fewer in one that continues after an interruption."""
         epoch = self.epoch(number)
         return min(epoch.steps, self.steps - epoch.start // self.global_batch)
 
@@ -103,8 +103,8 @@ def plan_for(
                 f"shards are read in {lanes} lanes: the global batch must be a multiple of "
                 f"{lanes}, not {global_batch}"
             )
-    whole = Epoch(len(samples), global_batch, replicas, lanes).steps
-    steps = min(whole, config.steps_per_epoch or whole) if training else whole
+    all_steps = Epoch(len(samples), global_batch, replicas, lanes).steps
+    steps = min(all_steps, config.steps_per_epoch or all_steps) if training else all_steps
     return Plan(
         samples=len(samples),
         global_batch=global_batch,
@@ -129,11 +129,11 @@ def batches(samples: Any, plan: Plan, config: TrainConfig, replicas: Iterable[in
     else:
         read = samples.reader()
         parts = [gathered(samples, plan, config, replica, read) for replica in replicas]
-    whole = parts[0]
+    dataset = parts[0]
     if len(parts) > 1:  # tf.distribute gives a host's elements to its devices in turn
         turns = tf.data.Dataset.range(len(parts)).repeat()
-        whole = tf.data.Dataset.choose_from_datasets(parts, turns, stop_on_empty_dataset=False)
-    return whole.prefetch(2 * len(parts)).with_options(_options())
+        dataset = tf.data.Dataset.choose_from_datasets(parts, turns, stop_on_empty_dataset=False)
+    return dataset.prefetch(2 * len(parts)).with_options(_options())
 
 
 def next_batch(feed: Iterator[Any], samples: Any) -> Any:
@@ -201,7 +201,7 @@ class Lanes:
         return [self.padding_from, *(span for lane in self.own for span in self.cut[lane])]
 
     def read(self, lane: int, epoch: int) -> Lane:
-        """One lane in one epoch, from where it goes on."""
+        """One lane in one epoch, from where it continues."""
         start = self.plan.epoch(epoch).start
         passed = lane_length(start, self.plan.lanes, lane)
         return read_lane(
@@ -218,8 +218,8 @@ class Lanes:
         numbers = {lane: iter(self.read(lane, epoch).numbers()) for lane in self.own}
         for share in self.plan.shares(epoch, self.replica):
             places = zip(share.positions, share.weights, strict=True)
-            found = [next(numbers[p % self.plan.lanes]) if w else 0 for p, w in places]
-            yield found, share.weights, share.total
+            sample_numbers = [next(numbers[p % self.plan.lanes]) if w else 0 for p, w in places]
+            yield sample_numbers, share.weights, share.total
 
     def turns(self, epoch: int) -> Iterator[list[int]]:
         """Per step the lane that each sample is read from; the last number is the padding's."""
@@ -262,7 +262,7 @@ class Lanes:
 
 
 def records_of(path: Any, first: Any, count: Any) -> Any:
-    """So many records of a file."""
+    """The given number of records of a file."""
     return tf.data.TFRecordDataset(path).skip(first).take(count)
 
 
@@ -298,7 +298,7 @@ def augmented(inputs: Any, config: TrainConfig, epoch: Any, numbers: Any) -> Any
 
 
 def calls(config: TrainConfig) -> int:
-    """How many batches are made at once."""
+    """How many batches are prepared at once."""
     return max(1, config.threads)
 
 

@@ -38,8 +38,8 @@ RESUMES = ("auto", "required", "fresh", "refuse")
 class Job:
     """What to train, how, where results go, and this process's place on its machine.
 
-    `resume` says what happens where checkpoints stand: `auto` goes on with them, `required` fails
-    without one, `fresh` removes them, `refuse` fails where an unfinished training has left some.
+    `resume` decides what happens with existing checkpoints: `auto` continues from them, `required`
+    fails without one, `fresh` removes them, `refuse` fails if an unfinished training left some.
     """
 
     strategy: str
@@ -113,22 +113,22 @@ def from_run(environ: Mapping[str, str]) -> Job:
 
 
 def parse_data(values: Iterable[str]) -> dict[str, Given]:
-    """What `--data NAME=URI[,file|stream]` gives."""
-    found = {}
+    """The data named by `--data NAME=URI[,file|stream]`."""
+    data = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not text:
             raise ConfigError(f"data is given as NAME=URI[,file|stream], not {value!r}")
         require_choice("data name", name, SPLITS)
         try:
-            found[name] = parse_given(text)
+            data[name] = parse_given(text)
         except DataError as error:
             raise ConfigError(str(error)) from None
-    return found
+    return data
 
 
 def checkpoints_of(environ: Mapping[str, str], results: Path) -> Path:
-    """Where checkpoints go: RAILHEAD_CHECKPOINT_DIR, else a folder of the results."""
+    """Where checkpoints go: RAILHEAD_CHECKPOINT_DIR, or a folder in the results."""
     return Path(environ.get(CHECKPOINTS) or results / "checkpoints")
 
 

@@ -23,8 +23,10 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore
         """The rate of a step, counted from 0."""
         step = tf.cast(step, tf.float32)
         rising = self.first + (self.peak - self.first) * step / max(1, self.warmup)
-        done = tf.clip_by_value((step - self.warmup) / max(1, self.total - self.warmup), 0.0, 1.0)
-        return tf.where(step < self.warmup, rising, self.peak * self._left(done))
+        progress = tf.clip_by_value(
+            (step - self.warmup) / max(1, self.total - self.warmup), 0.0, 1.0
+        )
+        return tf.where(step < self.warmup, rising, self.peak * self._left(progress))
 
     def _left(self, done: Any) -> Any:
         if self.decay == "cosine":

@@ -1,4 +1,4 @@
-"""A process that computes: its settings, and its place among the run's processes."""
+"""A process that computes: its settings, and its position among the run's processes."""
 
 from __future__ import annotations
 

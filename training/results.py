@@ -1,4 +1,4 @@
-"""What a training leaves: records as it goes, and its result at the end.
+"""The output of a training: records while it runs, and its result at the end.
 
 On a cluster a record is one line on stdout, `@railhead {json}`, which the supervisor collects into
 metrics.jsonl. Alone, rank 0 writes metrics.jsonl itself and prints a line for people.
@@ -24,7 +24,7 @@ METRICS = "metrics.jsonl"
 
 
 class TrainingError(Exception):
-    """The training cannot go on; the message says why and what to change. Exit code 1."""
+    """The training cannot continue; the message says why and what to change. Exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Evaluation:
 
 
 def judge(metrics: Metrics, threshold: float | None, metric: str = "accuracy") -> Evaluation:
-    """Set the held-out metrics against the accuracy that the settings ask for."""
+    """Compare the held-out metrics with the accuracy that the settings require."""
     accuracy = metrics.score if metric == "accuracy" else None
     passed = threshold is None or (accuracy is not None and accuracy >= threshold)
     return Evaluation(accuracy, metrics.loss, metrics.samples, threshold, passed)

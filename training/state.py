@@ -1,4 +1,4 @@
-"""The state of a training: what a checkpoint holds, how it is taken and how it is put back."""
+"""The state of a training: what a checkpoint contains, how it is saved and how it is restored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .results import Records, TrainingError
 from .strategies.protocol import Strategy
 from .variables import is_seed, moving, tensors_of
 
-# A checkpoint of a training with another value of these would go on with other samples or arrays.
+# With other values of these, a checkpoint would continue with other samples or arrays.
 FIXED = (
     "data", "label", "input_feature", "label_feature", "image_size", "vocabulary", "text_length",
     "held_out", "task", "model", "optimizer", "seed",
@@ -40,20 +40,20 @@ class State:
 
     def load(self) -> tuple[Position, Checkpoint | None]:
         """Where to begin; rank 0 reads the files, the others learn the position from it."""
-        found: Checkpoint | None = None
+        checkpoint: Checkpoint | None = None
         fault: Exception | None = None
         if self.strategy.rank == 0:
             try:
-                found = self._find()
+                checkpoint = self._find()
             except (TrainingError, ConfigError) as error:
                 fault = error
-        position = found.position if found else Position()
-        numbers = np.array([*_numbers(position), bool(found), bool(fault)], np.float64)
+        position = checkpoint.position if checkpoint else Position()
+        numbers = np.array([*_numbers(position), bool(checkpoint), bool(fault)], np.float64)
         numbers = self.strategy.total(numbers if self.strategy.rank == 0 else numbers * 0)
         if numbers[-1]:
             raise fault or TrainingError("rank 0 cannot load the checkpoint")
         self.found = bool(numbers[-2])
-        return _position(numbers[:-2]), found
+        return _position(numbers[:-2]), checkpoint
 
     def restore(self, found: Checkpoint | None, model: Any, optimizer: Any) -> None:
         """Give the variables of every process the checkpoint's values."""
@@ -90,7 +90,7 @@ class State:
             own = np.asarray(variable.value.numpy())
             values = np.zeros_like(own) if arrays is None else arrays[index]
             values = self.strategy.total(values.astype(np.float64)).astype(own.dtype)
-            if is_seed(variable):  # each rank has its own seed; the count goes on
+            if is_seed(variable):  # each rank has its own seed; the count continues
                 values = np.array([own[0], values[1]], own.dtype)
             variable.assign(values)
 
@@ -100,13 +100,13 @@ class State:
         if self.strategy.size == 1 or not variables:
             return None
         own = [self.strategy.replica_values(variable) for variable in variables]
-        here = np.hstack([values.reshape(len(values), -1) for values in own])
-        rows = np.zeros((self.strategy.size, here.shape[1]))
-        rows[self.strategy.replicas] = here
+        own_rows = np.hstack([values.reshape(len(values), -1) for values in own])
+        rows = np.zeros((self.strategy.size, own_rows.shape[1]))
+        rows[self.strategy.replicas] = own_rows
         return self.strategy.total(rows)
 
     def _restore_moving(self, rows: Any, model: Any) -> None:
-        """Give each replica its moving averages of rank 0's `rows`, else the mean of all."""
+        """Give each replica its moving averages of rank 0's `rows`, or the mean of all."""
         if not self.agree(rows is not None):
             return
         size, variables = self.strategy.size, tensors_of(moving(model))
@@ -171,17 +171,17 @@ class State:
         self.cost = self.written - begin
 
     def _find(self) -> Checkpoint | None:
-        """Rank 0's checkpoint to go on with, by the rule that the job gives."""
+        """The checkpoint from which rank 0 continues, by the rule of the job."""
         folder = self.checkpoints.folder
         found, faults = self.checkpoints.newest()
         for fault in faults:
             self.records.emit("message", text=f"{fault}; an older one is used")
         if self.resume == "required" and not found:
-            raise TrainingError(f"there is no checkpoint in {folder} to go on with")
+            raise TrainingError(f"there is no checkpoint in {folder} to continue from")
         if self.resume == "refuse" and found and not found.position.done:
             raise ConfigError(
                 f"{folder} holds an unfinished training (step {found.position.step}): "
-                "--resume goes on with it, --fresh starts again"
+                "--resume continues it, --fresh starts over"
             )
         if self.resume in ("refuse", "fresh"):
             self.checkpoints.clear()
@@ -191,7 +191,7 @@ class State:
         return found
 
     def _check(self, found: Checkpoint) -> None:
-        """Refuse a checkpoint whose samples or model are others."""
+        """Refuse a checkpoint of other samples or another model."""
         for name in (*FIXED, "samples"):
             before, now = found.settings.get(name), self.settings[name]
             if before != now:
@@ -202,7 +202,7 @@ class State:
 
 
 def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:
-    """The global batch: that of the checkpoint, else of the settings."""
+    """The global batch: the checkpoint's, or that of the settings."""
     return position.global_batch or config.global_batch or config.batch_size * replicas
 
 

@@ -102,11 +102,13 @@ class Step:
             if self.config.precision == "mixed_float16":
                 loss = self.optimizer.scale_loss(loss)
         variables = self.model.trainable_variables
-        found = tape.gradient(loss, tensors_of(variables))
-        self._note_unused([v.path for v, g in zip(variables, found, strict=True) if g is None])
+        gradients_or_none = tape.gradient(loss, tensors_of(variables))
+        self._note_unused(
+            [v.path for v, g in zip(variables, gradients_or_none, strict=True) if g is None]
+        )
         gradients = [
             tf.zeros_like(v.value) if g is None else tf.convert_to_tensor(g)
-            for v, g in zip(variables, found, strict=True)
+            for v, g in zip(variables, gradients_or_none, strict=True)
         ]
         return gradients, sums(losses, self.task.scores(labels, outputs), weights)
 

@@ -1,4 +1,4 @@
-"""What is learned: a task gives the outputs of the model, the loss and the metrics.
+"""What is learned: a task defines the outputs of the model, the loss and the metrics.
 
 A new task is one class here and one line in TASKS. Importing this needs the standard library only.
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 
 class Task(Protocol):
-    """Labels and outputs of a batch in, one number per sample out."""
+    """Computes one number per sample from the labels and outputs of a batch."""
 
     metric: str  # name of the metric beside the loss
     label_type: str  # numpy type of the labels

@@ -1,4 +1,4 @@
-"""One custom Keras 3 loop for every strategy: train, evaluate each epoch, leave the results.
+"""One custom Keras 3 loop for every strategy: train, evaluate each epoch, write the results.
 
 `Model.fit` would not do: in Keras 3 it works neither with Horovod's optimizer nor with several
 workers of MultiWorkerMirroredStrategy.
@@ -105,7 +105,7 @@ class Training:
         self.epochs = -(-self.total // self.plan.steps)
 
     def _build(self) -> None:
-        """Model and optimizer. Ranks differ in their dropouts; rank 0's weights count."""
+        """Model and optimizer. Ranks differ in their dropouts; all start with rank 0's weights."""
         keras.utils.set_random_seed(self.config.seed + self.strategy.rank)
         outputs = self.task.outputs(self.data.classes)
         self.model = build_model(self.data.inputs, outputs, self.config)
@@ -131,7 +131,7 @@ class Training:
         )
 
     def run(self) -> Evaluation:
-        """Train all epochs, evaluate, and leave the results."""
+        """Train all epochs, evaluate, and write the results."""
         self.prepare_steps()
         if text := accumulation_note(self.model, self.config):
             self._say(text)

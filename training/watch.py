@@ -39,7 +39,7 @@ class Watch:
         return tf.where(tf.math.is_finite(tf.stack(values)), 0.0, 1.0)
 
     def _texts(self, trainable: Sequence[Any]) -> Iterator[str]:
-        """What each of the values is; `{step}` stands for the number of the step."""
+        """A description of each value; `{step}` stands for the number of the step."""
         yield LOSS
         for variable in self.state:
             yield f"{variable.path} after step {{step}}"

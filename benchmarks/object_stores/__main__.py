@@ -22,7 +22,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from standins import object_stores
+from standins.stores import object_stores
 
 READER = Path(__file__).with_name("reader.py")
 SIZE = 64 << 20

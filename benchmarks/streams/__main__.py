@@ -26,8 +26,8 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from standins import object_stores
-from standins.object_stores import S3
+from standins.stores import object_stores
+from standins.stores.object_stores import S3
 
 from .first import first_records, link_to_google, link_to_s3
 from .runtime import probe

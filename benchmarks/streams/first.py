@@ -1,7 +1,7 @@
 """Seconds until the first record through a link of 60 MB/s, by mode and by other clients.
 
 The link of S3 is a relay before the server. That of Google's storage is a relay before a proxy with
-TLS (tests/standins/google_host.py): each client gets its token from a metadata server, as on a
+TLS (tests/standins/gcp/google_host.py): each client gets its token from a metadata server, as on a
 machine of Google Cloud. TensorFlow's own reader of gs:// works there too.
 """
 
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from standins.google_host import on_google
+from standins.gcp.google_host import on_google
 from standins.relay import Relay
 
 from benchmarks.object_stores.__main__ import install

@@ -1,7 +1,7 @@
 """The core options of Fabric and Invoke: those that work with our tasks, and those refused.
 
-Our tasks open their own connections, so most of these options would have no effect: a person who
-typed `--dry` would see the hosts changed. What is on neither list, such as an option of a newer
+Our tasks open their own connections, so most of these options would have no effect: a user who
+typed `--dry` would find the hosts changed. What is on neither list, such as an option of a newer
 Fabric, is refused too.
 """
 

@@ -29,7 +29,7 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
     """Passes Fabric's core option `--hosts` to the task as an argument; runs the task once."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
-        """One call per task of ours, with the hosts in its arguments; of others as Fabric does."""
+        """One call per task of ours, with the hosts in its arguments; others as Fabric does."""
         if self.core.remainder:  # Fabric would run it, and accept any host key
             raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
         expanded: list[Call] = []
@@ -58,7 +58,7 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
 
 
 def is_ours(task: Task[Any]) -> bool:
-    """Whether a task is of Railhead; a fabfile may have others beside them."""
+    """Whether a task is one of Railhead's; a fabfile may define others."""
     return getattr(task.body, "of_railhead", False)
 
 
@@ -127,42 +127,42 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     return task
 
 
-def _with_target(hint: Hint, given: Mapping[str, Any]) -> Hint:
+def _with_target(hint: Hint, options: Mapping[str, Any]) -> Hint:
     """The hint, with `--hosts` or `--stack` as typed in each command that names no hosts itself.
 
     Args:
-        given: the values of the task's options by name, as they were typed; for a command that
+        options: the values of the task's options by name, as they were typed; for a command that
             names only a run, the hosts or the stack of the run are used.
     """
     if RUNNING.collection is None:  # a task that is called from Python
         return hint
     return hint.completed(
-        partial(_aimed, given=_with_hosts_of_run(given), tasks=RUNNING.collection)
+        partial(_aimed, options=_with_hosts_of_run(options), tasks=RUNNING.collection)
     )
 
 
-def _aimed(command: Command, given: Mapping[str, Any], tasks: Collection) -> Command:
+def _aimed(command: Command, options: Mapping[str, Any], tasks: Collection) -> Command:
     name = command.task.replace(" ", "-")
     if name not in tasks or name in BY_RECORD:  # the fabfile may have some of our tasks only
         return command
     takes = {argument.name for argument in tasks[name].get_arguments()}
-    return command.at({one: given[one] for one in TARGETS if given.get(one) and one in takes})
+    return command.at({one: options[one] for one in TARGETS if options.get(one) and one in takes})
 
 
-def _with_hosts_of_run(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_hosts_of_run(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The values of a task's options; where only a run names the hosts, with its stack or hosts."""
     from ..inventory import local_state
 
-    if given.get("hosts") or given.get("stack") or not given.get("run"):
-        return given
+    if options.get("hosts") or options.get("stack") or not options.get("run"):
+        return options
     try:
-        cluster = local_state.cluster_of_run(given["run"])
+        cluster = local_state.cluster_of_run(options["run"])
     except RailheadError:  # a name that no run has, or a damaged record
-        return given
+        return options
     if cluster is None:
-        return given
+        return options
     hosts = cluster.host_list if cluster.is_ad_hoc else None
-    return {**given, "hosts": hosts, "stack": cluster.stack}
+    return {**options, "hosts": hosts, "stack": cluster.stack}
 
 
 def _handle_signals() -> None:

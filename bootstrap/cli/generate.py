@@ -98,8 +98,8 @@ class Method:
     @property
     def options(self) -> list[Option]:
         """All options, those of `first` before the others."""
-        found = [one for group, which in self.groups for one in chosen(group, which)]
-        return sorted(found, key=lambda one: one.name not in self.first)
+        options = [one for group, which in self.groups for one in chosen(group, which)]
+        return sorted(options, key=lambda one: one.name not in self.first)
 
     def source(self) -> str:
         """The method, and the abstract one that it calls."""
@@ -127,10 +127,10 @@ class Method:
         return text if one.required or _needed(one) else f"{text} = {default(one)}"
 
     def _values(self, group: type[Any], which: Only | None) -> str:
-        given = [f"{one.name}={one.name}" for one in chosen(group, which)]
+        arguments = [f"{one.name}={one.name}" for one in chosen(group, which)]
         known = {one.name for one in chosen(group, None)}
-        given += [f"{name}={value}" for name, value in self.fixed.items() if name in known]
-        return f"_read({', '.join([group.__name__, *given])})"
+        arguments += [f"{name}={value}" for name, value in self.fixed.items() if name in known]
+        return f"_read({', '.join([group.__name__, *arguments])})"
 
     def _docstring(self) -> str:
         about = [f"{one.name}: {described(one)}" for one in self.options]
@@ -284,14 +284,16 @@ CLASSES = {
 def methods() -> str:
     """The source of methods.py."""
     parts = [HEADER]
-    for name, found in CLASSES.items():
+    for name, class_methods in CLASSES.items():
         parts += [f"\n\nclass {name}(ABC):", '    """Its options are checked here."""\n']
         if name == "RunMethods":
             parts.append("    run_id: str\n")
-        parts.append("\n".join(method.source() for method in found))
+        parts.append("\n".join(method.source() for method in class_methods))
     argv = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(METHODS_FILE), "-"]
-    done = subprocess.run(argv, input="\n".join(parts), capture_output=True, text=True, check=True)
-    return done.stdout
+    process = subprocess.run(
+        argv, input="\n".join(parts), capture_output=True, text=True, check=True
+    )
+    return process.stdout
 
 
 def table(task: GroupTask) -> str:
@@ -331,8 +333,12 @@ def page() -> str:
         if not any(part.options for part in task.parts):
             continue
         pattern = re.compile(TABLE.replace("{name}", dashed(task)), re.MULTILINE)
-        made = table(task)
-        text, count = pattern.subn(lambda found, made=made: found[1] + made, text, count=1)  # type: ignore[misc]
+        new_table = table(task)
+        text, count = pattern.subn(
+            lambda match, new_table=new_table: match[1] + new_table,  # type: ignore[misc]
+            text,
+            count=1,
+        )
         if not count:
             raise SystemExit(f"docs/tasks.md: no table of options below '## {dashed(task)}'")
     return text
@@ -341,7 +347,7 @@ def page() -> str:
 def all_tasks() -> Iterator[GroupTask]:
     """The tasks of `fab`."""
     for module in TASKS:
-        yield from (found for found in vars(module).values() if isinstance(found, GroupTask))
+        yield from (value for value in vars(module).values() if isinstance(value, GroupTask))
 
 
 def dashed(task: GroupTask) -> str:

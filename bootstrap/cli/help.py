@@ -30,7 +30,7 @@ def task_names(module: ModuleType) -> list[str]:
 
 
 def page(arguments: Iterable[Argument]) -> str:
-    """What `fab --help` prints: the groups of tasks and, of the core options, those that work."""
+    """The text of `fab --help`: the groups of tasks and, of the core options, those that work."""
     groups = {title: task_names(module) for title, module in _GROUPS.items()}
     known = {name_of(argument): argument for argument in arguments}
     options = {flags_of(known[name]): WORKING[name][1] for name in WORKING if name in known}

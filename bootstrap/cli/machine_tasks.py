@@ -27,14 +27,14 @@ from .tasks import Hosts
 
 @task()
 def teardown(c: Context, target: Hosts, options: TeardownOptions) -> None:
-    """End runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
+    """Cancel runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
     from ..workflows import attach
     from ..workflows import teardown as workflow
     from .targets import Target
 
-    found = Target(target)
-    machines = found.machines()
-    inventory = found.status_of(machines).inventory if not machines or machines.inventory else None
+    hosts = Target(target)
+    machines = hosts.machines()
+    inventory = hosts.status_of(machines).inventory if not machines or machines.inventory else None
     if inventory and target == TargetOptions():
         print_lines(*attach.also_ended(inventory))
     if machines:
@@ -52,7 +52,7 @@ def up(
     ],
     options: UpOptions,
 ) -> None:
-    """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
+    """Run `pulumi up`; report what a failure leaves; without capacity, try the next zone."""
     from ..lifecycle import up
     from .targets import selected_stack
 
@@ -76,9 +76,9 @@ def start(
     from ..lifecycle import power
     from .targets import Target
 
-    found = Target(target)
-    machines = found.machines()
-    status = found.status_of(machines)
+    hosts = Target(target)
+    machines = hosts.machines()
+    status = hosts.status_of(machines)
     if machines:
         machines.refuse_undocumented()
     started = power.start(status.inventory, print_lines, hours=deadline.hours)
@@ -98,13 +98,13 @@ def stop(
         ),
     ],
 ) -> None:
-    """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
+    """Stop a stack's machines and wait until the cloud confirms; only spot machines lose disks."""
     from ..lifecycle import stop
     from ..workflows import attach
     from .targets import Target
 
-    found = Target(target)
-    status = found.status_of(found.machines())
+    hosts = Target(target)
+    status = hosts.status_of(hosts.machines())
     if target == TargetOptions():
         print_lines(*attach.also_ended(status.inventory))
     stop.stop(status.inventory, print_lines, yes=options.yes, discard=options.discard_results)
@@ -138,15 +138,15 @@ def trust(
     from ..ssh import trust
     from .targets import Target
 
-    found = trust.unknown_keys(Target(target).running())
-    if not found:
+    unknown = trust.unknown_keys(Target(target).running())
+    if not unknown:
         print_lines("every host's key is known already: nothing was pinned")
     hint = "the same command with --yes"
 
     def agreed(key: str) -> bool:
         return options.yes or confirm(f"{key}\nIs it the key of that machine?", hint=hint)
 
-    print_lines(*trust.pin_keys(found, agreed))
+    print_lines(*trust.pin_keys(unknown, agreed))
 
 
 @task(name="ssh")

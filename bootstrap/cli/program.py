@@ -38,14 +38,14 @@ TWO_PART_NAMES = {"data": ("push", "list", "shard")}
 
 
 class Program(Fab):  # type: ignore[misc]
-    """Fabric's program, in which a user's mistake is a line and exit code 2, and a task runs once
+    """Fabric's program, in which a usage error is one line and exit code 2, and a task runs once
     for all hosts."""
 
     @property
     def has_our_tasks(self) -> bool:
         """Whether the fabfile that was loaded has tasks of ours."""
-        found = getattr(self, "collection", None)
-        return found is not None and any(map(is_ours, found.tasks.values()))
+        collection = getattr(self, "collection", None)
+        return collection is not None and any(map(is_ours, collection.tasks.values()))
 
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
@@ -117,7 +117,7 @@ class Program(Fab):  # type: ignore[misc]
             super().update_config()
 
     def no_tasks_given(self) -> None:
-        """What `fab` alone prints: the tasks, where Fabric prints its own options."""
+        """`fab` alone prints the tasks, where Fabric prints its own options."""
         if not self.has_our_tasks:
             super().no_tasks_given()
         self.list_tasks()
@@ -150,9 +150,9 @@ class Program(Fab):  # type: ignore[misc]
             raise Exit(f"fab: a configuration of Fabric or ssh: {wrong}", code=2) from None
 
     def _nearest(self, wrong: ParseError) -> str:
-        """A task or an option like the one that is not known, else where they are listed."""
-        found = re.search(r"No idea what '(.+?)' is", str(wrong))
-        unknown = found[1] if found else ""
+        """The task or option most like the unknown one, otherwise the command that lists them."""
+        match = re.search(r"No idea what '(.+?)' is", str(wrong))
+        unknown = match[1] if match else ""
         context = wrong.context
         if context is None or context.name is None:
             names = [dashed(name) for name in self.collection.task_names]
@@ -188,10 +188,10 @@ def join_task_name(args: list[str]) -> list[str]:
         return args
     if len(args) > 1 and args[1] in choices:
         return [f"{args[0]}-{args[1]}", *args[2:]]
-    given = f", not {args[1]!r}" if len(args) > 1 else ""
+    got = f", not {args[1]!r}" if len(args) > 1 else ""
     hint = "   # or: ".join(f"fab --help {args[0]} {choice}" for choice in choices)
     wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
-    raise Exit(f"fab {args[0]} takes {wanted}{given}\n  next: {hint}", code=2)
+    raise Exit(f"fab {args[0]} takes {wanted}{got}\n  next: {hint}", code=2)
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
@@ -203,8 +203,8 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     first = max(
         (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
     )
-    found = (place for place in places[first:] if (place / FILE).exists())
-    return ["--search-root", str(next(found, CLONE)), *args]
+    folders = (place for place in places[first:] if (place / FILE).exists())
+    return ["--search-root", str(next(folders, CLONE)), *args]
 
 
 def _usage(rule: str, hint: str) -> Exit:

@@ -67,7 +67,7 @@ def evaluate(
 
 @task()
 def report(c: Context, compared: ReportOptions) -> None:
-    """Write a page in HTML about a run, or one that compares several (ids with commas)."""
+    """Write an HTML page about a run, or one that compares several (ids separated by commas)."""
     from ..report import write
 
     names = [name.strip() for name in compared.runs.split(",") if name.strip()]
@@ -80,7 +80,7 @@ def runs(
     order: ListOptions,
     out: Annotated[JsonOption, only(json="a list of objects, with all metrics")],
 ) -> None:
-    """List the runs that are known here, and those in the buckets of stacks."""
+    """List the runs that are recorded on this computer, and those in the buckets of stacks."""
     from ..report import listing
 
     with json_output(out.json) as file:
@@ -119,7 +119,7 @@ def scale(
         ),
     ],
 ) -> None:
-    """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): where more stops paying."""
+    """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): when more do not pay off."""
     from ..report.facts import read_run
     from ..workflows.series import scale as workflow
     from .targets import Target

@@ -38,7 +38,7 @@ def deploy(
     ],
     endpoint: DeployOptions,
 ) -> None:
-    """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
+    """Serve the model of a run (default: the last one) over HTTP until the time-to-live is over."""
     from ..workflows import serving
     from .targets import Target
 
@@ -53,22 +53,22 @@ def predict(
     out: Annotated[JsonOption, only(json="print only the outputs of the model on stdout, as JSON")],
     target: OfEndpoint,
 ) -> None:
-    """Send a file, or held-out samples with the right answers, through an endpoint."""
+    """Send a file, or held-out samples with known answers, to an endpoint."""
     from ..serving.predict import dumped
     from ..workflows import serving
     from .targets import hosts_of_endpoint
 
     with json_output(out.json) as file:
         inventory = hosts_of_endpoint(endpoint.name, target)
-        found = serving.predict(endpoint.name, samples.file, samples.samples, inventory)
-        print_lines(*found.lines())
+        predictions = serving.predict(endpoint.name, samples.file, samples.samples, inventory)
+        print_lines(*predictions.lines())
         if file:
-            print(dumped(found), file=file)
+            print(dumped(predictions), file=file)
 
 
 @task()
 def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
-    """End an endpoint, and verify that nothing of it is left."""
+    """Terminate an endpoint, and verify that nothing of it is left."""
     from ..workflows import serving
     from .targets import hosts_of_endpoint
 
@@ -77,7 +77,7 @@ def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
 
 @task()
 def tunnel(c: Context, ends: TunnelOptions, target: Hosts) -> None:
-    """Forward a port of this machine to a port of a host, over SSH, until Ctrl-C."""
+    """Forward a port of this computer to a port of a host, over SSH, until Ctrl-C."""
     from ..workflows import notebook
     from . import shell
     from .targets import Target

@@ -81,7 +81,7 @@ def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
 
 
 def _chief(inventory: Inventory, run_id: str | None) -> str:
-    """The name of the chief of the run, else of the cluster."""
+    """The name of the chief of the run, otherwise of the cluster."""
     if run_id is None and not local_state.runs(inventory.name):
         return inventory.chief.name
     return find_run(inventory, run_id).part_of(inventory).chief.name
@@ -104,7 +104,7 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
 
 
 def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:
-    """The names of the endpoints by host. Where that fails it is printed: the run is shown too."""
+    """The names of the endpoints by host. A failure is printed: the run is shown anyway."""
     try:
         return connect.everywhere(sessions, on_host.names_on, what="reading the endpoints")
     except HostsFailed as error:
@@ -115,8 +115,8 @@ def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:
 def _show_timers(sessions: connect.Sessions) -> None:
     """The timer of each machine, read there; a warning where it does not power the machine off."""
     timers = connect.everywhere(sessions, timer.read, what="reading the timers")
-    for name, found in timers.items():
-        print_lines(f"[{name}] {deadlines.describe(found)}")
+    for name, deadline in timers.items():
+        print_lines(f"[{name}] {deadlines.describe(deadline)}")
     deadlines.report_missing(timers, print_lines)
     for name in sessions.failed:
         print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")

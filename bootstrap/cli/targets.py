@@ -25,7 +25,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.options.hosts is not None and self.options.stack is not None:
-            raise UsageError("--hosts and --stack both say which hosts: give one of them")
+            raise UsageError("--hosts and --stack both name hosts: give one of them")
 
     def status(self) -> ClusterStatus:
         """The hosts and, for a stack, the current state of each machine. Prints one line."""
@@ -38,28 +38,28 @@ class Target:
             return None
         stack = self._stack_name()
         if stack is not None:
-            found = stack_machines.find(stack)
+            machines = stack_machines.find(stack)
         else:
             recorded = self._recorded()
             if not recorded.is_managed:
                 return None
-            found = stack_machines.of_record(recorded)
-        if found.inventory is None:
-            place = f" ({found.place})" if found.place else ""
-            print_lines(f"stack {found.stack}{place}: no machine")
-        return found
+            machines = stack_machines.of_record(recorded)
+        if machines.inventory is None:
+            place = f" ({machines.place})" if machines.place else ""
+            print_lines(f"stack {machines.stack}{place}: no machine")
+        return machines
 
-    def status_of(self, found: StackMachines | None) -> ClusterStatus:
+    def status_of(self, machines: StackMachines | None) -> ClusterStatus:
         """As `status`, for all machines of a stack that `machines` found.
 
         Raises:
             UsageError: it has none.
         """
-        if found is None:
+        if machines is None:
             return self.status()
-        if found.inventory is None:
-            raise pulumi_stack.no_machines(found.stack)
-        return _printed(power.cluster_status(found.inventory))
+        if machines.inventory is None:
+            raise pulumi_stack.no_machines(machines.stack)
+        return _printed(power.cluster_status(machines.inventory))
 
     def running(self) -> Inventory:
         """The hosts, all of them running and with pinned host keys.
@@ -96,18 +96,18 @@ def _printed(status: ClusterStatus) -> ClusterStatus:
 
 
 def selected_stack(stack: str | None) -> str:
-    """The stack that is named, else the selected one.
+    """The named stack, otherwise the selected one.
 
     Raises:
         UsageError: none is selected.
     """
-    found = stack if stack is not None else pulumi_stack.current()
-    if found is None:
+    selected = stack if stack is not None else pulumi_stack.current()
+    if selected is None:
         raise UsageError(
             "no stack is selected",
             hint=Hint(Command("up", stack="NAME"), "   # a new one: pulumi stack init NAME"),
         )
-    return found
+    return selected
 
 
 def hosts_of_endpoint(name: str, target: TargetOptions) -> Inventory | None:

@@ -51,11 +51,11 @@ class GroupTask(Task[Any]):
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
         if default == REPEATABLE:  # Invoke would take its type for that of one value
             default = None
-        found = super().arg_opts(name, default, taken_names)
-        found["names"] += [
+        arguments = super().arg_opts(name, default, taken_names)
+        arguments["names"] += [
             one.rule.short for one in self.options() if one.rule.short and parameter(one) == name
         ]
-        return found
+        return arguments
 
     def options(self) -> Iterator[Option]:
         """All options, in the order of the groups."""
@@ -123,12 +123,12 @@ def _parts(body: Callable[..., None]) -> Iterator[Part]:
 
 def _signature(options: list[Option]) -> inspect.Signature:
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    found = [inspect.Parameter("c", keyword)]
+    parameters = [inspect.Parameter("c", keyword)]
     # What has no default comes first, as Python wants it.
     for one in sorted(options, key=lambda one: not one.required):
         default = inspect.Parameter.empty if one.required else _default(one)
-        found.append(inspect.Parameter(parameter(one), keyword, default=default))
-    return inspect.Signature(found)
+        parameters.append(inspect.Parameter(parameter(one), keyword, default=default))
+    return inspect.Signature(parameters)
 
 
 def _default(one: Option) -> Any:

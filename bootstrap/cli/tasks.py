@@ -60,7 +60,7 @@ def train(
 def plan(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
-    """Print each step that bootstrap would do on each host, and why; changes nothing."""
+    """Print what bootstrap would do on each host, and why; changes nothing."""
     from ..workflows import plan as workflow
     from ..workflows.plan import ready_options
     from .targets import Target
@@ -74,7 +74,7 @@ def plan(
 def bootstrap(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
-    """Make the hosts ready: runtime, Horovod, keys. Changes nothing where they are ready."""
+    """Make the hosts ready: runtime, Horovod, keys. Changes nothing on hosts that are ready."""
     from ..workflows import bootstrap as workflow
     from ..workflows import plan as steps
     from ..workflows.plan import ready_options
@@ -108,14 +108,14 @@ def status(c: Context, target: OfRun) -> None:
     from . import status
     from .targets import Target
 
-    found = Target(target)
-    machines = found.machines()
-    status.show(found.status_of(machines), target.run, machines)
+    hosts = Target(target)
+    machines = hosts.machines()
+    status.show(hosts.status_of(machines), target.run, machines)
 
 
 @task()
 def logs(c: Context, target: OfRun, log: LogOptions) -> None:
-    """Print the log of a rank, of mpirun or of the supervisor, from the chief; or an endpoint's."""
+    """Print the log of a rank, of mpirun, of the supervisor, or of an endpoint."""
     from ..errors import UsageError
     from ..workflows import logs, serving
     from .targets import Target, hosts_of_endpoint
@@ -150,7 +150,7 @@ def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
 
 @task()
 def tensorboard(c: Context, target: OfRun) -> None:
-    """Show a run in TensorBoard on this machine, also while it runs; Ctrl-C ends it."""
+    """Show a run, also in progress, in TensorBoard on this computer; Ctrl-C ends TensorBoard."""
     from ..workflows import tensorboard as workflow
     from .targets import Target
 
@@ -170,7 +170,7 @@ def cancel(c: Context, target: OfRun) -> None:
 
 @task()
 def prune(c: Context, target: Hosts, runs: PruneOptions) -> None:
-    """Remove the folders of old runs from the hosts; fetched results here stay."""
+    """Remove the folders of old runs from the hosts; results on this computer are kept."""
     from ..workflows import prune as workflow
     from .targets import Target
 
@@ -182,7 +182,7 @@ OfStack = Annotated[TargetOptions, only("stack")]
 
 @task()
 def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
-    """Upload a folder to a bucket, for --data; what is there already is not sent again."""
+    """Upload a folder to a bucket, for --data; files that are already there are not sent again."""
     from ..workflows import data
     from .targets import Target
 
@@ -208,7 +208,7 @@ def data_shard(
     shards: ShardOptions,
     program: Annotated[ProgramOptions, only("preset", "settings")],
 ) -> None:
-    """Write data as shards, few large files, with TensorFlow on this machine."""
+    """Write data as shards (a few large files), with TensorFlow on this computer."""
     from ..workflows import data
 
     data.shard(shards, program)
@@ -216,7 +216,7 @@ def data_shard(
 
 @task()
 def demo(c: Context) -> None:
-    """Try everything on this machine: two SSH hosts, bootstrap, train, results, teardown."""
+    """Try everything on this computer: two SSH hosts, bootstrap, train, results, teardown."""
     from ..workflows import demo as workflow
 
     workflow.demo(Path.cwd() / "results")

@@ -49,12 +49,12 @@ class InstanceState:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When one instance is stopped by itself, as read from what stops it: its cloud, or the timer
+    """When one instance stops on its own, as read from what stops it: its cloud, or the timer
     on it. `state` is armed, past, UNKNOWN, or MISSING (also where it cannot succeed: see `reason`).
 
     `at` None: the deadline is a length (in `reason`) that begins when the instance starts.
     `target` is what it will do: `stops i-0123`. `fixed`: it cannot be moved while the instance
-    runs. `exists`: where it is false, there is nothing to move, and an `up` makes it.
+    runs. `exists`: where it is false, there is nothing to move, and an `up` creates it.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Deadline:
 
 
 def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:
-    """The deadline to act on: one that is not armed, else the earliest; None where there is none.
+    """The deadline to act on: one that is not armed, otherwise the earliest; None without any.
 
     One without a time begins at a later start: it comes last."""
     latest = datetime.max.replace(tzinfo=timezone.utc)
@@ -78,8 +78,8 @@ def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What is billed while the instances are stopped: `amount` in USD per day or month, None where
-    it is unknown. `source` names the price list and its date."""
+    """A cost that continues while the instances are stopped: `amount` in USD per day or month,
+    None where it is unknown. `source` names the price list and its date."""
 
     what: str
     amount: float | None
@@ -104,11 +104,11 @@ class Cloud(HasStates, Protocol):
     def stop(self) -> None:
         """Stop every instance that is not stopped; returns when the cloud has accepted it."""
 
-    def end(self) -> None:
-        """End every instance for good, with its disk; returns when the cloud has accepted it."""
+    def terminate(self) -> None:
+        """Terminate every instance, with its disk; returns when the cloud has accepted it."""
 
     def cannot_stop(self) -> list[str]:
-        """The names of running hosts that the cloud can only end: one-time spot on AWS."""
+        """The names of running hosts that the cloud can only terminate: one-time spot on AWS."""
 
     def deadlines(self) -> dict[str, Deadline]:
         """The cloud's own deadline of each instance, by host name; empty where the cloud has none
@@ -118,7 +118,7 @@ class Cloud(HasStates, Protocol):
         """Set the cloud's own deadline of every instance to this many hours from now."""
 
     def costs(self) -> list[Cost]:
-        """What is billed while the instances are stopped."""
+        """The costs that continue while the instances are stopped."""
 
     def account(self) -> str:
         """The owner of the instances: `account 123456789012`, `project p-1`."""
@@ -141,7 +141,7 @@ def cloud_of(inventory: Inventory) -> Cloud:
         cloud: Cloud = load(inventory.kind.instances)(inventory)
         return cloud
     raise UsageError(
-        f"the hosts of {inventory.name} are ad hoc (given by --hosts, not made by a stack): "
+        f"the hosts of {inventory.name} are ad hoc (given by --hosts, not created by a stack): "
         "Railhead neither starts nor stops them",
         hint="--stack NAME   # for the machines of a stack",
     )
@@ -164,7 +164,7 @@ def wait_for_state(
     """Wait until two queries in a row show every instance in a wanted state; the last states.
 
     The wait also ends, without an error, when `limit` seconds have passed, or when an instance
-    that should run began to start and is stopped again.
+    that should run began to start and then stopped.
 
     Args:
         report: gets a line whenever the state of an instance has changed.
@@ -197,7 +197,7 @@ def describe_states(instance_states: dict[str, InstanceState]) -> str:
 
 
 def start_later(inventory: Inventory) -> Hint:
-    """What to type where a cloud has no such machine free now."""
+    """The next command when a cloud has no such machine free now."""
     option = inventory.option
     return Hint(
         Command("start", **inventory.target),

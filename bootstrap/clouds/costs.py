@@ -34,16 +34,16 @@ def disk(what: str, gigabytes: int, price: float | None) -> Cost:
 def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
     """A bucket's content with all versions, as all are billed; none if it does not exist."""
     try:
-        found = count_objects(store)
+        contents = count_objects(store)
     except NoBucket:
         return
     price = prices.by_region.get(region or "")
-    known = price is not None and found.whole
-    more = "" if found.whole else "more than "
-    size = f"{more}{found.versions} objects with their old versions, {found.size / GB:.2f} GB"
+    known = price is not None and contents.whole
+    more = "" if contents.whole else "more than "
+    size = f"{more}{contents.versions} objects with their old versions, {contents.size / GB:.2f} GB"
     yield Cost(
         f"bucket {store.url}, {size}",
-        found.size / GB * price if known and price else None,
+        contents.size / GB * price if known and price else None,
         Command("teardown", destroy=True, with_bucket=True),
         per="month",
         source=f"{price:g} USD per GB in {region}: {prices.source}" if known else "",

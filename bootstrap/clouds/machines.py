@@ -1,4 +1,4 @@
-"""The machines with Railhead's tags that exist in one place of a cloud, whoever made them."""
+"""The machines with Railhead's tags in one place of a cloud, whoever created them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import RailheadError
 from ..inventory.clouds import CLOUDS
 from . import base
 
-MOST_PAGES = 100  # of a list; a cloud that goes on is not waited for
+MOST_PAGES = 100  # of a list; a longer one is an error
 
 
 @dataclass(frozen=True)
@@ -97,5 +97,5 @@ def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[s
 
 
 def too_many(what: str) -> RailheadError:
-    """The error for a list that has no end."""
+    """The error for a list with too many pages."""
     return RailheadError(f"{what}: the list has more than {MOST_PAGES} pages")

@@ -20,9 +20,9 @@ class NoBucket(Refused):
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"there is no bucket {url}: it was removed, or never made",
+            f"there is no bucket {url}: it was removed, or never created",
             "NoSuchBucket",
-            hint="pulumi refresh --yes && pulumi up   # makes it anew; what was in it is gone",
+            hint="pulumi refresh --yes && pulumi up   # recreates it; what was in it is gone",
         )
 
 

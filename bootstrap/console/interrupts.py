@@ -1,8 +1,8 @@
-"""Ctrl-C: the hosts that were waited for, and where `fab` has to ignore it.
+"""Ctrl-C: the hosts that a command was waiting for, and where `fab` has to ignore it.
 
-A script starts `fab ... &` with SIGINT ignored. Programs that are started here would inherit that,
-and could not be ended by SIGINT. They get the default back, in a session of their own: a Ctrl-C in
-the script's terminal reaches neither `fab` nor them.
+A script starts `fab ... &` with SIGINT ignored. Programs that `fab` starts would inherit that, and
+SIGINT could not end them. They get the default back, in their own session: Ctrl-C in the script's
+terminal reaches neither `fab` nor them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ def _ignored(*_: object) -> None:
 
 
 def not_inherited() -> None:
-    """Go on ignoring SIGINT, if it is ignored, in a way that programs do not inherit."""
+    """If SIGINT is ignored, keep ignoring it in a way that programs do not inherit."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, _ignored)
 
 
 def process_options() -> dict[str, bool]:
-    """Options of subprocess for each program that is started here."""
+    """Options of subprocess for every program that is started here."""
     return {"start_new_session": True} if signal.getsignal(signal.SIGINT) is _ignored else {}
 
 
 def name_awaited(end: KeyboardInterrupt, hosts: Iterable[str]) -> None:
-    """Record in a Ctrl-C the hosts that were waited for; the first record stays."""
+    """Record in a KeyboardInterrupt the hosts that were waited for; an earlier record stays."""
     end.args = end.args or tuple(hosts)

@@ -1,4 +1,4 @@
-"""One line per host that is painted over on a terminal, or plain lines in a log."""
+"""One line per host that is repainted on a terminal, or plain lines in a log."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _UP, _CLEAR_RIGHT, _CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
 class Board:
     """A line per host below a scrolling text; use it in a `with`. Any thread may call it.
 
-    On a terminal and in a notebook the lines stay and are painted over, at most ten times a second.
-    Elsewhere each is printed as `[host] text`: at once when its `state` changed, else at most once
-    in `every` seconds; the last one of each host is never lost. A stream that breaks is written no
-    more, because the run does not end with its display.
+    On a terminal and in a notebook the lines stay and are repainted, at most ten times a second.
+    Elsewhere each is printed as `[host] text`: at once if its `state` changed, otherwise at most
+    once in `every` seconds; the last line of each host is never lost. Nothing is written any more
+    to a stream that broke: the run does not end with its display.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Board:
             self.flush(self.names)
 
     def add(self, names: Sequence[str]) -> None:
-        """Make a line for each of these hosts that has none."""
+        """Add a line for each of these hosts that has none."""
         with self._lock:
             for name in names:
                 for texts in (self._texts, self._prefixes, self._states, self._printed):
@@ -86,13 +86,13 @@ class Board:
             self.names = tuple(self._texts)
 
     def flush(self, names: Sequence[str]) -> None:
-        """Outside of a terminal: print the last lines of these hosts that were not printed."""
+        """Outside a terminal: print the last lines of these hosts that were not printed."""
         with self._lock:
             for name in names if not self.live else ():
                 self._print(name)
 
     def line(self, name: str, text: str, *, state: str = "") -> None:
-        """Replace the text of a host; KeyError for a name that the board was not made with."""
+        """Replace the text of a host; KeyError for a name that is not on the board."""
         with self._lock:
             changed = self._states[name] != state
             self._prefixes[name] = _prefix.get()
@@ -113,7 +113,7 @@ class Board:
                 self._write("".join(f"{line}\n" for line in lines))
 
     def _print(self, name: str) -> None:
-        """Print a host's line, unless it is what was printed last."""
+        """Print a host's line, unless the same line was printed last."""
         text = self._texts[name]
         line = f"{self._prefixes[name]}[{name}] {text}\n"
         if text and line != self._printed[name]:
@@ -121,7 +121,7 @@ class Board:
             self._printed[name], self._printed_at[name] = line, self._clock()
 
     def _paint_changes(self) -> None:
-        """The painting thread: so that a change is seen even when no other one follows it."""
+        """The painting thread: a change appears even if no other change follows it."""
         while not self._closed.is_set():
             self._changed.wait()
             self._changed.clear()
@@ -130,9 +130,9 @@ class Board:
             self._closed.wait(1 / PAINTS_PER_SECOND)
 
     def _paint(self) -> None:
-        """Paint the printed lines and the board, over the old board and in one write.
+        """Paint the printed lines and the board over the old board, in one write.
 
-        The cursor is left on the line below the board, and is never hidden: there is nothing to
+        The cursor ends on the line below the board and is never hidden: there is nothing to
         restore, however the process ends.
         """
         columns, rows = _terminal_size(self._stream)
@@ -148,7 +148,7 @@ class Board:
         self._lines, self._rows = [], len(board)
 
     def _board(self, columns: int, rows: int) -> list[str]:
-        """The lines of the hosts, cut to the terminal: what scrolls out cannot be painted over."""
+        """The hosts' lines, cut to the terminal: lines that scroll out cannot be repainted."""
         width = max((columns_of(name) for name in self._texts), default=0)
         lines = [
             f"{name}{' ' * (width - columns_of(name))}  {self._prefixes[name]}{text}"
@@ -170,7 +170,7 @@ class Board:
 
 @contextmanager
 def board_of(names: Sequence[str]) -> Iterator[Board]:
-    """A board on stdout with a line for each name; in a `common_board`, that one."""
+    """A board on stdout with a line for each name; inside a `common_board`, the common one."""
     if common := _common.get():
         common.add(names)
         try:
@@ -184,7 +184,7 @@ def board_of(names: Sequence[str]) -> Iterator[Board]:
 
 @contextmanager
 def common_board(names: Sequence[str]) -> Iterator[None]:
-    """One board for all runs in this block and in its threads; `print_lines` prints above it."""
+    """One board for all runs of this block and its threads; `print_lines` prints above it."""
     with Board(sys.stdout, names) as board, printing_with(board.print_lines):
         token = _common.set(board)
         try:
@@ -209,7 +209,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _terminal_size(stream: TextIO) -> tuple[int, int]:
-    """Columns and rows of the terminal behind `stream`; 80 and 24 where nobody says."""
+    """Columns and rows of the terminal of `stream`; 80 and 24 if they are not known."""
     try:
         columns, rows = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError, AttributeError):

@@ -1,7 +1,7 @@
-"""The debug log: what a command runs where, with times, exit codes and sizes.
+"""The debug log: everything that a command runs, with host, time, exit code and size.
 
-Each `fab` command writes one file to ~/.railhead/logs. The file is made with the first line, so a
-command that runs nothing leaves none. The log holds no file contents, no environment and no
+Each `fab` command writes one file to ~/.railhead/logs. The file is created with the first line, so
+a command that runs nothing leaves none. The log contains no file contents, no environment and no
 secrets. A log that cannot be written never fails a command.
 """
 
@@ -25,7 +25,7 @@ from .text import clean
 __all__ = ("add_secret", "command", "event", "mistake", "run", "shown", "started", "timed")
 KEPT_FILES = 50
 KEPT_BYTES = 100_000_000
-FILE_BYTES = 20_000_000  # of one file; beyond it only errors are written
+FILE_BYTES = 20_000_000  # of one file; after that only errors are written
 COMMAND_COLUMNS = 100  # of a command that is quoted in a line
 
 _logger = logging.getLogger("railhead")
@@ -59,20 +59,20 @@ class LogFile(logging.Handler):
         self._failed = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a line; after the first failure nothing is written any more."""
+        """Append a line; after the first failure nothing more is written."""
         if self._failed or (self._written > FILE_BYTES and record.levelno < logging.ERROR):
             return
         try:
             if self._descriptor is None:
                 self._open()
             self._write(self.format(record))
-        except (OSError, RuntimeError, ValueError):  # RuntimeError: there is no home
+        except (OSError, RuntimeError, ValueError):  # RuntimeError: no home folder
             self._failed, self.path = True, None
 
     def _open(self) -> None:
         folder = Path.home() / ".railhead" / "logs"
-        for each in (folder.parent, folder):
-            each.mkdir(mode=0o700, exist_ok=True)
+        for created in (folder.parent, folder):
+            created.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
         name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{self._task}-{os.getpid()}.log"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
@@ -103,7 +103,7 @@ class _Live(logging.StreamHandler[Any]):
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(_Redacted())
-        # A mistake of Railhead is printed with its traceback in any case.
+        # The traceback of an unexpected error is printed anyway.
         self.addFilter(lambda record: record.levelno < logging.ERROR)
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -111,8 +111,8 @@ class _Live(logging.StreamHandler[Any]):
 
 
 def remove_old(folder: Path) -> None:
-    """Remove all but the newest files; the log of a command that still runs is kept."""
-    size = FILE_BYTES  # what the newest may become
+    """Remove all but the newest files; keep the log of a command that is still running."""
+    size = FILE_BYTES  # the newest may still grow to this size
     for number, path in enumerate(sorted(folder.glob("*.log"), reverse=True)):
         with contextlib.suppress(FileNotFoundError):  # another command removes files too
             size += path.lstat().st_size
@@ -121,7 +121,7 @@ def remove_old(folder: Path) -> None:
 
 
 def _is_running(path: Path) -> bool:
-    """Whether the process that a log file is named after still runs."""
+    """Whether the process that a log file is named after is still running."""
     try:
         os.kill(int(path.stem.rpartition("-")[2]), 0)
     except (ValueError, OverflowError, ProcessLookupError):
@@ -133,7 +133,7 @@ def _is_running(path: Path) -> bool:
 
 @contextlib.contextmanager
 def command(task: str, argv: Sequence[str], *, live: bool = False) -> Iterator[LogFile]:
-    """Log one `fab` command; with `live`, its lines also go to stderr."""
+    """Log one `fab` command; with `live`, also to stderr."""
     header = redacted(f"fab {shlex.join(redacted_argv(list(argv)))}\n    in {Path.cwd()}")
     handlers: list[logging.Handler] = [LogFile(task, header)]
     file = handlers[0]
@@ -161,15 +161,15 @@ def event(text: str) -> None:
 
 
 def mistake() -> None:
-    """Log the traceback of an exception that nobody expected."""
+    """Log the traceback of an unexpected exception."""
     _logger.error("unexpected error", exc_info=True)
 
 
 @contextlib.contextmanager
 def timed(what: str) -> Iterator[list[str]]:
-    """Log the start and the end of `what`, with its duration and the error that ended it.
+    """Log the start and the end of `what`, with its duration and its error.
 
-    The block may append notes for the end's line: an exit code, a size.
+    The block may append notes to the last line: an exit code, a size.
     """
     event(f"{what} ...")
     began = time.monotonic()
@@ -188,7 +188,7 @@ def _seconds(began: float) -> str:
 
 
 def shown(text: str) -> str:
-    """The beginning of a command or a script, for a line of the log."""
+    """The first line of a command or a script, cut for the log."""
     lines = [line for line in redacted(text).splitlines() if line.strip()]
     first = lines[0].strip() if lines else ""
     cut = len(lines) > 1 or len(first) > COMMAND_COLUMNS
@@ -198,16 +198,16 @@ def shown(text: str) -> str:
 def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command on this machine as `subprocess.run` does, in text mode, and log it."""
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        done = subprocess.run(argv, text=True, **{**process_options(), **options})
-        notes.append(f"exit {done.returncode}")
-    return done
+        process = subprocess.run(argv, text=True, **{**process_options(), **options})
+        notes.append(f"exit {process.returncode}")
+    return process
 
 
 @contextlib.contextmanager
 def started(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """Start a program on this machine as `subprocess.Popen` does, and log it.
 
-    The block waits for its end or ends it; what it leaves running is logged as running.
+    The block waits for it or terminates it; otherwise it is logged as still running.
     """
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
         process = subprocess.Popen(argv, **{**process_options(), **options})

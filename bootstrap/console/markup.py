@@ -1,4 +1,4 @@
-"""HTML and SVG as text: every value is escaped here; what is markup is of the type Markup. Pure."""
+"""HTML and SVG as text: every value is escaped here, unless its type is Markup. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from html import escape
 
 from .text import clean
 
-NOT_XML = {0xFFFE: None, 0xFFFF: None}  # a file with one of them is not an SVG
+NOT_XML = {0xFFFE: None, 0xFFFF: None}  # an SVG file cannot contain them
 
 
 class Markup(str):
-    """HTML or SVG that this code made; any other text is escaped when it is put into a page."""
+    """HTML or SVG from this code; any other text is escaped when it is put into a page."""
 
     __slots__ = ()
 
@@ -23,15 +23,15 @@ def text(value: object) -> Markup:
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
     """An element; `class_` is the attribute class."""
-    given = "".join(
+    named = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for name, value in attributes.items()
     )
-    return Markup(f"<{tag}{given}>{''.join(map(text, content))}</{tag}>")
+    return Markup(f"<{tag}{named}>{''.join(map(text, content))}</{tag}>")
 
 
 def joined(parts: Iterable[Markup]) -> Markup:
-    """Pieces, one after the other."""
+    """The parts, one after the other."""
     return Markup("".join(parts))
 
 

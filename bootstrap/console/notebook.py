@@ -9,8 +9,8 @@ Painter = Callable[[str], None]
 
 
 def painter() -> Painter | None:
-    """A function that replaces what it has shown before, in the output of this notebook's cell;
-    None outside a notebook."""
+    """A function that replaces its earlier text in the output of this notebook's cell; None outside
+    a notebook."""
     shell = _shell()
     if shell is None or not hasattr(shell, "kernel"):
         return None

@@ -11,15 +11,15 @@ from typing import TextIO
 from ..errors import Command, Hint, UsageError
 from .text import clean
 
-Reporter = Callable[[str], None]  # gets a line on the progress of a command
-ByteReporter = Callable[[int], None]  # gets the number of bytes done so far
+Reporter = Callable[[str], None]  # receives a line about the progress of a command
+ByteReporter = Callable[[int], None]  # receives the number of bytes so far
 _printer: ContextVar[Reporter | None] = ContextVar("printer", default=None)
 
 
 def print_lines(*lines: str) -> None:
     """Print lines and flush, so that they appear at once in a pipe too.
 
-    Each is made printable: file names, output and ids may come from a host.
+    Control characters are removed: file names, output and ids may come from a host.
     """
     for line in lines:
         if printer := _printer.get():
@@ -30,7 +30,7 @@ def print_lines(*lines: str) -> None:
 
 @contextmanager
 def printing_with(printer: Reporter) -> Iterator[None]:
-    """In the block and in its threads, `print_lines` gives each line to `printer`."""
+    """In the block and its threads, `print_lines` passes each line to `printer`."""
     token = _printer.set(printer)
     try:
         yield
@@ -39,7 +39,7 @@ def printing_with(printer: Reporter) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """Text without terminal escapes and control characters; its line breaks stay."""
+    """Text without terminal escapes and control characters, except its line breaks."""
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
@@ -47,7 +47,7 @@ def confirm(question: str, *, hint: Hint | Command | str, answer: str = "y") -> 
     """Ask on the terminal; whether `answer` was typed ("y" also in upper case).
 
     Args:
-        hint: the command that asks nothing.
+        hint: the command that does not ask.
 
     Raises:
         UsageError: stdin is not a terminal, so nobody can answer.
@@ -64,7 +64,7 @@ def confirm(question: str, *, hint: Hint | Command | str, answer: str = "y") -> 
 
 @contextmanager
 def json_output(wanted: bool) -> Iterator[TextIO | None]:
-    """With --json, keep stdout for the JSON document: lines for people go to stderr meanwhile."""
+    """With --json, reserve stdout for the JSON document: lines for people go to stderr."""
     out = sys.stdout
     if not wanted:
         yield None

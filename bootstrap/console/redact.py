@@ -7,7 +7,7 @@ import re
 
 MASK = "[redacted]"
 
-# What looks like a key, whatever it belongs to.
+# Texts that look like keys of any service.
 _KEYS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS access key id
@@ -23,13 +23,13 @@ _KEYS = re.compile(
     r"[\w-]{32,}",
     re.DOTALL,
 )
-# A value behind the name of a secret: `API_KEY: 'x'`, `token=x`, `--password x`. The lookbehind and
+# A value after the name of a secret: `API_KEY: 'x'`, `token=x`, `--password x`. The lookbehind and
 # the bound keep the time proportional to the length of the text.
 _NAMES = "secret|token|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key"
 _NAME = rf"(?=[\w-]{{0,100}}(?:{_NAMES}))[\w-]+"
 _VALUE = re.compile(rf"((?<![\w-]){_NAME}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&;]+", re.IGNORECASE)
 _OPTION = re.compile(rf"((?<![\w-])--(?!secret\s){_NAME}\s+)\S+", re.IGNORECASE)
-LONGEST = 100_000  # characters; what is longer is cut
+LONGEST = 100_000  # characters; longer texts are cut
 
 _secrets: set[str] = set()
 
@@ -42,7 +42,7 @@ def add_secret(value: str) -> None:
 
 
 def redacted(text: str) -> str:
-    """`text` without the known secrets and without what looks like a key."""
+    """`text` without the known secrets and without texts that look like keys."""
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     text = text[:LONGEST]
@@ -52,18 +52,18 @@ def redacted(text: str) -> str:
 
 
 def _masked(match: re.Match[str]) -> str:
-    """The mask behind what names the secret, if anything does."""
+    """The mask, after the name of the secret if there is one."""
     return (match[1] or "" if match.re.groups else "") + MASK
 
 
 def redacted_argv(argv: list[str]) -> list[str]:
     """The words of a command line, without the values of `--env NAME=value`."""
-    kept, is_value = [], False
+    shown, is_value = [], False
     for arg in argv:
         if is_value or arg.startswith("--env="):
             option, _, assignment = ("", "", arg) if is_value else arg.partition("=")
             name = assignment.partition("=")[0]
             arg = f"{option}{'=' if option else ''}{name}={MASK}"
         is_value = arg == "--env"
-        kept.append(arg)
-    return kept
+        shown.append(arg)
+    return shown

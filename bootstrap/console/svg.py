@@ -1,4 +1,4 @@
-"""Charts as SVG, inside a page or as a file, without any library. Pure."""
+"""Charts as SVG, in a page or as a file, without a library. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MOST = 400  # points of a curve
 CELL, CELL_NAME, LETTER = 26, 14, 6.4  # side of a cell; letters of a name, width of a letter
 LEAST = 0.7
 RIGHT_CELL, WRONG_CELL = "#1a7f37", "#b42318"
-SMALLEST = 1e-100  # below it a span counts as none: its ticks cannot be computed
-COLUMNS, HEAD = 3, 28  # of a sheet: charts beside each other, and the height of its title
+SMALLEST = 1e-100  # a smaller span counts as zero: its ticks cannot be computed
+COLUMNS, HEAD = 3, 28  # of a sheet: charts in a row, and the height of its title
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: labels of y (`what`) and x (`along`), and the curves. `from_zero`: the axis
-    of y begins at 0, so that heights can be compared."""
+    """One pair of axes: the labels of y (`what`) and x (`along`), and the curves. `from_zero`: the
+    y axis starts at 0, so that heights can be compared."""
 
     what: str
     along: str
@@ -44,13 +44,13 @@ class Panel:
 
 
 def chart(panel: Panel) -> Markup:
-    """The curves of a panel with axes and a legend that names each of several."""
+    """The curves of a panel with axes, and a legend if there are several."""
     height, content = _chart(panel)
     return _svg(height, f"{panel.what} by {panel.along}", content)
 
 
 def sheet(panels: Sequence[Panel], title: str = "") -> Markup:
-    """A file with a chart of each panel, beside and below each other, on white."""
+    """A file with the charts of all panels in rows, on white."""
     bottom = HEAD if title else 0.0
     charts = [element("text", title, x=LEFT, y=18, font_size=14, fill="#1b1f24")] if title else []
     for first in range(0, len(panels), COLUMNS):
@@ -66,7 +66,7 @@ def sheet(panels: Sequence[Panel], title: str = "") -> Markup:
 
 
 def _chart(panel: Panel) -> tuple[float, Markup]:
-    """The height of a chart, and what is in it."""
+    """The height of a chart, and its content."""
     points = [point for curve in panel.curves for point in curve.points]
     left, right = _range([x for x, _ in points])
     low, high = _range([y for _, y in points], from_zero=panel.from_zero)
@@ -94,48 +94,48 @@ def _chart(panel: Panel) -> tuple[float, Markup]:
 def stacked(
     title: str, rows: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str
 ) -> Markup:
-    """One bar for each row, cut into its parts."""
+    """One bar for each row, divided into its parts."""
     most = max((sum(values) for values in rows.values()), default=0) or 1.0
     height, room = 20, WIDTH - 150
-    found = []
+    parts_drawn = []
     for index, (name, values) in enumerate(rows.items()):
         x, y = 90.0, TOP + index * (height + 6)
-        found.append(_text(name[:14], 84, y + 14, "end"))
+        parts_drawn.append(_text(name[:14], 84, y + 14, "end"))
         for part, value in enumerate(values):
             width = value / most * room
-            found.append(
+            parts_drawn.append(
                 _rect(x, y, width, height, COLOURS[part], f"{parts[part]}: {value:.4g} {unit}")
             )
             x += width
-        found.append(_text(f"{sum(values):.3g} {unit}", x + 4, y + 14, "start"))
+        parts_drawn.append(_text(f"{sum(values):.3g} {unit}", x + 4, y + 14, "start"))
     bottom = TOP + len(rows) * (height + 6) + 14
-    found += [_legend(n, part, bottom, 1) for n, part in enumerate(parts) if len(parts) > 1]
+    parts_drawn += [_legend(n, part, bottom, 1) for n, part in enumerate(parts) if len(parts) > 1]
     head = element("text", title, x=4, y=14, font_size=13, font_weight=600, fill="#1b1f24")
-    return _svg(bottom + 16 * len(parts), title, head, *found)
+    return _svg(bottom + 16 * len(parts), title, head, *parts_drawn)
 
 
 def matrix(names: Sequence[str], rows: Sequence[Sequence[float]]) -> Markup:
-    """A confusion matrix: a row for each label, a column for each prediction. Its cells are the
-    darker, the larger their part of the row is. It shrinks as a whole, on a screen to LEAST of its
+    """A confusion matrix: a row for each label, a column for each prediction. A cell is the darker,
+    the larger its share of the row. The matrix shrinks as a whole, on a screen down to LEAST of its
     size."""
     shown = [_shortened(name, CELL_NAME) for name in names]
     room = 8 + LETTER * max(len("label"), *map(len, shown))
     size = CELL * len(rows)
-    found = [_text("label", room - 4, room - 4, "end")]
+    drawn_cells = [_text("label", room - 4, room - 4, "end")]
     for index, (name, row) in enumerate(zip(shown, rows, strict=True)):
         at = room + index * CELL
-        found.append(_text(name, room - 4, at + CELL / 2 + 4, "end"))
-        found.append(_upright(name, at + CELL / 2 + 4, room - 4))
+        drawn_cells.append(_text(name, room - 4, at + CELL / 2 + 4, "end"))
+        drawn_cells.append(_upright(name, at + CELL / 2 + 4, room - 4))
         total = sum(row) or 1.0
-        found += [
+        drawn_cells += [
             _cell(room + column * CELL, at, value, value / total, right=index == column)
             for column, value in enumerate(row)
             if value
         ]
     what = "confusion matrix, a row for each label, a column for each prediction"
-    found.append(_frame(room, room, size))
+    drawn_cells.append(_frame(room, room, size))
     side = room + size + 2
-    drawn = element("div", _svg(side, what, *found, width=side), class_="matrix",
+    drawn = element("div", _svg(side, what, *drawn_cells, width=side), class_="matrix",
                     style=f"--least:{side * LEAST:.0f}px;--most:{side * 1.4:.0f}px")  # fmt: skip
     return element("div", drawn, class_="scroll")
 
@@ -167,12 +167,12 @@ def _upright(content: str, x: float, y: float) -> Markup:
 
 
 def _shortened(name: str, most: int) -> str:
-    """A name in so many letters: its end is what tells it from others."""
+    """A name in at most `most` letters. Its end is kept: it differs from other names there."""
     return name if len(name) <= most else f"...{name[3 - most :]}"
 
 
 def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Round numbers from `low` to `high`, about five; `whole`: no parts of 1."""
+    """Round numbers from `low` to `high`, about five; `whole`: integers only."""
     span = max(high - low, 4.0 if whole else 0.0)
     step = 10.0 ** math.floor(math.log10(span / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 5)
@@ -181,7 +181,7 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
 
 
 def label(value: float) -> str:
-    """A number of an axis."""
+    """A number on an axis."""
     if value and (abs(value) >= 1e6 or abs(value) < 1e-3):
         return f"{value:.1e}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
@@ -199,10 +199,10 @@ def _range(values: Sequence[float], *, from_zero: bool = False) -> tuple[float, 
 
 def _curve(number: int, curve: Curve, place: Projection) -> Markup:
     step = -(-len(curve.points) // MOST)
-    kept = [*curve.points[::step]]
-    if kept[-1] != curve.points[-1]:
-        kept.append(curve.points[-1])
-    placed = [place(point) for point in kept]
+    points = [*curve.points[::step]]
+    if points[-1] != curve.points[-1]:
+        points.append(curve.points[-1])
+    placed = [place(point) for point in points]
     colour, dash = _look(number)
     path = " ".join(f"{x},{y}" for x, y in placed)
     line = element(
@@ -220,7 +220,7 @@ def _look(number: int) -> tuple[str, str]:
 
 
 def _columns(names: Sequence[str]) -> int:
-    """The columns of a legend, so that its names fit."""
+    """The number of columns of a legend in which its names fit."""
     longest = max(map(len, names), default=0)
     return 3 if longest <= 16 else 2 if longest <= 26 else 1
 

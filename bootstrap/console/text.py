@@ -1,7 +1,7 @@
 """Text for people: progress, durations, sizes, bars, and text from hosts made safe. Pure.
 
-No colour is ever used, so there is none to turn off. Text from hosts is cleaned before it is
-printed: an escape sequence in a script's output must not reach the terminal of who started it.
+Colours are never used, so there is no switch for them. Text from hosts is cleaned before it is
+printed: an escape sequence in a script's output must not reach the user's terminal.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SCORES = {
 
 
 def progress_line(record: Record, cells: int = 0) -> str:
-    """A record of metrics.jsonl as one line, empty for a kind that has nothing to show.
+    """A record of metrics.jsonl as one line; empty for a kind that is not shown.
 
-    Progress starts with a bar of so many `cells`: for a terminal, not for a log.
+    Progress starts with a bar of `cells` cells: for a terminal, not for a log.
     """
     if record.kind == "progress":
         return _joined(_progress_parts(record, cells)) or clean(record.text)
@@ -58,12 +58,12 @@ def _progress_parts(record: Record, cells: int) -> list[str]:
     ]
 
 
-def _counted(noun: str, done: float | None, total: float | None) -> str:
-    """`epoch 2/5`; a number is padded to the width of its total, so that the line holds still."""
-    if done is None:
+def _counted(noun: str, number: float | None, total: float | None) -> str:
+    """`epoch 2/5`; a number is padded to the width of its total, so that the line does not move."""
+    if number is None:
         return ""
     most = "" if total is None else f"{total:.0f}"
-    return f"{noun} {done:>{len(most)}.0f}" + (f"/{most}" if most else "")
+    return f"{noun} {number:>{len(most)}.0f}" + (f"/{most}" if most else "")
 
 
 def _scores(record: Record) -> list[str]:
@@ -88,14 +88,14 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def bar(fraction: float, width: int) -> str:
-    """A bar of `width` cells between brackets; a fraction outside 0 to 1 counts as the nearer."""
+    """A bar of `width` cells between brackets; a fraction outside 0 to 1 is clipped."""
     share = min(max(fraction, 0.0), 1.0) if math.isfinite(fraction) else 0.0
     full = int(share * width)
     return f"[{'#' * full}{'.' * (width - full)}]"
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people, with two units at most: `0.4 s`, `12 s`, `1 min 15 s`, `2 h 5 min`."""
+    """Seconds for people, in at most two units: `0.4 s`, `12 s`, `1 min 15 s`, `2 h 5 min`."""
     if not math.isfinite(seconds) or seconds < 0:
         return "?"
     if seconds < 9.95:
@@ -118,13 +118,13 @@ def size(count: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 rank`, `2 ranks`; for nouns that take an s or, after s, an es."""
+    """`1 rank`, `2 ranks`; for nouns whose plural adds s or, after s, es."""
     plural = "es" if noun.endswith("s") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def percent(part: float, digits: int = 0) -> str:
-    """A part of 1: 0.5 is `50 %`."""
+    """A fraction as percent: 0.5 is `50 %`."""
     return f"{part:.{digits}%}".replace("%", " %")
 
 
@@ -135,7 +135,7 @@ def clean(text: str) -> str:
 
 
 def last_state(line: str) -> str:
-    """What a terminal shows of a line in the end: a progress bar goes back and writes over it."""
+    """The final state of a line on a terminal: a progress bar moves back and overwrites it."""
     states = [state for state in re.split(r"[\r\b]+", line) if state.strip()]
     return states[-1].rstrip() if states else ""
 
@@ -147,16 +147,16 @@ def _printable(char: str) -> str:
 
 
 def fit(text: str, columns: int) -> str:
-    """`text` cut to so many columns of a terminal, ending in `...` where something was cut."""
+    """`text` cut to `columns` columns of a terminal; it ends in `...` if something was cut."""
     if columns_of(text) <= columns:
         return text
-    kept, room = "", columns - 3
+    fitting, room = "", columns - 3
     for char in text:
         room -= columns_of(char)
         if room < 0:
             break
-        kept += char
-    return (kept + "...")[: max(columns, 0)]
+        fitting += char
+    return (fitting + "...")[: max(columns, 0)]
 
 
 def columns_of(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Several pieces of work at the same time, which Ctrl-C does not end by itself."""
+"""Several tasks at the same time, which Ctrl-C does not end by itself."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], None]:
     """Start `work` for each item, each in a thread with the output of the caller.
 
-    Returns what waits for all of them, and raises the first error of one. Ctrl-C ends the wait and
-    not the work: wait again, or leave, which ends the threads with the process.
+    Returns a function that waits for all of them and raises the first error. Ctrl-C ends the wait,
+    not the work: call it again, or leave; then the threads end with the process.
     """
     errors: list[BaseException] = []
-    # In Python 3.11 a `join` that Ctrl-C ends makes the next one return at once.
+    # In Python 3.11, after Ctrl-C has ended a `join`, the next one returns at once.
     ended = [Event() for _ in items]
 
     def one(item: T, end: Event) -> None:
@@ -33,7 +33,7 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
 
     def wait() -> None:
         for end in ended:
-            # A wait without a limit can miss a Ctrl-C that comes just before it begins.
+            # A wait without a limit can miss a Ctrl-C that comes just before it.
             while not end.wait(0.5):
                 pass
         if errors:

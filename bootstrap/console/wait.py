@@ -21,11 +21,11 @@ class Clock:
 def wait_until(
     check: Callable[[], T], *, seconds: float, every: float, clock: Clock | None = None
 ) -> T | None:
-    """Call `check` until it returns something true; returns that, or None when time is over.
+    """Call `check` until it returns a true value; returns it, or None when the time is over.
 
     Args:
-        check: called at once, then each `every` seconds, and for the last time when `seconds`
-            have passed. What it raises ends the wait.
+        check: called at once, then every `every` seconds, and a last time when `seconds` have
+            passed. Its exceptions end the wait.
         seconds: the bound. A check that is running then is not interrupted.
         every: seconds between two checks.
         clock: replaced in tests.

@@ -1,8 +1,8 @@
 """The files of local data: listed before a host is contacted, hashed before they are sent.
 
-All regular files belong to the data, whatever .gitignore says. A link inside the folder stands for
-the file or folder that it points to. Everything else is refused by name: a run on other hosts
-would have other data than the folder here.
+All regular files belong to the data, whatever .gitignore says. A link inside the folder counts as
+the file or folder that it points to. Everything else is refused by name: otherwise a run on other
+hosts would have other data than the folder here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Mark = tuple[int, int, int, int]  # size, times of change in ns: mtime and ctime
 
 @dataclass(frozen=True)
 class Hashed:
-    """What a file was when its content was hashed, and the hash."""
+    """The state of a file when its content was hashed, and the hash."""
 
     mark: Mark
     sha256: str
@@ -110,10 +110,10 @@ def _walk(root: Path, folder: Path, prefix: str, entered: tuple[Path, ...]) -> I
     """Every file below `folder`; its path in the data begins with `prefix`."""
     real = folder.resolve()
     if real in entered:
-        raise UsageError(f"{folder} is a link to a folder that holds it: it has no end")
+        raise UsageError(f"{folder} is a link to a folder that contains it: it never ends")
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        by_name = sorted(entries, key=lambda entry: entry.name)
+    for entry in by_name:
         path, name = Path(entry.path), prefix + entry.name
         check_name(path)
         if entry.is_symlink():
@@ -148,7 +148,7 @@ def _check_link(root: Path, path: Path) -> None:
     if not target.is_relative_to(root):
         raise UsageError(
             f"{path} is a link to {target}, which is outside {root}",
-            hint="name the folder that holds both, or put the files themselves into it",
+            hint="name the folder that contains both, or copy the files into it",
         )
 
 
@@ -164,26 +164,26 @@ def hashed(data: LocalData, report: ByteReporter) -> LocalData:
     )
     known = _read_cache(cache)
 
-    def one(file: DataFile) -> tuple[DataFile, bool]:
+    def hash_one(file: DataFile) -> tuple[DataFile, bool]:
         mark = _mark(data.root / file.path)
-        held = known.get(file.path)
-        sha256 = held.sha256 if held and held.mark == mark else None
+        cached = known.get(file.path)
+        sha256 = cached.sha256 if cached and cached.mark == mark else None
         new = replace(file, sha256=sha256 or _sha256(data.root / file.path, file))
         settled = time.time_ns() - max(mark[1], mark[2]) > SETTLED
         marks[file.path] = Hashed(mark, new.sha256)
         return new, settled
 
-    found, done = [], 0
+    files, bytes_read = [], 0
     marks: dict[str, Hashed] = {}
     with ThreadPoolExecutor(THREADS) as pool:
-        for file, settled in pool.map(one, data.files):
-            found.append(file)
-            done += file.size
-            report(done)
+        for file, settled in pool.map(hash_one, data.files):
+            files.append(file)
+            bytes_read += file.size
+            report(bytes_read)
             if not settled:
                 del marks[file.path]
     atomic_write(cache, json.dumps(encode(marks)))
-    return replace(data, files=tuple(found))
+    return replace(data, files=tuple(files))
 
 
 def _mark(path: Path) -> Mark:
@@ -216,8 +216,8 @@ def _sha256(path: Path, file: DataFile) -> str:
 
 def _changed(path: Path) -> RailheadError:
     return RailheadError(
-        f"{path} changed since the command began",
-        hint="type the command again when nothing writes to the data any more",
+        f"{path} changed since the command started",
+        hint="run the command again when nothing writes to the data any more",
     )
 
 

@@ -50,7 +50,7 @@ def check_shares(inputs: Sequence[DataInput], hosts: int) -> None:
         count = sum(file.path != folders.MANIFEST for file in item.files.files)
         if count < hosts:
             raise UsageError(
-                f"--data {item.spec.name}: shard gives file i to host i modulo {hosts}, and there"
+                f"--data {item.spec.name}: shard sends file i to host i modulo {hosts}, and there"
                 f" are only {count} files for {hosts} hosts",
                 hint=f"--data {item.spec.name}={item.spec.uri}   # every host gets all files",
             )

@@ -58,7 +58,8 @@ def hashed_input(item: DataInput) -> LocalData:
     with board_of((name,)) as board:
         board.line(name, f"{folders.summary(item.files)} in {item.files.root}")
         return folders.hashed(
-            item.files, lambda done: board.line(name, f"read {progress.add(done - progress.done)}")
+            item.files,
+            lambda count: board.line(name, f"read {progress.add(count - progress.done)}"),
         )
 
 
@@ -85,7 +86,7 @@ def check_host_paths(inputs: Sequence[DataInput], sessions: Sessions) -> None:
     paths = tuple(item.spec.path for item in inputs if item.spec.kind == "host")
     if not paths:
         return
-    found = everywhere(
+    kinds = everywhere(
         sessions,
         lambda session: session.call(PathsState(paths)).paths,
         what="looking for the data",
@@ -95,7 +96,7 @@ def check_host_paths(inputs: Sequence[DataInput], sessions: Sessions) -> None:
         name: "\n".join(
             STATES[state].format(path=path) for path, state in states.items() if state in STATES
         )
-        for name, states in found.items()
+        for name, states in kinds.items()
     }
     if any(outcomes.values()):
         raise HostsNotReady(
@@ -103,5 +104,5 @@ def check_host_paths(inputs: Sequence[DataInput], sessions: Sessions) -> None:
             if len(paths) == 1
             else "data of --data host: must be on all hosts",
             {name: text or "ok" for name, text in outcomes.items()},
-            hint="put it there, or name a folder of this machine: it is sent once",
+            hint="copy it there, or name a folder on this computer: it is sent once",
         )

@@ -49,9 +49,9 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
     def one(session: Session) -> Missing:
         share = shares[session.host.name]
         state = session.call(DataState(tuple(host_folder_of(data) for data in share.values())))
-        found = {name: state.folders[host_folder_of(data)] for name, data in share.items()}
-        names = tuple(name for name in share if not found[name].complete)
-        needed = sum(max(0, share[name].total_bytes - found[name].there) for name in names)
+        folders = {name: state.folders[host_folder_of(data)] for name, data in share.items()}
+        names = tuple(name for name in share if not folders[name].complete)
+        needed = sum(max(0, share[name].total_bytes - folders[name].there) for name in names)
         return Missing(names, needed, state.free)
 
     lacks = everywhere(opened, one, what="looking for the data", error=HostsNotReady)
@@ -62,7 +62,7 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
     }
     if short:
         raise HostsNotReady(
-            f"disk full: too little room for the data on {len(short)} of {len(lacks)} hosts",
+            f"disk full: not enough space for the data on {len(short)} of {len(lacks)} hosts",
             {name: short.get(name, "ok") for name in lacks},
             hint=Hint(
                 Command("exec", cmd="du -sh ~/.railhead/data/*"), "   # data of earlier runs"
@@ -115,7 +115,7 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
     if wrong := session.send_stream(request, content).wrong:
         raise RailheadError(
             f"{data.root / wrong[0]} changed while it was sent",
-            hint="type the command again when nothing writes to the data any more",
+            hint="run the command again when nothing writes to the data any more",
         )
 
 
@@ -131,17 +131,17 @@ def _refuse_wrong(data: LocalData, needed: Sequence[tuple[int, int]], before: Se
 
 
 def _pieces(data: LocalData, number: int, offset: int) -> Iterator[bytes]:
-    """A file from `offset` on, exactly as many bytes as it had when it was listed: the host finds
-    by the hash whether it changed."""
+    """A file from `offset` on, exactly as many bytes as it had when it was listed: the host notices
+    a change by the hash."""
     file = data.files[number]
-    path, left = data.root / file.path, file.size - offset
+    path, remaining = data.root / file.path, file.size - offset
     try:
         with path.open("rb") as content:
             content.seek(offset)
-            while left:
-                piece = content.read(min(left, PIECE)) or bytes(min(left, PIECE))
+            while remaining:
+                piece = content.read(min(remaining, PIECE)) or bytes(min(remaining, PIECE))
                 yield piece
-                left -= len(piece)
+                remaining -= len(piece)
     except OSError as error:
         raise RailheadError(f"cannot read {path}: {error.strerror}") from error
 
@@ -152,14 +152,14 @@ class Progress:
 
     total: int
     done: int = 0
-    begun: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, count: int) -> str:
         """Count bytes; returns `120 MB of 1.2 GB, 45 MB/s, 24 s left`."""
         with self.lock:
             self.done += count
-            seconds = max(time.monotonic() - self.begun, 1e-3)
+            seconds = max(time.monotonic() - self.started, 1e-3)
             rate = self.done / seconds
-            left = duration((self.total - self.done) / rate) if rate else "?"
-            return f"{size(self.done)} of {size(self.total)}, {size(rate)}/s, {left} left"
+            remaining = duration((self.total - self.done) / rate) if rate else "?"
+            return f"{size(self.done)} of {size(self.total)}, {size(rate)}/s, {remaining} left"

@@ -1,6 +1,6 @@
 """`--data NAME=URI[,shard|replicate][,file|stream]`: parsed and checked before a host is contacted.
 
-Options are read from the right, so a URI may contain commas. Pure, but for one question: whether a
+Options are read from the right, so a URI may contain commas. Pure, except that it checks whether a
 local path exists.
 """
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 @dataclass(frozen=True)
 class DataSpec:
     """One `--data` option. `kind` is `local` (a path here), `host` (a path on every host) or
-    `bucket`; `distribution` and `mode` are None where our own training decides."""
+    `bucket`; `distribution` and `mode` are None where the built-in training decides."""
 
     name: str
     uri: str
@@ -42,7 +42,7 @@ class DataSpec:
 
 
 def parse_all(data: Mapping[str, str], *, script: bool) -> tuple[DataSpec, ...]:
-    """The `--data` options of a command, for a script or for our own training.
+    """The `--data` options of a command, for a script or for the built-in training.
 
     Raises:
         UsageError: an option is not valid; the message gives the rule and the choices.
@@ -51,14 +51,15 @@ def parse_all(data: Mapping[str, str], *, script: bool) -> tuple[DataSpec, ...]:
     names = [spec.name for spec in specs]
     if specs and not script and "train" not in names:
         raise UsageError(
-            f"--data {names[0]} without --data train: our own training needs its training data too",
+            f"--data {names[0]} without --data train: the built-in training needs its training data"
+            " too",
             hint=Hint(Command("train", data="train=FOLDER"), " ..."),
         )
     return specs
 
 
 def parse_each(data: Mapping[str, str], *, script: bool) -> tuple[DataSpec, ...]:
-    """The `--data` options, of which no name is needed; UsageError if one is not valid."""
+    """The `--data` options, with any names; UsageError if one is not valid."""
     return tuple(parse(name, value, script=script) for name, value in data.items())
 
 
@@ -73,8 +74,8 @@ def parse(name: str, value: str, *, script: bool) -> DataSpec:
     uri, distribution, mode = _split_options(text, value)
     if not script and distribution is not None:
         raise UsageError(
-            f"--data {text!r}: {distribution} is for --script; in our own training each rank picks"
-            " its records itself"
+            f"--data {text!r}: {distribution} is for --script; in the built-in training each rank"
+            " picks its records itself"
         )
     if script:
         distribution, mode = distribution or "replicate", mode or "file"
@@ -84,8 +85,8 @@ def parse(name: str, value: str, *, script: bool) -> DataSpec:
 def _check_name(name: str, *, script: bool) -> None:
     if not script and name not in OF_TRAINING:
         raise UsageError(
-            f"--data {name!r}: our own training takes {', '.join(OF_TRAINING)}; other names go with"
-            " --script"
+            f"--data {name!r}: the built-in training accepts {', '.join(OF_TRAINING)}; other names"
+            " need --script"
         )
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -114,7 +115,7 @@ def _split_options(text: str, value: str) -> tuple[str, str | None, str | None]:
 
 
 def _refuse_unknown_option(text: str, uri: str) -> None:
-    """Refuse a last word after a comma that looks like an option and is no part of a path."""
+    """Refuse a last word after a comma that looks like an option and is not part of a path."""
     before, comma, word = uri.rpartition(",")
     if not comma or not re.fullmatch(r"[A-Za-z]*", word) or existing_path(uri):
         return

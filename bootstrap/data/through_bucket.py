@@ -24,13 +24,13 @@ from .folders import LocalData
 from .send import Missing, Shares, host_folder_of
 from .upload import upload_to_stack
 
-LEAST = 16_000_000  # bytes; less is sent faster than a download is started
-READER = "~/.railhead/reader"  # our training package, which downloads
+MIN_BYTES = 16_000_000  # less is sent faster than a download is started
+READER = "~/.railhead/reader"  # the package `training`, which downloads
 
 
 @dataclass(frozen=True)
 class Downloads:
-    """What the hosts download from the stack's bucket: the URI by digest. `python` is the path of
+    """Downloads from the stack's bucket: their URIs by digest. `python` is the path of
     the runtime's Python on a host, `variables` those of the download."""
 
     uris: Mapping[str, str]
@@ -67,7 +67,7 @@ def upload_missing(
     uris: dict[str, str] = {}
     needed = max((lack.needed for lack in lacks.values()), default=0)
     try:
-        if inventory.bucket and needed >= LEAST:
+        if inventory.bucket and needed >= MIN_BYTES:
             store = bucket.bucket_of(inventory).store
             wanted = {
                 data.digest: data
@@ -76,9 +76,9 @@ def upload_missing(
                 if name in lack.names
             }
             for digest, data in wanted.items():
-                uris[digest], done = upload_to_stack(data, store)
+                uris[digest], uploaded = upload_to_stack(data, store)
                 count = size(data.total_bytes)
-                print_lines(f"{uris[digest]}: {count}, {done.sent} files uploaded")
+                print_lines(f"{uris[digest]}: {count}, {uploaded.sent} files uploaded")
     except RailheadError as error:
         reason = str(error).splitlines()[0]
         print_lines(f"{inventory.bucket} is not used for the data: {reason}")

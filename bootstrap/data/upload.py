@@ -1,4 +1,4 @@
-"""Uploads local data to a bucket: in parallel, verified by the cloud, without what is there."""
+"""Uploads local data to a bucket: in parallel, verified by the cloud, only missing files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
         RailheadError: a file changed or an upload failed; the next attempt sends only the rest.
     """
     with board_of(("upload",)) as board:
-        board.line("upload", f"looking at {store.url}/{prefix}")
+        board.line("upload", f"listing {store.url}/{prefix}")
         sizes = {item.key: item.size for page in store.objects(prefix) for item in page}
         missing = _missing(data.files, store, prefix, sizes)
         progress = Progress(sum(file.size for file in missing))
@@ -60,20 +60,20 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
 def _missing(
     files: Sequence[DataFile], store: Store, prefix: str, sizes: dict[str, int]
 ) -> list[DataFile]:
-    """The files that the bucket has not, or with another size or hash."""
+    """The files that the bucket does not have, or has with another size or hash."""
 
     def present(file: DataFile) -> bool:
         key = prefix + file.path
         return sizes.get(key) == file.size and store.sha256(key) == file.sha256
 
-    found = _in_threads(present, files)
-    return [file for file, is_there in zip(files, found, strict=True) if not is_there]
+    presences = _in_threads(present, files)
+    return [file for file, is_there in zip(files, presences, strict=True) if not is_there]
 
 
 def _in_threads(
     work: Callable[[DataFile], bool | None], files: Sequence[DataFile]
 ) -> Iterator[bool | None]:
-    """The results of `work` for each file, in order; after an error no further one is begun."""
+    """The results of `work` for each file, in order; after an error no other file is started."""
     pool = ThreadPoolExecutor(UPLOADS)
     try:
         yield from pool.map(work, files)
@@ -82,10 +82,10 @@ def _in_threads(
 
 
 def upload_to_stack(data: LocalData, store: Store) -> tuple[str, Uploaded]:
-    """Upload into `data/<digest>/` of a stack's bucket; returns its URI. The entry that says that
-    it is complete is written last."""
+    """Upload into `data/<digest>/` of a stack's bucket; returns its URI. The entry that marks
+    it as complete is written last."""
     prefix = f"{DATA}{data.digest}/"
-    done = upload(data, store, prefix)
+    uploaded = upload(data, store, prefix)
     entry = StoredData(len(data.files), data.total_bytes, data.root.name)
     store.write(f"{DATA}{data.digest}.json", json.dumps(encode(entry)).encode())
-    return f"{store.url}/{prefix}", done
+    return f"{store.url}/{prefix}", uploaded

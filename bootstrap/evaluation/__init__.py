@@ -1,4 +1,4 @@
-"""Evaluates the model of a run: what is evaluated on what, and the evaluation on this machine.
+"""Evaluates the model of a run: the request of an evaluation, and the evaluation on this computer.
 
 May import `provision`, `runs` and above.
 """

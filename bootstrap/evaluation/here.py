@@ -1,4 +1,4 @@
-"""`fab evaluate RUN --here`: the evaluation on this machine, without hosts."""
+"""`fab evaluate RUN --here`: the evaluation on this computer, without hosts."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from .request import FOLDER, NAME
 
 FILE = "evaluation.json"
 RECORD = "@railhead "
-END_SECONDS = 5.0  # seconds for a program to end
+END_SECONDS = 5.0  # seconds for a program to exit after SIGTERM
 
 
 def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
-    """Evaluate with a runtime of this machine; returns the folder of the results.
+    """Evaluate with a runtime of this computer; returns the folder of the results.
 
     Raises:
-        UsageError: no runtime is for this machine; data is on the hosts, or is read from a bucket
-            by a script.
-        BelowThreshold: a threshold is not reached.
+        UsageError: there is no runtime for this computer; data is on the hosts, or a script would
+            read it from a bucket.
+        BelowThreshold: a threshold was missed.
     """
     folder = earlier.run.results / FOLDER / new_run_id()
     if isinstance(request.program, Script):
-        found = _of_script(request.program, request, folder)
+        reported = _of_script(request.program, request, folder)
     else:
-        found = _of_training(request.program, request, folder)
-    judgement = judged(found, request.options.thresholds)
-    atomic_write(folder / FILE, json.dumps(encode(found.judged(judgement)), indent=1) + "\n")
+        reported = _of_training(request.program, request, folder)
+    judgement = judged(reported, request.options.thresholds)
+    atomic_write(folder / FILE, json.dumps(encode(reported.judged(judgement)), indent=1) + "\n")
     print_lines(f"results: {folder}")
     require_passed(judgement)
     return folder
 
 
 def _of_training(program: BuiltIn, request: RunRequest, folder: Path) -> Reported:
-    """Our own evaluation; returns its evaluation.json."""
+    """The built-in evaluation; returns its evaluation.json."""
     options = [_data_option(item) for item in request.data if item.spec.name != NAME]
     settings = [item for text in setting_texts(program) for item in ("--set", text)]
     argv = [str(runtime_here()), "-m", "training", "--results", str(folder)]
@@ -72,7 +72,7 @@ def _model_file(request: RunRequest) -> Path:
 
 
 def _of_script(program: Script, request: RunRequest, folder: Path) -> Reported:
-    """The user's script as one rank; returns the last record `evaluation`, and the last value of
+    """The user's script as one rank; returns the last record `evaluation` and the last value of
     each --metric."""
     folder.mkdir(parents=True)
     variables = {f"RAILHEAD_DATA_{i.spec.name.upper()}": _data_folder(i) for i in request.data}
@@ -115,7 +115,7 @@ def _data_folder(item: DataInput) -> str:
     """The folder in which a script finds an input."""
     _refuse_on_hosts(item)
     if item.files is None:
-        raise UsageError(f"--data {item.spec.name}: with --here, a script gets folders only")
+        raise UsageError(f"--data {item.spec.name}: with --here, a script can only read folders")
     return str(item.files.root)
 
 
@@ -125,7 +125,7 @@ def _refuse_on_hosts(item: DataInput) -> None:
 
 
 def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
-    """The lines that a program prints, as they come; RailheadError if it fails."""
+    """The lines that a program prints, at once; RailheadError if it fails."""
     with log.started(
         argv,
         cwd=folder,
@@ -141,7 +141,7 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
             with process.stdout:
                 for line in process.stdout:
                     yield line.rstrip("\n")
-        except BaseException:  # Ctrl-C or SIGTERM: the program does not go on alone
+        except BaseException:  # Ctrl-C or SIGTERM: the program must not continue alone
             _end(process)
             raise
         process.wait()

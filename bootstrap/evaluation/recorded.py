@@ -1,4 +1,4 @@
-"""`fab evaluate RUN` for a script's run, without --script: judges what the script has reported."""
+"""`fab evaluate RUN` without --script, for a script's run: judges the metrics it reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
 
 def is_recorded(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> bool:
     """Whether nothing has to run: a script trained, no option is for a program, and no `model` is
-    named, as the report does not say whose it is."""
+    named, because the record does not name its model."""
     return (
         isinstance(earlier.document.program, Script)
         and model is None
@@ -37,7 +37,7 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> Reported:
 
     Raises:
         UsageError: the run has reported nothing, or its results are not here.
-        BelowThreshold: a threshold is not reached.
+        BelowThreshold: a threshold was missed.
     """
     reported = _reported(earlier)
     judgement = judged(reported, read_thresholds(args.minimum, args.maximum))
@@ -47,7 +47,7 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> Reported:
 
 
 def require_passed(judgement: Judgement) -> None:
-    """BelowThreshold if a threshold is not reached, or the program reports that it failed."""
+    """BelowThreshold if a threshold was missed, or the program reports that it failed."""
     if not judgement.passed:
         raise BelowThreshold("; ".join(judgement.failed) or "the evaluation did not pass")
 
@@ -65,8 +65,8 @@ def _reported(earlier: EarlierRun) -> Reported:
             evaluation = Reported({k: v for k, v in values.items() if k not in ADDED})
     if not metrics and not evaluation.values:
         raise UsageError(
-            f"run {run_id} reported no evaluation: its script prints a record `evaluation`, "
-            "or --script names what evaluates its model",
+            f"run {run_id} reported no evaluation: its script must print a record `evaluation`, "
+            "or --script must name a script that evaluates its model",
             hint=Command("evaluate", run_id, script="eval.py"),
         )
     return evaluation.after(metrics)

@@ -1,7 +1,7 @@
 """`fab evaluate RUN`: the exported model of a run on held-out data.
 
-On hosts an evaluation is a run like a training, with another program; its results are in
-`evaluations/` of the results of the run whose model it evaluates.
+On hosts an evaluation is a run like a training, with another program. Its results are in
+`evaluations/` of the evaluated run's results.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FOLDER = "evaluations"
 def read_evaluation(
     earlier: EarlierRun, args: ProgramOptions, model: str | None = None
 ) -> RunRequest:
-    """The request for an evaluation; `args` without data: that of the run. `model` names one of
-    several .keras files of the run.
+    """The request for an evaluation; without data in `args`, on the data of the run. `model` names
+    one of several .keras files of the run.
 
     Raises:
         UsageError: the run has no model here, or several, or an option is not valid.
@@ -49,7 +49,9 @@ def read_evaluation(
         )
     args = replace(args, launcher=args.launcher or _launcher(earlier, args))
     if args.script and model is not None:
-        raise UsageError("--model goes without --script: a script gets all results of the run")
+        raise UsageError(
+            "--model cannot be used with --script: a script gets all results of the run"
+        )
     request = _of_script(earlier, args) if args.script else _of_training(earlier, args, model)
     options = replace(request.options, evaluates=earlier.run.run_id)
     return replace(request, options=options)
@@ -60,24 +62,24 @@ def _launcher(earlier: EarlierRun, args: ProgramOptions) -> str | None:
 
 
 def _of_script(earlier: EarlierRun, args: ProgramOptions) -> RunRequest:
-    """The user's script, which gets the results of the run as the data `model`."""
+    """The user's script; it gets the results of the run as the data `model`."""
     if not earlier.run.results.is_dir():
         raise _no_model(earlier, f"run {earlier.run.run_id} has no results here")
     request = read_request(args)
     if NAME in {item.spec.name for item in request.data}:
-        raise UsageError(f"--data {NAME}: the results of the run have this name")
+        raise UsageError(f"--data {NAME}: this name is reserved for the results of the run")
     data = request.data or _recorded_data(earlier, script=True)
     return replace(request, data=(*data, *_model(earlier.run.results, script=True)))
 
 
 def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> RunRequest:
-    """Our own evaluation, with the settings of the run."""
+    """The built-in evaluation, with the settings of the run."""
     if args.args or args.metrics:
         raise UsageError("--args and --metric go with --script", hint=_with_script(earlier))
     trained = earlier.document.program
     if isinstance(trained, Script):
         raise UsageError(
-            f"run {earlier.run.run_id} trained with a script of yours: name what evaluates its"
+            f"run {earlier.run.run_id} trained with your script: name a script that evaluates its"
             " model",
             hint=_with_script(earlier),
         )
@@ -88,28 +90,28 @@ def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -
     repo = training_repo(str(earlier.folder / own) if own else None)
     require_metrics(options.thresholds, check_settings(None, texts, repo)["metrics"])
     program = BuiltIn("evaluation", trained.settings)
-    given = read_inputs(parse_each(args.data, script=False))
-    data = (*(given or _recorded_data(earlier, script=False)), *_model(path, script=False))
+    typed = read_inputs(parse_each(args.data, script=False))
+    data = (*(typed or _recorded_data(earlier, script=False)), *_model(path, script=False))
     return RunRequest(
         options, program, pack_training(repo), read_secrets(args.secrets), data, record_of(args)
     )
 
 
 def _keras_file(earlier: EarlierRun, name: str | None) -> Path:
-    """The model of our own training: the built-in evaluation loads no other format."""
+    """The model of the built-in training: the built-in evaluation loads no other format."""
     results, run_id = earlier.run.results, earlier.run.run_id
     search = ModelSearch(f"run {run_id}", Command("evaluate", run_id), name, formats=(KERAS,))
-    found = search.choose(name for name in names_below(results) if name.endswith(KERAS))
-    if found is None:
+    model = search.choose(name for name in names_below(results) if name.endswith(KERAS))
+    if model is None:
         raise _no_model(earlier, f"run {run_id} has no model here: no .keras file in {results}")
-    return results / found.path
+    return results / model.path
 
 
 def _recorded_data(earlier: EarlierRun, *, script: bool) -> tuple[DataInput, ...]:
-    """The data of the run, as it was given."""
+    """The data of the run, as it was named."""
     with working_folder(earlier):
-        found = read_inputs(parse_each(earlier.args.data, script=script))
-        return tuple(_absolute(item) for item in found)
+        inputs = read_inputs(parse_each(earlier.args.data, script=script))
+        return tuple(_absolute(item) for item in inputs)
 
 
 def _absolute(item: DataInput) -> DataInput:
@@ -122,7 +124,7 @@ def _absolute(item: DataInput) -> DataInput:
 
 
 def _model(path: Path, *, script: bool) -> tuple[DataInput, ...]:
-    """The model, as an input that is sent to each host once."""
+    """The model as an input, which is sent to each host once."""
     distribution, mode = ("replicate", "file") if script else (None, None)
     return read_inputs((DataSpec(NAME, str(path), "local", distribution, mode),))
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 
 # The variables and functions remain in the shell that runs the facts. For apt, the target is its
-# proxy, else the first mirror in its lists; for wheels, a proxy or an index from the environment,
-# else the same mirror: if that answers, the host has outbound access.
+# proxy, otherwise the first mirror in its lists; for wheels, a proxy or an index from the
+# environment, otherwise the same mirror: if that answers, the host has outbound access.
 BEGIN = """railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
     mirrors/* sources.list.d/* | sed '/^ *#/d;s/[[:space:]]#.*//' |
@@ -67,15 +67,15 @@ class Egress:
 
 def parse(out: str) -> Egress:
     """Parse what END printed. ValueError for any other format."""
-    found = {
+    checks = {
         name: EgressCheck(_host_and_port(address), EXIT_CODES.get(code, False))
         for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)
     }
     mirrors = re.search(r"^mirrors(.*)$", out, re.MULTILINE)
-    if len(found) != 2 or not mirrors:
+    if len(checks) != 2 or not mirrors:
         raise ValueError(out)
     origins = (origin(address) for address in mirrors[1].split())
-    return Egress(**found, mirrors=tuple(dict.fromkeys(origins)))
+    return Egress(**checks, mirrors=tuple(dict.fromkeys(origins)))
 
 
 def origin(address: str) -> str:

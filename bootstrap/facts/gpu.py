@@ -96,13 +96,13 @@ class GpuFacts:
 
 
 def _cards(out: str) -> tuple[Card, ...]:
-    found = []
+    cards = []
     for line in lines(out):
         bus, device = line.split()
         number = int(device, 16)
         arch = next((name for name, first, last in ARCHES if first <= number <= last), None)
-        found.append(Card(bus, f"10de:{number:04x}", CARDS.get(number), arch))
-    return tuple(found)
+        cards.append(Card(bus, f"10de:{number:04x}", CARDS.get(number), arch))
+    return tuple(cards)
 
 
 def _driver(out: str) -> Driver | None:
@@ -147,7 +147,7 @@ case $railhead_smi in *'@exit 0') echo "${{railhead_smi%@exit 0}}";; esac"""
 _SMI = f"""command -v nvidia-smi >/dev/null || exit 0
 {BEGIN}
 case $railhead_smi in *'@exit 0') exit 0;; esac
-o=$(echo "${{railhead_smi%@exit *}}"); echo "${{o:-nvidia-smi says nothing, or not in time}}\""""
+o=$(echo "${{railhead_smi%@exit *}}"); echo "${{o:-nvidia-smi prints nothing, or not in time}}\""""
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cards": (_CARD_SEARCH, _cards),

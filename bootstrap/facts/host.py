@@ -108,11 +108,11 @@ def _os(out: str) -> str:
 
 
 def _pythons(out: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pythons: dict[str, str] = {}
     for line in lines(out):
         version, _, path = line.partition(" ")
-        found.setdefault(version, path)
-    return found
+        pythons.setdefault(version, path)
+    return pythons
 
 
 def _openmpi(out: str) -> str | None:
@@ -126,19 +126,20 @@ def _inside(out: str) -> tuple[str, int]:
 
 
 def _addresses(out: str) -> tuple[Address, ...]:
-    found = []
+    addresses = []
     for parts in map(str.split, lines(out)):
         if len(parts) < 4 or parts[2] not in ("inet", "inet6"):
             continue  # an old `ip` prints the link as well
         interface = ipaddress.ip_interface(parts[3])
-        found.append(Address(parts[1], str(interface.ip), str(interface.network)))
-    return tuple(found)
+        addresses.append(Address(parts[1], str(interface.ip), str(interface.network)))
+    return tuple(addresses)
 
 
 def _run_processes(out: str) -> tuple[RunProcess, ...]:
-    """Those of runs. Any process may call itself one, so an id that is not a name is left out."""
-    found = (line.split(None, 2) for line in lines(out))
-    return tuple(RunProcess(int(pid), id_, home) for pid, id_, home in found if is_name(id_))
+    """The processes of runs. Any process may claim to be one, so an id that is not a name is
+    ignored."""
+    fields = (line.split(None, 2) for line in lines(out))
+    return tuple(RunProcess(int(pid), id_, home) for pid, id_, home in fields if is_name(id_))
 
 
 # python3 is most often a link to one of the others, which then is not started twice.
@@ -265,7 +266,8 @@ def _may_have(host: HostFacts, version: str) -> bool:
 
 
 def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
-    """The first of `versions` that every host has; else the first that each has or apt installs.
+    """The first of `versions` that every host has; otherwise the first that each has or can install
+    with apt.
 
     Raises:
         UsageError: no version fits all hosts; the message lists each host's versions.
@@ -276,6 +278,6 @@ def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> st
                 return version
     has = "; ".join(f"{n} has {', '.join(sorted(f.pythons)) or 'none'}" for n, f in facts.items())
     raise UsageError(
-        f"no Python that serves all hosts: one of {', '.join(versions)} must be on each; {has}",
-        hint=f"install one of them; apt brings one on {', '.join(PYTHON_OF_APT)}",
+        f"no Python works on all hosts: one of {', '.join(versions)} must be on each; {has}",
+        hint=f"install one of them; apt has one on {', '.join(PYTHON_OF_APT)}",
     )

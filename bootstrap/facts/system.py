@@ -51,8 +51,8 @@ def _cloud(out: str) -> str | None:
 
 
 def _cloud_init(out: str) -> str | None:
-    found = re.findall(r"^(?:extended_)?status: *(.+)$", out, re.MULTILINE)
-    status = found[-1].strip() if found else ""
+    statuses = re.findall(r"^(?:extended_)?status: *(.+)$", out, re.MULTILINE)
+    status = statuses[-1].strip() if statuses else ""
     if not status:
         return "not started" if out.strip() else None
     if "running" in status:

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 RESET = "restart the machine, or as root: nvidia-smi --gpu-reset -i {bus}"
-REPLACE = f"{RESET}; if it comes again, the card is broken: take another machine"
-PROGRAM = "a program's own fault, as a rule: run it under compute-sanitizer; the GPU is fine"
+REPLACE = f"{RESET}; if it happens again, the card is broken: use another machine"
+PROGRAM = "usually an error in the program: run it under compute-sanitizer; the GPU is fine"
 CATALOG = "look it up: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 
 
@@ -28,10 +28,10 @@ class Meaning:
 XIDS = {
     13: Meaning("exception in the graphics engine", PROGRAM, harmless=True),
     31: Meaning("page fault in the GPU's memory", PROGRAM, harmless=True),
-    43: Meaning("a program was ended by its own fault", PROGRAM, harmless=True),
+    43: Meaning("a program was stopped for an error of its own", PROGRAM, harmless=True),
     45: Meaning(
         "clean-up after a program was killed or another error",
-        "look at the Xids before it; alone it is nothing",
+        "look at the Xids before it; alone it means nothing",
         harmless=True,
     ),
     48: Meaning("memory error that ECC cannot correct", REPLACE),
@@ -45,7 +45,7 @@ XIDS = {
     79: Meaning(
         "the GPU has fallen off the bus",
         "stop the machine and start it again (a reset does not reach the card); "
-        "if it comes again, take another machine",
+        "if it happens again, use another machine",
     ),
     94: Meaning("memory error, contained to one program", f"soon: {RESET}"),
     95: Meaning("memory error, not contained: it hit several programs", REPLACE),
@@ -116,8 +116,8 @@ def parse(output: str) -> Errors:
 
 def read_log(log: str) -> tuple[Xid, ...]:
     """The Xids in a kernel log, one entry per card and number."""
-    found = re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", log)
-    times = Counter((bus.lower(), int(number)) for bus, number in found)
+    entries = re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", log)
+    times = Counter((bus.lower(), int(number)) for bus, number in entries)
     return tuple(Xid(bus, number, count) for (bus, number), count in times.items())
 
 

@@ -44,14 +44,14 @@ def main(facts: HostFacts | None = None) -> int:
         facts = facts or gpu_wheel.facts_here()
         if not facts.gpu.cards and not facts.gpus:
             raise UsageError("there is no NVIDIA GPU in this machine: nothing was checked")
-        found = check(facts, gpu_wheel.environment_for(facts))
-        path = found.save()
+        machine = check(facts, gpu_wheel.environment_for(facts))
+        path = machine.save()
         tested_on.write_row()
     except RailheadError as error:
         print(f"gpu-check: {error}", file=sys.stderr)
         return error.code
     print(f"written: {path.relative_to(tested_on.REPO)}, and README's row")
-    return 1 if found.failed else 0
+    return 1 if machine.failed else 0
 
 
 def check(facts: HostFacts, environment: Environment) -> Machine:
@@ -78,17 +78,17 @@ def check(facts: HostFacts, environment: Environment) -> Machine:
     )
 
 
-def shown(done: Check) -> Check:
+def shown(result: Check) -> Check:
     """Print the result of a check and return it."""
-    print(f"{'ok    ' if done.passed else 'FAILED'}  {done.name}: {done.figure}", flush=True)
-    return done
+    print(f"{'ok    ' if result.passed else 'FAILED'}  {result.name}: {result.figure}", flush=True)
+    return result
 
 
 def driver(facts: HostFacts) -> Check:
     """Whether the installed driver supports this machine, and its row in the driver table."""
     wrong = drivers.wrong(facts)
-    there = facts.gpu.driver
-    name = f"{there.version} ({there.flavour}) serves" if there else "nvidia-smi answers"
+    loaded = facts.gpu.driver
+    name = f"{loaded.version} ({loaded.flavour}) works" if loaded else "nvidia-smi answers"
     try:
         row = drivers.row(facts)
         table = f"row {row.branch} {row.flavour}"
@@ -119,13 +119,13 @@ def probe(python: Path, ranks: int, kind: str) -> list[Check]:
     out = listen(argv, variables)
     results = [read(text) for text in re.findall(r"@check (\{.*\})", out)]
     # If any rank failed a check, its result replaces that of a rank that passed.
-    found = {done.name: done for done in sorted(results, key=lambda done: not done.passed)}
+    by_name = {result.name: result for result in sorted(results, key=lambda one: not one.passed)}
     tail = " / ".join(out.strip().splitlines()[-3:])[-300:]
-    missing = [name for name in PROBED if name not in found]
+    missing = [name for name in PROBED if name not in by_name]
     for name in missing:
         reason = f"not reached: {tail}" if name == missing[0] else "not reached"
-        found[name] = shown(Check(name, False, reason))
-    return [found[name] for name in PROBED] + [shown(nccl(out, ranks))]
+        by_name[name] = shown(Check(name, False, reason))
+    return [by_name[name] for name in PROBED] + [shown(nccl(out, ranks))]
 
 
 def train(python: Path, gpus: int) -> list[Check]:

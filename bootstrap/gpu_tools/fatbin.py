@@ -16,12 +16,12 @@ KINDS = {1: "compute", 2: "sm"}  # PTX, which the driver compiles; machine code
 
 def codes(library: bytes) -> frozenset[str]:
     """Architecture names: sm_70 is machine code, compute_80 is PTX, for later GPUs."""
-    found: set[str] = set()
+    architectures: set[str] = set()
     at = library.find(MAGIC)
     while at >= 0:
-        found.update(_entries(library, at))
+        architectures.update(_entries(library, at))
         at = library.find(MAGIC, at + 1)
-    return frozenset(found)
+    return frozenset(architectures)
 
 
 def _entries(library: bytes, at: int) -> Iterator[str]:

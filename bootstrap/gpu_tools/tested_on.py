@@ -67,7 +67,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Record:
-    """One file of tested-on/; what it has besides depends on its kind."""
+    """One file of tested-on/; its other keys depend on its kind."""
 
     schema: int = key(choices=(SCHEMA,))
     kind: str = key(choices=MAKERS)
@@ -104,14 +104,14 @@ def machines(root: Path = REPO) -> list[Machine]:
         RailheadError: a file is not a record, or its name does not match its GPU.
     """
     files = sorted((root / FOLDER).glob("*.json"))
-    found = {path: read(path) for path in files if record(path).kind == GPU}
-    for path, machine in found.items():
+    by_file = {path: read(path) for path in files if record(path).kind == GPU}
+    for path, machine in by_file.items():
         if path.name != machine.file:
             raise RailheadError(
                 f"{path} is the record of {machine.gpu}, whose file is {machine.file}",
                 hint=f"git mv {FOLDER}/{path.name} {FOLDER}/{machine.file}",
             )
-    return list(found.values())
+    return list(by_file.values())
 
 
 def read(path: Path) -> Machine:
@@ -120,7 +120,7 @@ def read(path: Path) -> Machine:
     Raises:
         RailheadError: it is not a GPU record.
     """
-    what, hint = f"{path} is not a whole GPU record", f"{MAKERS[GPU]}   # writes it again"
+    what, hint = f"{path} is not a complete GPU record", f"{MAKERS[GPU]}   # writes it again"
     return decode(Machine, record(path).content, what=what, error=partial(RailheadError, hint=hint))
 
 

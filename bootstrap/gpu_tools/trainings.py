@@ -56,7 +56,7 @@ def name_of(strategy: str) -> str:
 
 
 def processes(python: Path, strategy: str, gpus: int, results: Path) -> list[Process]:
-    """What to start: one process, mpirun with one rank per GPU, or up to two workers."""
+    """The processes to start: one process, mpirun with one rank per GPU, or up to two workers."""
     argv = [str(python), "-m", "training", "--preset", "digits", "--strategy", strategy]
     argv += ["--results", str(results), "--fresh"]
     for setting in SETTINGS:
@@ -81,8 +81,8 @@ def worker(addresses: Sequence[str], index: int, gpus: int) -> dict[str, str]:
 
 def free_ports(count: int) -> list[int]:
     """Different ports that are free now."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in sockets]
 
 

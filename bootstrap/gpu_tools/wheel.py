@@ -53,14 +53,14 @@ def main(facts: HostFacts | None = None) -> int:
 
 def facts_here() -> HostFacts:
     """The facts of this machine, read with the same script as those of a host."""
-    done = subprocess.run(["sh", "-c", fact.script()], capture_output=True, text=True)
-    return fact.parse(done.stdout)
+    process = subprocess.run(["sh", "-c", fact.script()], capture_output=True, text=True)
+    return fact.parse(process.stdout)
 
 
 def environment_for(facts: HostFacts) -> Environment:
     """The GPU runtime with Horovod, on a Python of this machine."""
     if facts.arch != "x86_64":
-        raise UsageError(f"{HERE} is {facts.arch}: the runtimes are locked for x86_64 alone")
+        raise UsageError(f"{HERE} is {facts.arch}: the runtimes are locked for x86_64 only")
     row = next(row for row in ROWS.values() if row.horovod)
     python = fact.common_python({HERE: facts}, row.pythons)
     return Environment(Runtime(row, gpu=True), python, "as on hosts with GPUs")
@@ -73,22 +73,22 @@ def make(environment: Environment, facts: HostFacts) -> Path:
         UsageError: a system package is missing.
         RailheadError: a download, the build or the test failed.
     """
-    kept = folder_of_built_here(environment, facts)
-    if (kept / TRIED).exists():
-        return next(kept.glob("horovod-*.whl"))
+    stored = folder_of_built_here(environment, facts)
+    if (stored / TRIED).exists():
+        return next(stored.glob("horovod-*.whl"))
     refuse_missing(facts)
-    with alone(local_state.cache("building") / kept.name) as folder:
-        if (kept / TRIED).exists():  # another process built it while we waited
-            return next(kept.glob("horovod-*.whl"))
+    with alone(local_state.cache("building") / stored.name) as folder:
+        if (stored / TRIED).exists():  # another process built it while we waited
+            return next(stored.glob("horovod-*.whl"))
         started = time.monotonic()
         lock = folder / "lock.txt"
         lock.write_text(for_building(environment.runtime.lock.read_text()))
         install(folder / "env", facts.pythons[environment.python], lock)
         fetched = time.monotonic()
-        wheel = next(kept.glob("horovod-*.whl"), None) or build(folder, environment)
+        wheel = next(stored.glob("horovod-*.whl"), None) or build(folder, environment)
         result = {"tried": attempt(folder, wheel, environment), "codes": sorted(gpus_in(wheel))}
         seconds = {"fetched": fetched - started, "built": time.monotonic() - fetched}
-        return keep(wheel, kept, result | {"seconds": {k: round(v) for k, v in seconds.items()}})
+        return keep(wheel, stored, result | {"seconds": {k: round(v) for k, v in seconds.items()}})
 
 
 @contextmanager
@@ -169,10 +169,10 @@ def gpus_in(wheel: Path) -> frozenset[str]:
     """The GPU architectures that the wheel has code for; RailheadError if one is missing."""
     with zipfile.ZipFile(wheel) as files:
         (name,) = [n for n in files.namelist() if n.startswith("horovod/tensorflow/mpi_lib")]
-        found = codes(files.read(name))
-    if absent := sorted(PROMISED - found):
+        architectures = codes(files.read(name))
+    if absent := sorted(PROMISED - architectures):
         raise RailheadError(f"the wheel has no code for {', '.join(absent)}")
-    return found
+    return architectures
 
 
 def keep(wheel: Path, folder: Path, result: Mapping[str, object]) -> Path:
@@ -186,11 +186,11 @@ def keep(wheel: Path, folder: Path, result: Mapping[str, object]) -> Path:
 def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
     """The stdout of a command; RailheadError with the last lines of its output if it fails."""
     environment = {**os.environ, **uv.ENVIRONMENT, **(variables or {})}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        tail = "\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-12:])
-        raise RailheadError(f"{Path(argv[0]).name} ended with {done.returncode}\n{tail}")
-    return done.stdout
+    process = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    if process.returncode:
+        tail = "\n".join([*process.stdout.splitlines(), *process.stderr.splitlines()][-12:])
+        raise RailheadError(f"{Path(argv[0]).name} ended with {process.returncode}\n{tail}")
+    return process.stdout
 
 
 if __name__ == "__main__":

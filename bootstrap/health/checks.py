@@ -1,7 +1,7 @@
-"""Decides whether hosts are fit for a run: turns readings into findings with an action. Pure.
+"""Decides whether hosts are fit for a run: converts readings to findings with an action. Pure.
 
-Ranks wait for each other, so a run is as fast as its slowest host: a host or a link that is far
-slower than the others is a finding too.
+Ranks wait for each other, so a run is as fast as its slowest host. Therefore a host or a link that
+is much slower than the others is a finding too.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..facts.xid import RESET, Errors
 from ..plan.runtimes import gpus_of
 
 CLOCK_LIMIT = 1.0  # seconds: with a larger offset, records of two hosts are in the wrong order
-DISK_LIMIT = 2_000_000_000  # bytes: one rank's log takes up to 100 MB, a model's files more
+DISK_LIMIT = 2_000_000_000  # bytes: the log of a rank takes up to 100 MB, the files of a model more
 MEMORY_LIMIT = 1_000_000_000  # bytes for each rank: TensorFlow and Horovod alone took 0.45 GB
-SLOW = 2.0  # factor: slower than the median by more than this is a finding
-ALL_PAIRS_HOSTS = 8  # up to so many hosts all pairs are measured; beyond, each host and the next
-THIS_MACHINE = "here"  # the host of a finding about the machine that runs the command
+SLOW = 2.0  # factor: a larger ratio to the median is a finding
+ALL_PAIRS_HOSTS = 8  # with more hosts, only each host and the next one are measured
+THIS_MACHINE = "here"  # the host of a finding about the computer that runs the command
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, on which host, and what to do. `counts` False: a note, the hosts are still
-    healthy. `stops_links`: an all-reduce would fail or hang."""
+    """A problem, its host, and what to do. `counts` False: a note; the hosts are still healthy.
+    `stops_links`: an all-reduce would fail or hang."""
 
     host: str
     what: str
@@ -41,14 +41,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """A host's clock minus ours, in seconds, with the uncertainty of the measurement."""
+    """A host's clock minus this computer's, in seconds, with the uncertainty of the measurement."""
 
     skew: float
     error: float
 
     @property
     def is_off(self) -> bool:
-        """Whether the offset is beyond the limit even if the error is subtracted."""
+        """Whether the offset exceeds the limit even if the error is subtracted."""
         return abs(self.skew) - self.error > CLOCK_LIMIT
 
 
@@ -65,7 +65,7 @@ class HostReadings:
 class TensorFlowReadings:
     """The GPUs and the speed of the runtime's TensorFlow on one host.
 
-    `gpus` is None if TensorFlow does not load; `output` is its last message about that or the GPUs.
+    `gpus` is None if TensorFlow does not load; `output` is its last message about this or the GPUs.
     """
 
     gpus: int | None
@@ -74,7 +74,7 @@ class TensorFlowReadings:
 
     @property
     def slowest(self) -> Device:
-        """The slowest device of this host; the others wait for it."""
+        """The slowest device of this host; the other devices wait for it."""
         return max(self.devices, key=lambda device: device.seconds)
 
 
@@ -102,7 +102,7 @@ class Reduction:
 
 
 def gpu_cards(facts: HostFacts) -> int:
-    """The number of NVIDIA cards on the PCI bus for a run; 0 also if the bus is not visible."""
+    """The number of NVIDIA cards on the PCI bus; 0 also if the bus is not visible."""
     return len(facts.gpu.cards) if facts.gpus else len(gpus_of(facts))
 
 
@@ -113,7 +113,7 @@ def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
         return
     output = f": {facts.gpu.smi.splitlines()[0]}" if facts.gpu.smi else ""
     what = f"{count(cards, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
-    action = Hint("restart the machine; if a GPU stays away, take another machine")
+    action = Hint("restart the machine; if a GPU is still missing, use another machine")
     if facts.gpu.driver is None:
         action = Hint(
             Command("bootstrap"), "   # installs the driver; with --system on ad-hoc hosts"
@@ -126,16 +126,16 @@ def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
     for memory in errors.memory:
         card, action = f"GPU {memory.bus}", RESET.format(bus=memory.bus)
         if memory.reset:
-            yield Finding(name, f"{card}: the driver says that it requires a reset", action)
+            yield Finding(name, f"{card}: the driver reports that it requires a reset", action)
         if memory.uncorrected:
             what = f"{card}: {count(memory.uncorrected, 'memory error')} that ECC cannot correct"
-            again = f"{action}; if they come again, take another machine"
+            again = f"{action}; if they come back, use another machine"
             yield Finding(name, what, again)
         if memory.pending:
-            yield Finding(name, f"{card}: bad memory waits to be taken out of use", action)
+            yield Finding(name, f"{card}: bad memory will be disabled at the next reset", action)
         if memory.failed:
-            what = f"{card}: bad memory could not be taken out of use"
-            yield Finding(name, what, "take another machine: this card is broken")
+            what = f"{card}: bad memory could not be disabled"
+            yield Finding(name, what, "use another machine: this card is broken")
     for xid in errors.xids or ():
         meaning = xid.meaning
         times = f", {xid.times} times" if xid.times > 1 else ""
@@ -147,25 +147,27 @@ def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
 
 
 def clock_findings(clocks: Mapping[str, ClockOffset]) -> Iterator[Finding]:
-    """Clocks beyond the limit. If all are, by the same offset, our own clock is wrong."""
+    """Clocks beyond the limit. If all differ by the same offset, this computer's clock is wrong."""
     off = {name: clock for name, clock in clocks.items() if clock.is_off}
     skews = [clock.skew for clock in clocks.values()]
     if len(clocks) > 1 and len(off) == len(clocks) and max(skews) - min(skews) < CLOCK_LIMIT:
-        what = f"this machine's clock is {shown_skew(-median_low(skews))} against every host's"
-        yield Finding(THIS_MACHINE, what, "set this machine's clock: timedatectl set-ntp true")
+        skew = shown_skew(-median_low(skews))
+        what = f"this computer's clock is {skew}, compared with every host's"
+        yield Finding(THIS_MACHINE, what, "set this computer's clock: timedatectl set-ntp true")
         return
     for name, clock in off.items():
-        what = f"its clock is {shown_skew(clock.skew)} against ours, {CLOCK_LIMIT:g} s is allowed"
+        skew = shown_skew(clock.skew)
+        what = f"its clock is {skew}, compared with this computer's; {CLOCK_LIMIT:g} s is allowed"
         yield Finding(name, what, "on the host, as root: timedatectl set-ntp true")
 
 
 def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator[Finding]:
     """Too little free disk or memory (bytes) for a run with so many ranks on the host."""
     if disk < DISK_LIMIT:
-        what = f"{size(disk)} free on the disk of its home, {size(DISK_LIMIT)} is the least"
+        what = f"{size(disk)} free on the disk of its home, at least {size(DISK_LIMIT)} are needed"
         yield Finding(name, what, Command("exec", cmd="du -xh ~ | sort -h | tail"))
     if memory < MEMORY_LIMIT * ranks:
-        need = f"{size(MEMORY_LIMIT * ranks)} is the least for {count(ranks, 'rank')}"
+        need = f"at least {size(MEMORY_LIMIT * ranks)} are needed for {count(ranks, 'rank')}"
         what = f"{size(memory)} of memory free, {need}"
         yield Finding(name, what, Command("exec", cmd="ps aux --sort -rss | head"))
 
@@ -174,12 +176,12 @@ def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator
 
 
 def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) -> Iterator[Finding]:
-    """TensorFlow does not load, or sees fewer GPUs than the driver: it would use the CPU."""
+    """TensorFlow does not load, or sees fewer GPUs than the driver, so it would use the CPU."""
     if bench.gpus is None:
         what = f"the runtime's TensorFlow does not run: {bench.output}"
         yield Finding(name, what, Command("bootstrap"), stops_links=True)
     elif bench.gpus < len(facts.gpus):
-        sees = "no GPU: it would train on the CPU" if not bench.gpus else f"{bench.gpus} alone"
+        sees = "no GPU: it would train on the CPU" if not bench.gpus else f"only {bench.gpus}"
         what = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, TensorFlow sees {sees}"
         output = f" ({bench.output})" if bench.output else ""
         action = Hint(Command("plan"), "   # which runtime and driver it has, and why")
@@ -189,13 +191,13 @@ def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) ->
 def speed_findings(
     tensorflow_readings: Mapping[str, TensorFlowReadings], machines: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Devices with a wrong result, and hosts that are far slower than the median. Speeds are not
+    """Devices with a wrong result, and hosts that are much slower than the median. Speeds are not
     compared if all hosts share one machine: they slow each other down."""
     for name, bench in tensorflow_readings.items():
         for device in bench.devices:
             if not device.right:
-                what = f"{device.name}: a product of matrices came out wrong"
-                yield Finding(name, what, "take another machine: this device is broken")
+                what = f"{device.name}: a product of matrices was wrong"
+                yield Finding(name, what, "use another machine: this device is broken")
     slowest = {name: bench.slowest for name, bench in tensorflow_readings.items() if bench.devices}
     if len({machines[name] for name in slowest}) < 2:
         return
@@ -203,7 +205,7 @@ def speed_findings(
     for name, device in slowest.items():
         if device.seconds > SLOW * usual:
             what = f"{device.name}: {times(device.seconds, usual)} the time of the median host"
-            look = Hint("look who else uses it: ", Command("exec", cmd="uptime; nvidia-smi"))
+            look = Hint("find out who else uses it: ", Command("exec", cmd="uptime; nvidia-smi"))
             yield Finding(name, what, look)
 
 
@@ -215,14 +217,12 @@ def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
     for (one, other), rate in pairs.items():
         if rate * SLOW < good:
             what = f"{size(rate)}/s between them, good pairs reach {size(good)}/s"
-            action = (
-                "look at their network: the same zone, the same type of machine, no other traffic"
-            )
+            action = "check their network: the same zone, the same machine type, no other traffic"
             yield Finding(f"{one} and {other}", what, action)
 
 
 def pairs_of(hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs to measure: all, or for many hosts each host with the next, to bound the time."""
+    """The pairs to measure: all, or for many hosts each host and the next, to limit the time."""
     if len(hosts) < 3:
         return []
     if len(hosts) <= ALL_PAIRS_HOSTS:

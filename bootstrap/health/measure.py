@@ -1,6 +1,6 @@
-"""Takes the readings for `checks` on all hosts in parallel: driver, clock, TensorFlow, links.
+"""Reads the values for `checks` on all hosts in parallel: driver, clock, TensorFlow, links.
 
-The links are measured by a normal run: the same files, the same mpirun, the same ranks.
+The links are measured like a normal run: with the same files, the same mpirun, the same ranks.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from .checks import (
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
-CLOCK_READINGS = 3  # of the clock; the one with the fastest reply counts
+CLOCK_READINGS = 3  # of the clock; the reading with the fastest reply counts
 BENCH_SECONDS = 180.0
-LINK_SECONDS = 180  # the bound holds even if this computer has disconnected
+LINK_SECONDS = 180  # the bound also holds if this computer has disconnected
 TIMED_OUT = 124  # exit code of timeout(1)
 SHOWN_LINES = 6  # lines of an error that are shown
 TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
-# The rank that mpirun names: it exited, was killed, or called MPI_Abort.
+# The rank that mpirun names: it exited, was killed or called MPI_Abort.
 FIRST_ENDED = re.compile(
     r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
@@ -93,32 +93,36 @@ def clock_of(session: Session, now: Callable[[], float] = time.time) -> ClockOff
     sent = now()
     output = session.sh("date +%s.%N")
     received = now()
-    found = re.search(r"\d{1,12}(?:\.\d{1,12})?", output)
-    remote = float(found[0]) if found else sent
+    match = re.search(r"\d{1,12}(?:\.\d{1,12})?", output)
+    remote = float(match[0]) if match else sent
     return ClockOffset(remote - (sent + received) / 2, (received - sent) / 2)
 
 
 def host_findings(
-    facts: Mapping[str, HostFacts], found: Mapping[str, HostReadings], slots: Mapping[str, int]
+    facts: Mapping[str, HostFacts],
+    readings_of: Mapping[str, HostReadings],
+    slots: Mapping[str, int],
 ) -> list[Finding]:
     """The findings that need no runtime."""
-    wrong = list(checks.clock_findings({name: v.clock for name, v in found.items()}))
+    findings = list(checks.clock_findings({name: v.clock for name, v in readings_of.items()}))
     for name, host in facts.items():
-        wrong += checks.gpu_findings(name, host)
-        if (errors := found[name].errors) is not None:
-            wrong += checks.error_findings(name, errors)
-        wrong += checks.capacity_findings(name, host.disk_free, found[name].memory, slots[name])
-    return wrong
+        findings += checks.gpu_findings(name, host)
+        if (errors := readings_of[name].errors) is not None:
+            findings += checks.error_findings(name, errors)
+        findings += checks.capacity_findings(
+            name, host.disk_free, readings_of[name].memory, slots[name]
+        )
+    return findings
 
 
 def hosts_not_ready(cluster: SurveyedCluster) -> list[str]:
-    """The hosts that have no runtime yet, or where the chief cannot log in."""
+    """The hosts that have no runtime yet, or on which the chief cannot log in."""
     digest = cluster.environment.digest
     return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
 
 
 def port_findings(cluster: ConnectedCluster) -> list[Finding]:
-    """One finding for each host and peer to which it cannot connect."""
+    """A finding for each host and each peer to which it cannot connect."""
     try:
         closed = start.closed_pairs(cluster)
     except HostsNotReady as wrong:  # a peer address that the host does not have
@@ -143,28 +147,30 @@ def tensorflow_readings(
 
 
 def read_probe(reply: CommandResult) -> TensorFlowReadings:
-    """Parse the probe's reply; without one, `output` is the last message."""
+    """Parse the probe's reply; without a reply, `output` is the last message."""
     lines = [clean(line) for line in reply.tail if line.strip()]
     reasons = [m[0] for m in map(REASONS.search, lines) if m]
     answers = [line for line in lines if line.startswith("{")]
     if reply.rc or not answers:
         last = [f"it ended with {reply.rc}", *lines[-1:], *reasons[-1:]][-1]
         return TensorFlowReadings(None, output=last[:REASON_LENGTH])
-    found = decode(Probed, json_object(answers[-1], NO_PROBE), what=NO_PROBE, error=Hostile)
-    return TensorFlowReadings(found.gpus, found.devices, "".join(reasons[-1:])[:REASON_LENGTH])
+    probed = decode(Probed, json_object(answers[-1], NO_PROBE), what=NO_PROBE, error=Hostile)
+    return TensorFlowReadings(probed.gpus, probed.devices, "".join(reasons[-1:])[:REASON_LENGTH])
 
 
 def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
-    """HostsNotReady unless driver and TensorFlow see all GPUs. No GPU: nothing runs on a host."""
+    """HostsNotReady unless driver and TensorFlow see all GPUs. Without GPUs nothing is run."""
     if not any(checks.gpu_cards(f) or f.gpus for f in cluster.facts.values()):
         return
-    found = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
-    if not any(found.values()):
+    findings = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
+    if not any(findings.values()):
         seen = tensorflow_readings(cluster, count=True)
-        found = {n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()}
-    if any(found.values()):
+        findings = {
+            n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()
+        }
+    if any(findings.values()):
         outcomes = {
-            n: "\n".join(f"{x.what}\ndo: {x.action}" for x in xs) for n, xs in found.items()
+            n: "\n".join(f"{x.what}\ndo: {x.action}" for x in xs) for n, xs in findings.items()
         }
         raise HostsNotReady(
             "not every GPU would be used: nothing was started",
@@ -174,7 +180,7 @@ def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
 
 
 def reduction(cluster: ConnectedCluster) -> Reduction:
-    """Measure an all-reduce over all ranks and over pairs of hosts, started like a run.
+    """Measure an all-reduce over all ranks and over pairs of hosts, like a run.
 
     Raises:
         RailheadError: mpirun failed or took too long; the error has its last lines.
@@ -199,12 +205,12 @@ def reduction(cluster: ConnectedCluster) -> Reduction:
 
 
 def end_interrupted(cluster: ConnectedCluster) -> None:
-    """After Ctrl-C during a reduction: end it on every host and remove its files.
+    """After Ctrl-C during a reduction: terminate it on every host and remove its files.
 
-    This opens new connections: those of the check still wait for mpirun's reply.
+    This opens new connections, because those of the check still wait for mpirun's reply.
 
     Raises:
-        RailheadError: it failed on some host; the next check removes what is left.
+        RailheadError: it failed on some host; the next check removes the rest.
     """
     with reach.sessions(cluster.inventory) as sessions:
         again = replace(cluster, sessions=sessions)
@@ -213,7 +219,7 @@ def end_interrupted(cluster: ConnectedCluster) -> None:
 
 
 def _link_check(cluster: SurveyedCluster, pairs: list[tuple[str, str]]) -> RunRequest:
-    """The request for health_links.py, where a host is represented by its first rank."""
+    """The request for health_links.py; each host is represented by its first rank."""
     first, ranks = {}, 0
     for peer in cluster.peers:
         first[peer.name] = ranks
@@ -224,7 +230,7 @@ def _link_check(cluster: SurveyedCluster, pairs: list[tuple[str, str]]) -> RunRe
 
 
 def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:
-    """Run mpirun as the supervisor would, and read what rank 0 wrote."""
+    """Run mpirun as the supervisor does, and read the output file of rank 0."""
     chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
     argv += read_json(chief, f"{check.folder}/mpirun.json", tuple[str, ...]) or ()
@@ -240,7 +246,7 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:
 
 
 def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
-    """The host whose rank failed first, with that rank's last lines; else mpirun's own last lines.
+    """The host whose rank failed first, with that rank's last lines; otherwise those of mpirun.
 
     mpirun puts a tag before each piece of a rank's output; ranks do not end lines with a newline.
     """
@@ -251,8 +257,8 @@ def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
         output[int(rank)] = output.get(int(rank), "") + piece
         own += rest
     hosts = [peer.name for peer in peers for _ in range(peer.slots)]
-    found = FIRST_ENDED.search(own)
-    first = int(found[1] or found[2] or found[3]) if found else len(hosts)
+    match = FIRST_ENDED.search(own)
+    first = int(match[1] or match[2] or match[3]) if match else len(hosts)
     if first < len(hosts):
         return f", first on {hosts[first]}\n{_last(output.get(first, own))}"
     return f"\n{_last(own)}"
@@ -260,12 +266,12 @@ def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
 
 def _last(text: str) -> str:
     lines = [clean(line).rstrip() for line in text.replace("\x1e", "\n").split("\n")]
-    kept = [x for x in lines if x.strip(" -") and not x.startswith("@railhead ")]
-    return "\n".join(kept[-SHOWN_LINES:])
+    shown = [x for x in lines if x.strip(" -") and not x.startswith("@railhead ")]
+    return "\n".join(shown[-SHOWN_LINES:])
 
 
 def _clean_up(cluster: ConnectedCluster, check: Run) -> None:
-    """End the remaining processes of the check, and remove its files."""
+    """Terminate the remaining processes of the check, and remove its files."""
 
     def end(session: Session) -> None:
         session.call(EndRun(HEALTH))

@@ -25,7 +25,7 @@ HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interfa
 
 @dataclass(frozen=True)
 class HealthReport:
-    """All readings; those that could not be taken are empty."""
+    """All readings; those that are not available are empty."""
 
     facts: Mapping[str, HostFacts]
     readings: Mapping[str, HostReadings]
@@ -34,7 +34,7 @@ class HealthReport:
     tensorflow_readings: Mapping[str, TensorFlowReadings] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """A table with a row per host, and a line on the slowest host."""
+        """A table with a row per host, and a line about the slowest host."""
         rows = [HEADS, *(self._row(name) for name in self.facts)]
         return [*table(rows), *self._slowest()]
 
@@ -81,7 +81,7 @@ class HealthReport:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align rows of cells in columns; text from hosts is cleaned of control characters."""
+    """Align the cells of rows in columns; control characters in text from hosts are removed."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(columns_of(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [
@@ -118,10 +118,10 @@ def finding_lines(findings: Sequence[Finding], target: Mapping[str, str]) -> lis
 
     `target` names the hosts in commands (Inventory.target)."""
     lines = []
-    for found in findings:
-        first, *rest = [clean(line) for line in found.what.splitlines()]
-        lines.append(f"[{found.host}] {'' if found.counts else 'note: '}{first}")
+    for finding in findings:
+        first, *rest = [clean(line) for line in finding.what.splitlines()]
+        lines.append(f"[{finding.host}] {'' if finding.counts else 'note: '}{first}")
         lines += [f"  | {line}" for line in rest]
-        action = Hint(found.action).completed(lambda command: command.at(target))
+        action = Hint(finding.action).completed(lambda command: command.at(target))
         lines.append(f"  do: {action}")
     return lines

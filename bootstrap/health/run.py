@@ -1,6 +1,6 @@
 """`fab health`: first the checks without a runtime, then TensorFlow, then the links.
 
-It prints all readings and findings; the last line is the outcome. Leaves nothing on the hosts.
+It prints all readings and findings; the last line is the outcome. It leaves nothing on the hosts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_hosts(
     """Check all hosts; print readings and findings. `target` names the hosts in commands.
 
     Raises:
-        UsageError: the hosts have no runtime yet, or none fits them; the other checks were done.
+        UsageError: the hosts have no runtime yet, or no runtime fits; the other checks were done.
         RailheadError: there are findings.
     """
     cluster, refused = _survey(sessions, options)
@@ -64,7 +64,7 @@ def check_hosts(
 def _survey(
     sessions: Sessions, options: Options
 ) -> tuple[ConnectedCluster | None, UsageError | None]:
-    """The cluster, None if no runtime fits; and why the runtime cannot be used, if so."""
+    """The cluster, or None if no runtime fits; and the reason why the runtime cannot be used."""
     try:
         cluster = survey(sessions, options)
     except UsageError as wrong:
@@ -84,7 +84,7 @@ def _check_ports(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
     closed = measure.port_findings(cluster)
     pairs = len(cluster.peers) * (len(cluster.peers) - 1)
     if pairs:
-        report(f"ports: {pairs - len(closed)} of {pairs} ways between hosts are open")
+        report(f"ports: {pairs - len(closed)} of {pairs} connections between hosts work")
     return closed
 
 
@@ -115,20 +115,20 @@ def _check_tensorflow(
     return measured, findings
 
 
-def _no_links(cluster: SurveyedCluster, found: list[Finding]) -> str:
+def _no_links(cluster: SurveyedCluster, findings: list[Finding]) -> str:
     """Why an all-reduce is impossible or would hang; empty if it can run."""
     runtime = cluster.environment.runtime
     if not runtime.horovod:
         return f"{runtime.name} has no Horovod"
     if sum(peer.slots for peer in cluster.peers) < 2:
-        return "one rank has nothing to reduce over"
-    return "because of what is found below" if any(x.stops_links for x in found) else ""
+        return "there is only one rank"
+    return "because of the findings below" if any(x.stops_links for x in findings) else ""
 
 
 def _measure_links(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
-    report("all-reduce by mpirun and Horovod, as a run does it")
+    report("all-reduce with mpirun and Horovod, as in a run")
     try:
-        found = measure.reduction(cluster)
+        reduction = measure.reduction(cluster)
     except RailheadError as wrong:
         then = "; then docs/troubleshooting.md, by the message of mpirun"
         action = wrong.next if wrong.hint else Hint(Command("bootstrap"), then)
@@ -136,13 +136,16 @@ def _measure_links(cluster: ConnectedCluster, report: Reporter) -> list[Finding]
     except KeyboardInterrupt:
         _end_interrupted(cluster, report)
         raise
-    for line in reduction_lines(found, [peer.name for peer in cluster.peers]):
+    for line in reduction_lines(reduction, [peer.name for peer in cluster.peers]):
         report(line)
-    return list(checks.pair_findings(found.pairs))
+    return list(checks.pair_findings(reduction.pairs))
 
 
 def _end_interrupted(cluster: ConnectedCluster, report: Reporter) -> None:
-    report("\nCtrl-C: ending the all-reduce on every host; once more leaves it to the next check")
+    report(
+        "\nCtrl-C: terminating the all-reduce on every host; press Ctrl-C again to leave that to"
+        " the next check"
+    )
     try:
         measure.end_interrupted(cluster)
     except RailheadError as wrong:
@@ -154,5 +157,5 @@ def _end(findings: list[Finding], refused: UsageError | None, hosts: int, report
     if refused:
         raise refused
     if counted:
-        raise RailheadError(f"not healthy: {count(len(counted), 'finding')}, each says what to do")
+        raise RailheadError(f"not healthy: {count(len(counted), 'finding')}; each names an action")
     report(f"healthy: {count(hosts, 'host')}")

@@ -74,9 +74,9 @@ class Cluster(ClusterMethods):
     def _sweep(self, trial: SweepOptions, program: ProgramOptions) -> Sweep:
         self._require_defaults()
         program = self._with_packages(program)
-        done = trials.run_sweep(self._target.status, program, trial, self._results)
-        runs = {name: Run(run_id) for name, run_id in done.runs.items()}
-        return Sweep(done.page, runs, Run(done.best) if done.best else None)
+        sweep = trials.run_sweep(self._target.status, program, trial, self._results)
+        runs = {name: Run(run_id) for name, run_id in sweep.runs.items()}
+        return Sweep(sweep.page, runs, Run(sweep.best) if sweep.best else None)
 
     def _scale(self, compared: ScaleOptions, program: ProgramOptions) -> Path:
         self._require_defaults()

@@ -52,15 +52,16 @@ class ClusterMethods(ABC):
         """The hosts of runs, and how they are made ready.
 
         Args:
-            hosts: user@host:port*slots; default: a stack's hosts, else the last ones
-            slots: Horovod ranks per host; default: one per GPU, or one
-            peer_address: IP addresses that the hosts use among each other, in order
+            hosts: user@host:port*slots; default: the stack's hosts, or the last ones used
+            slots: Horovod ranks per host; default: one per GPU, or one without a GPU
+            peer_address: IP addresses that the hosts use to reach each other, in the order
+                of the hosts
             system: allow system changes (apt packages, driver, reboot) on hosts of --hosts
             allow_mixed: allow several GPU types in one cluster
-            requirements: a file of further packages, resolved together with the runtime's
-                pins
-            runtime: tf2.18 (with Horovod) or tf2.21; default: by launcher and hosts'
-                Pythons
+            requirements: a file of additional packages, resolved together with the
+                runtime's pinned versions
+            runtime: tf2.18 (with Horovod) or tf2.21; default: depends on the launcher and
+                the hosts' Pythons
             results: the folder for the results of runs; default: `results` in the current
                 folder
         """
@@ -111,22 +112,23 @@ class ClusterMethods(ABC):
         """Start a training and, unless `wait` is False, follow it to its end: `fab train`.
 
         Args:
-            launcher: horovod or tensorflow; default: that of --strategy, else horovod
+            launcher: horovod or tensorflow; default: that of --strategy, or horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
             ps: parameter servers of --strategy parameter-server; default: 1
             preset: a set of values for the built-in training: digits, smoke, ...
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
-            training: a folder named training: your copy of the built-in training, changed
+            training: a folder named training: your modified copy of the built-in training
             script: your own program, instead of the built-in training
-            workdir: the folder to ship with --script and to run in; default: the script's
+            workdir: the folder to upload with --script and to run in; default: the script's
                 folder
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
-            sagemaker: give --script the variables that Amazon SageMaker gives:
-                SM_CHANNEL_TRAIN, ...
-            keras: 2 or 3; default: 2 for a script with Horovod or several workers, else 3
+            sagemaker: set the variables of Amazon SageMaker for --script: SM_CHANNEL_TRAIN,
+                ...
+            keras: 2 or 3; default: 2 for a script with Horovod or several workers,
+                otherwise 3
             env: environment variables of the program by name
             env_file: a file of NAME=value lines
             secrets: an environment variable to copy from this shell, never logged
@@ -134,11 +136,11 @@ class ClusterMethods(ABC):
             outputs: a glob pattern of the files to fetch; default: all
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
-            minimum: least values of metrics of the evaluation: {"accuracy": 0.97} (--min)
-            maximum: largest values of metrics of the evaluation: {"loss": 0.3} (--max)
+            minimum: minima of metrics of the evaluation: {"accuracy": 0.97} (--min)
+            maximum: maxima of metrics of the evaluation: {"loss": 0.3} (--max)
             keep: minutes until machines stop after a failed run (20)
             stop: False: leave a stack's machines running after the run (--no-stop)
-            max_hours: cancel the run after so many hours
+            max_hours: cancel the run after this number of hours
             resume: the id of a run: the same program continues from its checkpoints
             wait: False: return when the run has started (--detach)
 
@@ -202,14 +204,14 @@ class ClusterMethods(ABC):
         Args:
             values: values of settings, or of arguments of the script: {"lr": [0.1, 0.01]}
                 (--set)
-            random: draw so many combinations instead of all
+            random: train this number of randomly drawn combinations instead of all
             at_once: trials at the same time, each on an equal slice of the hosts (1)
-            to_end: also train hopeless combinations to their end
-            launcher: horovod or tensorflow; default: that of --strategy, else horovod
+            to_end: do not end hopeless trials early
+            launcher: horovod or tensorflow; default: that of --strategy, or horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
             preset: a set of values for the built-in training: digits, smoke, ...
             script: your own program, instead of the built-in training
-            workdir: the folder to ship with --script and to run in; default: the script's
+            workdir: the folder to upload with --script and to run in; default: the script's
                 folder
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
@@ -265,12 +267,12 @@ class ClusterMethods(ABC):
 
         Args:
             counts: numbers of hosts: 1,2,4
-            launcher: horovod or tensorflow; default: that of --strategy, else horovod
+            launcher: horovod or tensorflow; default: that of --strategy, or horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
             preset: a set of values for the built-in training: digits, smoke, ...
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
             script: your own program, instead of the built-in training
-            workdir: the folder to ship with --script and to run in; default: the script's
+            workdir: the folder to upload with --script and to run in; default: the script's
                 folder
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
@@ -329,8 +331,8 @@ class RunMethods(ABC):
         script has reported.
 
         Args:
-            here: on this machine instead of the hosts
-            model: which model of the run, a path in its results
+            here: evaluate on this computer instead of the hosts
+            model: which model of the run: a path in its results
             script: your own program, instead of the built-in training
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
@@ -338,8 +340,8 @@ class RunMethods(ABC):
                 URI[,shard|replicate][,file|stream]
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
-            minimum: least values of metrics of the evaluation: {"accuracy": 0.97} (--min)
-            maximum: largest values of metrics of the evaluation: {"loss": 0.3} (--max)
+            minimum: minima of metrics of the evaluation: {"accuracy": 0.97} (--min)
+            maximum: maxima of metrics of the evaluation: {"loss": 0.3} (--max)
 
         Raises:
             BelowThreshold: the evaluation missed a threshold.
@@ -380,17 +382,19 @@ class RunMethods(ABC):
 
         Args:
             name: the name of the endpoint (model)
-            here: on this machine instead of the hosts
-            model: which of the models of the run, as its results name it
-            trust_model: with --here: load also a model that is not loaded in a safe mode
+            here: serve on this computer instead of the hosts
+            model: which of the models of the run, as a path in its results
+            trust_model: with --here: also load a model that has no safe mode, without
+                confirmation
             port: a port of 127.0.0.1 on the host
-            hours: hours from now until it ends (1)
-            update: give the endpoint of this name a new version, without a refused request
+            hours: time-to-live: hours from now until it is terminated (1)
+            update: switch the endpoint of this name to a new version; no request is refused
+                meanwhile
             max_batch: samples in one call of the model (32); 1: no batching
-            max_delay: milliseconds that a sample waits for others (2)
+            max_delay: milliseconds that a sample waits for other samples (2)
             server: railhead, or tensorflow-serving: the host's tensorflow_model_server
                 (railhead)
-            hosts: user@host:port*slots; default: a stack's hosts, else the last ones
+            hosts: user@host:port*slots; default: the stack's hosts, or the last ones used
             stack: a Pulumi stack; default: the selected stack
 
         Raises:

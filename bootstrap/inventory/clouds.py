@@ -63,7 +63,7 @@ class CloudKind:
     this_machine: bool = False
 
 
-AD_HOC = "hosts"  # ad-hoc hosts: given by --hosts, not made by a stack
+AD_HOC = "hosts"  # ad-hoc hosts: given by --hosts, not created by a stack
 CLOUDS = {
     "aws": CloudKind(
         instances=f"{CLOUDS_FOLDER}.aws.instances:Aws",

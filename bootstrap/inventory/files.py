@@ -74,9 +74,9 @@ def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
 def set_aside(path: Path) -> Path:
     """Rename what is damaged, a file or a folder, to a free name beside it; returns that."""
     names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
-    kept = next(path.with_name(name) for name in names if not os.path.lexists(path.parent / name))
-    path.replace(kept)
-    return kept
+    free = next(path.with_name(name) for name in names if not os.path.lexists(path.parent / name))
+    path.replace(free)
+    return free
 
 
 @contextmanager

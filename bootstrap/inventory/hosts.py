@@ -127,7 +127,7 @@ class Inventory:
 
     @property
     def is_ad_hoc(self) -> bool:
-        """Whether the hosts are ad hoc: given by --hosts, not made by a stack."""
+        """Whether the hosts are ad hoc: given by --hosts, not created by a stack."""
         return self.cloud == AD_HOC
 
     @property

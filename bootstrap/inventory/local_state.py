@@ -88,7 +88,7 @@ def save_cluster(inventory: Inventory) -> None:
     """Record a cluster, also as the last one used."""
     folder = cluster_folder(inventory.name)
     atomic_write(folder / "cluster.json", json.dumps(to_document(inventory), indent=1) + "\n")
-    if inventory.stack:  # else keep the file: restarted local hosts do not know their stack
+    if inventory.stack:  # otherwise keep the file: restarted local hosts do not know their stack
         atomic_write(folder / "stack", inventory.stack + "\n")
     atomic_write(home() / "last", inventory.name + "\n")
 
@@ -105,7 +105,7 @@ def load_cluster(name: str) -> Inventory:
             hint=Command("train", hosts="user@first,user@second"),
         ) from None
     except (OSError, ValueError, RecursionError, UsageError) as error:
-        again = Hint(f"rm -r {shlex.quote(str(path))} && ", Command("demo"), "   # makes it anew")
+        again = Hint(f"rm -r {shlex.quote(str(path))} && ", Command("demo"), "   # recreates it")
         raise UsageError(
             f"the record of cluster {name} is damaged: {path}: {error}",
             hint=again if name == DEMO else NAME_HOSTS,
@@ -179,8 +179,8 @@ def _write_record(path: Path, record: RunRecord) -> None:
 
 def runs(cluster: str) -> list[Path]:
     """The records of a cluster's runs, oldest first."""
-    found = sorted((cluster_folder(cluster) / "runs").glob("*.json"))
-    return [path for path in found if is_name(path.stem)]
+    records = sorted((cluster_folder(cluster) / "runs").glob("*.json"))
+    return [path for path in records if is_name(path.stem)]
 
 
 def cluster_of_run(run_id: str) -> Inventory | None:
@@ -227,12 +227,12 @@ def recorded_run(run_id: str) -> RunRecord:
     Raises:
         UsageError: no such run is recorded here.
     """
-    found = _records(run_id)
-    if not found:
+    records = _records(run_id)
+    if not records:
         known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
         last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
         raise UsageError(f"run {run_id!r} is not recorded here{last}", hint=Command("runs"))
-    return _read_record(found[0])
+    return _read_record(records[0])
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
@@ -255,11 +255,11 @@ def _read_record(path: Path) -> RunRecord:
     except PermissionError:  # as after `sudo fab`: nothing is damaged
         raise
     except (OSError, ValueError, RecursionError):
-        kept = set_aside(path)
+        moved = set_aside(path)
     folder = Path.cwd() / "results" / path.stem
     record = RunRecord(path.stem, path.parents[1].name, str(folder))
     _write_record(path, record)
     print_lines(
-        f"the record of run {path.stem} was damaged; it is now {kept}. Its results go to {folder}"
+        f"the record of run {path.stem} was damaged; it is now {moved}. Its results go to {folder}"
     )
     return record

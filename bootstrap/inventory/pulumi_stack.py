@@ -42,8 +42,8 @@ def current() -> str | None:
     """
     if not shutil.which("pulumi") or not (PROJECT / "Pulumi.yaml").exists():
         return None
-    done = _pulumi("stack", "--show-name")
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    process = _pulumi("stack", "--show-name")
+    return process.stdout.strip() or None if process.returncode == 0 else None
 
 
 def cluster_of(stack: str) -> Inventory:
@@ -55,10 +55,10 @@ def cluster_of(stack: str) -> Inventory:
     """
     if not shutil.which("pulumi"):
         raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    done = _pulumi("stack", "output", "cluster", "--json", "--stack", stack)
-    if done.returncode:
-        raise _error(stack, done.stderr)
-    return _inventory(stack, _json(stack, done.stdout))
+    process = _pulumi("stack", "output", "cluster", "--json", "--stack", stack)
+    if process.returncode:
+        raise _error(stack, process.stderr)
+    return _inventory(stack, _json(stack, process.stdout))
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def destroy(stack: str) -> None:
         RailheadError: Pulumi failed; its state lists what is left.
     """
     argv = ["destroy", "--yes", "--skip-preview", "--stack", stack]
-    done = _stream(argv, stack, DESTROY_SECONDS)
-    if done.code:
+    result = _stream(argv, stack, DESTROY_SECONDS)
+    if result.code:
         retry = f"pulumi destroy --stack {shlex.quote(stack)}"
-        hint = unlock_hint(stack) if is_locked(done.text) else retry
+        hint = unlock_hint(stack) if is_locked(result.text) else retry
         raise RailheadError(f"pulumi could not destroy all of {stack}", hint=hint)
 
 
@@ -109,8 +109,8 @@ def unlock_hint(stack: str) -> str:
 
 def zones(stack: str) -> tuple[str, ...]:
     """The zones in the stack's config, in their order; empty where none are set."""
-    done = _pulumi("config", "get", "zones", "--stack", stack)
-    text = done.stdout if done.returncode == 0 else ""
+    process = _pulumi("config", "get", "zones", "--stack", stack)
+    text = process.stdout if process.returncode == 0 else ""
     return tuple(zone.strip() for zone in text.split(",") if zone.strip())
 
 
@@ -120,9 +120,9 @@ def set_zones(stack: str, zones: Sequence[str]) -> None:
     Raises:
         RailheadError: Pulumi refuses.
     """
-    done = _pulumi("config", "set", "zones", ",".join(zones), "--stack", stack)
-    if done.returncode:
-        raise RailheadError(f"stack {stack}: zones cannot be set: {done.stderr.strip()}")
+    process = _pulumi("config", "set", "zones", ",".join(zones), "--stack", stack)
+    if process.returncode:
+        raise RailheadError(f"stack {stack}: zones cannot be set: {process.stderr.strip()}")
 
 
 def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
@@ -130,9 +130,9 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
     what it has begun: this waits for it. After `seconds` Pulumi is ended."""
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    whole = ["pulumi", *argv, "--non-interactive"]
+    command = ["pulumi", *argv, "--non-interactive"]
     with log.started(
-        whole, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+        command, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     ) as process:  # fmt: skip
         bound = threading.Timer(seconds, _end, [process])
@@ -203,10 +203,10 @@ def resources(stack: str) -> list[str]:
 
 def _exported(stack: str) -> Any:
     """Pulumi's state."""
-    done = _pulumi("stack", "export", "--stack", stack)
-    if done.returncode:
-        raise _error(stack, done.stderr)
-    return _json(stack, done.stdout)
+    process = _pulumi("stack", "export", "--stack", stack)
+    if process.returncode:
+        raise _error(stack, process.stderr)
+    return _json(stack, process.stdout)
 
 
 def _json(stack: str, printed: str) -> Any:
@@ -276,8 +276,8 @@ def _error(stack: str, stderr: str) -> UsageError:
 
 def _unfinished(stack: str) -> UsageError:
     """The error for a stack without a document: an interrupted `up` may have made machines."""
-    made = [r for r in resources_of(stack, _exported(stack)) if r.type in MACHINES]
-    if machines := [str(r.id) for r in made]:
+    created = [r for r in resources_of(stack, _exported(stack)) if r.type in MACHINES]
+    if machines := [str(r.id) for r in created]:
         return UsageError(
             f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} exist, "
             "and cost money",
@@ -294,7 +294,7 @@ def no_machines(stack: str) -> UsageError:
     """The error for a command on the machines of a stack that has none."""
     quoted = shlex.quote(stack)
     return UsageError(
-        f"stack {stack} has no machines: nothing was made, or all was destroyed",
+        f"stack {stack} has no machines: nothing was created, or everything was destroyed",
         hint=f"pulumi up --stack {quoted}   # or name hosts: --hosts user@first",
     )
 
@@ -308,9 +308,9 @@ class StackName:
 
 def _stacks() -> list[str]:
     """The names of this project's stacks; empty when Pulumi does not answer."""
-    done = _pulumi("stack", "ls", "--json")
+    process = _pulumi("stack", "ls", "--json")
     try:
-        listed = decode(tuple[StackName, ...], json.loads(done.stdout or "[]"))
+        listed = decode(tuple[StackName, ...], json.loads(process.stdout or "[]"))
         return [stack.name for stack in listed]
     except ValueError:
         return []

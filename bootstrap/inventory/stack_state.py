@@ -132,7 +132,7 @@ def read_state(stack: str, exported: object) -> StackState:
         project=_text(settings.get("project")),
         bucket=next((f"{BUCKETS[r.type]}://{r.id}" for r in resources if r.type in BUCKETS), None),
         price=decode(Price, price, what=what, error=UsageError) if price else None,
-        machines=tuple(found for r in resources if (found := _machine(r))),
+        machines=tuple(machine for r in resources if (machine := _machine(r))),
         kinds=tuple(r.type for r in resources if r.is_made),
         schedules=tuple(str(r.inputs.get("name")) for r in resources if r.type in SCHEDULES),
     )

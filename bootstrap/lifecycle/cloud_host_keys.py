@@ -76,16 +76,16 @@ def _needs_pin(
 def _read_keys(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:
     """The keys of these hosts that their cloud provides within WAIT_SECONDS."""
     names = {h.name for h in hosts}
-    found: dict[str, tuple[str, ...]] = {}
+    shown: dict[str, tuple[str, ...]] = {}
 
     def complete() -> bool:
-        nonlocal found
+        nonlocal shown
         keys = cloud.host_keys()
-        found = {n: k for n, k in keys.items() if n in names and any(map(is_key, k))}
-        return len(found) == len(names)
+        shown = {n: k for n, k in keys.items() if n in names and any(map(is_key, k))}
+        return len(shown) == len(names)
 
     wait_until(complete, seconds=WAIT_SECONDS, every=POLL_SECONDS, clock=clock)
-    return found
+    return shown
 
 
 def is_key(text: str) -> bool:
@@ -106,10 +106,10 @@ def replace_pins(inventory: Inventory, pins: Mapping[str, Sequence[str]]) -> Non
     """Replace all pins of these hosts (the text after the name); other hosts keep theirs."""
     if not pins:
         return
-    kept = [" ".join(line) for line in pin_fields(inventory) if line[0] not in pins]
-    kept += [f"{name} {pin}" for name, each in pins.items() for pin in each]
+    lines = [" ".join(line) for line in pin_fields(inventory) if line[0] not in pins]
+    lines += [f"{name} {pin}" for name, texts in pins.items() for pin in texts]
     path = local_state.cluster_folder(inventory.name) / "known_hosts"
-    atomic_write(path, "\n".join(kept) + "\n")
+    atomic_write(path, "\n".join(lines) + "\n")
 
 
 def pin_fields(inventory: Inventory) -> list[list[str]]:
@@ -123,6 +123,6 @@ def _missing_key_reason(host: Host, inventory: Inventory) -> str:
     folder = local_state.cluster_folder(inventory.name)
     source = KEY_SOURCES[host.host_key_source or "console"]
     return (
-        f"its key does not stand in {source}. If it was used "
+        f"its key is not in {source}. If it was used "
         f"from another computer before, copy that one's {folder / 'known_hosts'}"
     )

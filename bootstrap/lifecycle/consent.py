@@ -1,4 +1,4 @@
-"""What must hold before machines and their disks are ended: results are safe, the user agrees."""
+"""The conditions for terminating machines: results are safe, and the user agrees."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ def refuse_unfetched(
     inventory: Inventory, discard: bool, with_bucket: bool, command: Command = DESTROY
 ) -> None:
     """UsageError when results of a run exist only on the machines and would be lost."""
-    left = [] if discard else only_on_machines(inventory, with_bucket)
-    if left:
+    unfetched = [] if discard else only_on_machines(inventory, with_bucket)
+    if unfetched:
         again = command.plus(**inventory.target, discard_results=True)
         raise UsageError(
-            f"results of {', '.join(left)} were not all fetched: their disks would be deleted, "
-            "and the results lost",
-            hint=Hint(to_bring(inventory, left[-1]), "   # or: ", again),
+            f"results of {', '.join(unfetched)} were not all fetched: their disks would be "
+            "deleted, and the results lost",
+            hint=Hint(to_bring(inventory, unfetched[-1]), "   # or: ", again),
         )
 
 
 def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
     """Runs whose results are neither on this computer nor in a bucket that is kept."""
-    left = not_all_here(inventory)
-    if not left or with_bucket or not inventory.bucket:
-        return left
-    kept = bucket.bucket_of(inventory)
+    unfetched = not_all_here(inventory)
+    if not unfetched or with_bucket or not inventory.bucket:
+        return unfetched
+    store = bucket.bucket_of(inventory)
     try:
-        return [run_id for run_id in left if kept.manifest(run_id) is None]
+        return [run_id for run_id in unfetched if store.manifest(run_id) is None]
     except NoBucket:
-        return left
+        return unfetched
 
 
 def not_all_here(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results are not all on this computer, oldest first: they were not
-    fetched, or some files were too large; a file beside the results lists those."""
+    fetched, or some files were too large; a file next to the results lists these files."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
     missing = unfetched(inventory)
     return [i for i in ids if i in missing or (_results(inventory, i) / LEFT).exists()]
@@ -63,12 +63,12 @@ def _results(inventory: Inventory, run_id: str) -> Path:
 
 
 def to_bring(inventory: Inventory, run_id: str) -> Hint:
-    """The command that brings what is missing of a run's results from its chief."""
+    """The command that fetches the missing part of a run's results from its chief."""
     return Hint(Command("fetch", run=run_id)) if run_id in unfetched(inventory) else BY_HAND
 
 
 def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callable[[str], None]:
-    """A function that prints what is ended and, unless `yes`, requires the stack's name.
+    """A function that prints a summary and, unless `yes`, requires the stack's name.
 
     Args:
         name: what the user has to type.
@@ -79,28 +79,28 @@ def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callabl
     def agree(summary: str) -> None:
         print_lines(summary)
         hint = command.plus(stack=name, yes=True)
-        question = f"Type the stack's name, {name}, to go on"
+        question = f"Type the stack's name, {name}, to continue"
         if not yes and not confirm(question, hint=hint, answer=name):
             raise UsageError("that is not its name: nothing was changed", hint=hint)
 
     return agree
 
 
-def stop_or_end(
+def stop_or_terminate(
     inventory: Inventory, cloud: Cloud, *, yes: bool, discard: bool, command: Command
 ) -> Callable[[], None]:
-    """The call that stops the machines; for machines that can only be ended, after consent.
+    """The call that stops the machines; for machines that can only be terminated, after consent.
 
     Raises:
         UsageError: results would be lost with the disks, or the user did not agree.
     """
-    only_end = cloud.cannot_stop()
-    if not only_end:
+    spot_names = cloud.cannot_stop()
+    if not spot_names:
         return cloud.stop
     refuse_unfetched(inventory, discard, with_bucket=False, command=command)
     confirm_by_name(inventory.stack or inventory.name, yes, command)(
-        f"{', '.join(only_end)}: one-time spot machines, which EC2 can end and not stop: their "
-        "disks are deleted with them. New ones, with empty disks: "
+        f"{', '.join(spot_names)}: one-time spot machines, which EC2 can terminate and not stop: "
+        "their disks are deleted with them. New ones, with empty disks: "
         f"{Command('up', refresh=True, **inventory.target)}"
     )
-    return cloud.end
+    return cloud.terminate

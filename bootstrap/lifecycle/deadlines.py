@@ -33,9 +33,9 @@ def describe(deadline: Deadline, now: datetime | None = None) -> str:
     why += f": {deadline.reason}" if deadline.reason else ""
     if deadline.at is None:
         return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
-    left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
+    seconds = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
     when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
-    when += f", in {duration(left)}" if left > 0 else ""
+    when += f", in {duration(seconds)}" if seconds > 0 else ""
     return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.source})"
 
 
@@ -46,19 +46,19 @@ def default_hours(inventory: Inventory) -> float:
 
 
 def arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
-    """Arm the cloud's deadlines before a start. Those that begin at each start need this only
-    for a new length."""
-    found = cloud.deadlines()
-    if not found:
+    """Arm the cloud's deadlines before a start. Deadlines that are counted from each start need
+    this only for a new length."""
+    before = cloud.deadlines()
+    if not before:
         return
-    if hours is not None or any(d.state != "armed" or d.at for d in found.values()):
+    if hours is not None or any(d.state != "armed" or d.at for d in before.values()):
         cloud.set_deadline(hours or default_hours(inventory))
     if armed := most_urgent(cloud.deadlines().values()):
         report(describe(armed))
 
 
 def arm_timers(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
-    """Let each machine power itself off when its cloud would stop it. All of them run.
+    """Let each machine power itself off when its cloud would stop it. All machines must be running.
 
     Raises:
         HostsFailed: some do not answer, or refuse.
@@ -87,19 +87,19 @@ def move_timers(inventory: Inventory, at: datetime, report: Reporter) -> None:
 
 
 def _move(session: Session, at: datetime) -> Deadline:
-    found = timer.read(session)
-    if found.state == MISSING and found.at is None:
-        return found
+    deadline = timer.read(session)
+    if deadline.state == MISSING and deadline.at is None:
+        return deadline
     timer.move(session, at)
-    return replace(found, at=at, state="armed", reason="")
+    return replace(deadline, at=at, state="armed", reason="")
 
 
 def report_missing(timers: Mapping[str, Deadline], report: Reporter) -> None:
     """A line for each machine whose timer cannot power it off."""
-    for name, found in timers.items():
-        if found.state == MISSING:
+    for name, deadline in timers.items():
+        if deadline.state == MISSING:
             report(
-                f"[{name}] warning: {found.reason}, so it does not power itself off; only the "
+                f"[{name}] warning: {deadline.reason}, so it does not power itself off; only the "
                 "cloud's own deadline stops it"
             )
 
@@ -110,15 +110,15 @@ def extend(
     """Move both deadlines. `running`: the inventory of the machines that run, None for none.
 
     Raises:
-        UsageError: the cloud stops a running machine before that; nothing was changed.
+        UsageError: the cloud stops a running machine earlier; nothing was changed.
         HostsFailed: the timers of some machines were not moved.
         RailheadError: the cloud refused; the timers were moved.
     """
-    wanted, found, refused = _from_now(hours), cloud.deadlines(), None
-    if not found:
+    wanted, before, refused = _from_now(hours), cloud.deadlines(), None
+    if not before:
         report("these machines have no deadline of a cloud")
         return
-    fixed = most_urgent([d for d in found.values() if d.fixed])
+    fixed = most_urgent([d for d in before.values() if d.fixed])
     if fixed is None:
         try:
             cloud.set_deadline(hours)
@@ -155,8 +155,8 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
         return
     cloud = cloud_of(cluster.inventory)
     hours = min(MOST_HOURS, BEFORE_RUN + policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
-    needed, found = _from_now(hours), cloud.deadlines()
-    urgent = most_urgent(found.values())
+    needed, before = _from_now(hours), cloud.deadlines()
+    urgent = most_urgent(before.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
         cloud.set_deadline(hours)
         report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")
@@ -170,9 +170,9 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     )
 
 
-def _comes_before(found: Deadline, needed: datetime) -> bool:
-    return found.state == "past" or (
-        found.state == "armed" and bool(found.at and found.at < needed)
+def _comes_before(deadline: Deadline, needed: datetime) -> bool:
+    return deadline.state == "past" or (
+        deadline.state == "armed" and bool(deadline.at and deadline.at < needed)
     )
 
 

@@ -25,13 +25,13 @@ from .consent import (
     not_all_here,
     only_on_machines,
     refuse_unfetched,
-    stop_or_end,
+    stop_or_terminate,
     to_bring,
 )
 from .receipt import Line, Receipt, billing_lines, machine_line
 from .stack_machines import StackMachines
 
-ROUNDS = 3  # of ending machines that appear while others are ended
+ROUNDS = 3  # of terminating machines that appear while others are terminated
 
 
 @dataclass
@@ -68,7 +68,7 @@ def teardown_stack(
         raise pulumi_stack.no_machines(machines.stack)
     else:
         cloud = base.cloud_of(inventory)
-        halt = stop_or_end(inventory, cloud, yes=yes, discard=discard, command=TEARDOWN)
+        halt = stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=TEARDOWN)
         receipt = stop_with_receipt(inventory, cloud, print_lines, halt=halt)
     print_lines(*receipt.describe())
     return receipt
@@ -85,7 +85,7 @@ def stop_with_receipt(
     """Stop the machines, wait until the cloud reports them as stopped, return the receipt.
 
     Args:
-        halt: stops the machines, or ends them; default: `cloud.stop`.
+        halt: stops the machines, or terminates them; default: `cloud.stop`.
     """
     lines = []
     try:
@@ -107,28 +107,30 @@ def stopped_lines(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[L
 
 def result_lines(inventory: Inventory) -> list[Line]:
     """Where the results of runs are that were not fetched, or only partly."""
-    left = not_all_here(inventory)
+    unfetched = not_all_here(inventory)
     chief, start = inventory.chief.name, Command("start", **inventory.target)
     try:
         unsaved = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
-        return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
+        return [Line("results", f"{run_id}: {text}", verified=False) for run_id in unfetched]
     places = {
         run_id: f"only on {chief}, on its disk: {start}, then {to_bring(inventory, run_id)}"
         if run_id in unsaved
         else f"in {inventory.bucket}/runs/{run_id}: {Command('fetch', run=run_id)}"
-        for run_id in left
+        for run_id in unfetched
     }
     return [Line("results", f"{run_id}: {place}") for run_id, place in places.items()]
 
 
 def cost_lines(cloud: Cloud, target: Mapping[str, str]) -> list[Line]:
-    """What still costs money, or one line if that cannot be read."""
+    """The costs that continue, or one line if they cannot be read."""
     try:
         return billing_lines(cloud.costs(), target)
     except RailheadError as error:
-        return [Line("bills", f"the cloud does not say: {error.message}", verified=False)]
+        return [
+            Line("bills", f"the cloud does not report the costs: {error.message}", verified=False)
+        ]
 
 
 def destroy(
@@ -140,7 +142,7 @@ def destroy(
     with_bucket: bool = False,
     clock: Clock | None = None,
 ) -> Receipt:
-    """End the machines through their cloud, then destroy the stack; verify both.
+    """Terminate the machines through their cloud, then destroy the stack; verify both.
 
     Pulumi removes the cloud's deadlines with the stack, so it runs only when the cloud has
     reported every machine as gone.
@@ -150,18 +152,22 @@ def destroy(
     """
     inventory = machines.inventory
     if inventory is None:
-        kept = _bucket_to_empty(machines, discard) if with_bucket else None
-        rest = f"all the rest, with all that is in {kept.store.url}" if kept else "all the rest"
+        to_empty = _bucket_to_empty(machines, discard) if with_bucket else None
+        rest = (
+            f"all the rest, with all that is in {to_empty.store.url}"
+            if to_empty
+            else "all the rest"
+        )
         agree(f"destroying stack {machines.stack}: it has no machine; {rest} is removed")
-        return _receipt(machines, remove_made(machines, report, kept))
+        return _receipt(machines, remove_made(machines, report, to_empty))
     refuse_unfetched(inventory, discard, with_bucket)
     cloud = base.cloud_of(inventory)
-    kept = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
+    to_empty = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
     agree("\n".join(resources_to_destroy(inventory, _known_costs(cloud, report), with_bucket)))
-    if lines := end_machines(machines, report, clock):
+    if lines := terminate_machines(machines, report, clock):
         lines.append(Line("pulumi", "not started: machines remain, and so do their deadlines"))
         return _receipt(machines, lines)
-    lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
+    lines = [empty_bucket(to_empty, report)] if to_empty else remove_wheels(inventory, report)
     lines += _pulumi_destroy(machines)
     lines += stopped_lines(cloud, report, clock)
     lines += remaining_machines(machines)
@@ -171,7 +177,7 @@ def destroy(
 
 
 def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
-    """What costs money; none where the cloud does not say, because the machines must end anyway."""
+    """The costs; none where the cloud does not report it: the machines are terminated anyway."""
     try:
         return cloud.costs()
     except RailheadError as error:
@@ -183,7 +189,7 @@ def _bucket_to_empty(machines: StackMachines, discard: bool) -> Bucket | None:
     """The bucket of a stack that has no machine; None where it has no bucket.
 
     Raises:
-        UsageError: results of a run would be lost with it.
+        UsageError: results of a run would be lost with the bucket.
     """
     state = machines.state
     if not state.bucket:
@@ -197,13 +203,14 @@ def _bucket_to_empty(machines: StackMachines, discard: bool) -> Bucket | None:
 
 
 def remove_made(
-    machines: StackMachines, report: Reporter, kept: Bucket | None = None
+    machines: StackMachines, report: Reporter, to_empty: Bucket | None = None
 ) -> list[Line]:
-    """End the machines of a stack and destroy the rest, without a question; a line for what is
-    left. A bucket with objects stays, and also the wheels in it, but `kept` is emptied."""
-    lines = end_machines(machines, report, None)
+    """Terminate the machines of a stack and destroy the rest, without a question; a line for
+    everything that remains. A bucket with objects stays, with the wheels in it, but `to_empty` is
+    emptied."""
+    lines = terminate_machines(machines, report, None)
     if not lines:
-        lines = [empty_bucket(kept, report)] if kept else []
+        lines = [empty_bucket(to_empty, report)] if to_empty else []
         lines += _pulumi_destroy(machines)
     return [*lines, *remaining_machines(machines)]
 
@@ -232,7 +239,7 @@ def _run_destroy(stack: str) -> list[Line]:
 
 
 def _remove_unrecorded(machines: StackMachines) -> tuple[list[str], list[Line]]:
-    """Remove what is in no state of Pulumi; its ids, and a line about it."""
+    """Remove resources that are in no state of Pulumi; returns their ids, and a line about them."""
     try:
         ids = [m.id for m in machines.state.machines] + [m.id for m in machines.strays]
         removed = stack_machines.remove_unrecorded_deadlines(machines, ids)
@@ -244,9 +251,11 @@ def _remove_unrecorded(machines: StackMachines) -> tuple[list[str], list[Line]]:
     return removed, [Line("leftovers", text)] if removed else []
 
 
-def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None) -> list[Line]:
-    """End all machines of a stack, and those that appear meanwhile: a killed `pulumi up` may have
-    requested one that the cloud did not list yet. A line for each machine that is not gone."""
+def terminate_machines(
+    machines: StackMachines, report: Reporter, clock: Clock | None
+) -> list[Line]:
+    """Terminate all machines of a stack, and those that appear meanwhile: a killed `pulumi up` may
+    have requested one that the cloud did not list yet. A line for each that is not gone."""
     inventory = machines.inventory or stack_machines.of_id(machines)
     for _ in range(ROUNDS):
         if inventory is None:
@@ -254,13 +263,13 @@ def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None)
         cloud = base.cloud_of(inventory)
         wanted = STOPPED if inventory.kind.this_machine else ("gone",)
         try:
-            cloud.end()
+            cloud.terminate()
         except RailheadError as error:
             return [Line("end", error.message, verified=False)]
         states = base.wait_for_state(cloud, wanted, report=report, clock=clock)
-        left = {name: s for name, s in states.items() if s.state not in wanted}
-        if left:
-            return [replace(machine_line(n, s), verified=False) for n, s in left.items()]
+        remaining = {name: s for name, s in states.items() if s.state not in wanted}
+        if remaining:
+            return [replace(machine_line(n, s), verified=False) for n, s in remaining.items()]
         inventory = stack_machines.of_id(machines)
     status = Command("status", stack=machines.stack)
     return [Line("end", f"new machines appeared {ROUNDS} times: {status}", verified=False)]
@@ -269,15 +278,19 @@ def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None)
 def remaining_machines(machines: StackMachines) -> list[Line]:
     """A line for each machine with the stack's id that its cloud still lists."""
     try:
-        left = stack_machines.of_id(machines)
+        remaining = stack_machines.of_id(machines)
     except RailheadError as error:
         return [Line("machines", f"cannot be listed: {error.message}", verified=False)]
-    return [Line(h.name, f"{h.id} exists", verified=False) for h in left.hosts] if left else []
+    return (
+        [Line(h.name, f"{h.id} exists", verified=False) for h in remaining.hosts]
+        if remaining
+        else []
+    )
 
 
-def empty_bucket(kept: Bucket, report: Reporter) -> Line:
+def empty_bucket(to_empty: Bucket, report: Reporter) -> Line:
     """Remove all objects from the bucket."""
-    return Line("bucket", f"{count(kept.empty(report), 'object')} removed, with old versions")
+    return Line("bucket", f"{count(to_empty.empty(report), 'object')} removed, with old versions")
 
 
 def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
@@ -300,23 +313,23 @@ def resources_to_destroy(
     hosts = [f"  machine {h.name} ({h.id or h.address}) with its disk" for h in inventory.hosts]
     others = [f"  {cost.what}" for cost in costs if not cost.what.startswith("bucket")]
     how = "  with all that is in it: " if with_bucket else "  stays if it has more than wheels: "
-    kept = [how + cost.what for cost in costs if cost.what.startswith("bucket")]
+    buckets = [how + cost.what for cost in costs if cost.what.startswith("bucket")]
     rest = (
         ["  the stack's network, keys, roles and deadline"]
         if not inventory.kind.this_machine
         else []
     )
-    return [f"destroying stack {inventory.stack} removes", *hosts, *others, *rest, *kept]
+    return [f"destroying stack {inventory.stack} removes", *hosts, *others, *rest, *buckets]
 
 
 def failure_lines(name: str, error: RailheadError) -> list[Line]:
     """Lines for an incomplete destroy. A bucket that keeps its objects is not a failure."""
     try:
-        left = pulumi_stack.resources(name)
+        remaining = pulumi_stack.resources(name)
     except RailheadError as unknown:
         return [Line("pulumi", f"{error.message}; {unknown.message}", verified=False)]
-    if left and all(any(t.may_remain(kind) for t in STATE_TYPES) for kind in left):
+    if remaining and all(any(t.may_remain(kind) for t in STATE_TYPES) for kind in remaining):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
-    kinds = ", ".join(sorted(set(left))) or "nothing"
+    kinds = ", ".join(sorted(set(remaining))) or "nothing"
     following = f"\n    next: {error.hint}" if error.hint else ""
     return [Line("pulumi", f"{error.message}; in its state: {kinds}{following}", verified=False)]

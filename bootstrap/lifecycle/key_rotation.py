@@ -86,10 +86,10 @@ def _pins(inventory: Inventory, name: str) -> list[list[str]]:
 
 def _change(inventory: Inventory, sessions: Mapping[str, Session]) -> None:
     """Generate keys, add them to the pins, and only then make sshd use them."""
-    made = connect.everywhere(sessions, _make_key, what="making host keys", error=HostsNotReady)
+    new_keys = connect.everywhere(sessions, _make_key, what="making host keys", error=HostsNotReady)
     pinned = {name: _pins(inventory, name) for name in sessions}
     new_pins = {
-        name: [*(" ".join(p[1:]) for p in pins), f"{made[name]} {pins[0][3]} {NEXT}"]
+        name: [*(" ".join(p[1:]) for p in pins), f"{new_keys[name]} {pins[0][3]} {NEXT}"]
         for name, pins in pinned.items()
     }
     cloud_host_keys.replace_pins(inventory, new_pins)
@@ -97,7 +97,7 @@ def _change(inventory: Inventory, sessions: Mapping[str, Session]) -> None:
 
     def switch(session: Session) -> None:
         name = session.host.name
-        variables = f"NEW={shlex.quote(made[name])} KNOWN={shlex.quote(known[name])}"
+        variables = f"NEW={shlex.quote(new_keys[name])} KNOWN={shlex.quote(known[name])}"
         _as_root(session, f"{variables}\n{SWITCH}")
 
     connect.everywhere(sessions, switch, what="changing host keys", error=HostsNotReady)

@@ -46,7 +46,7 @@ class ClusterStatus:
 
 
 def cluster_status(inventory: Inventory) -> ClusterStatus:
-    """The current addresses and states of the machines, if a stack or `fab demo` made them."""
+    """The current addresses and states of machines that a stack or `fab demo` created."""
     if inventory.kind.instances is None:
         return ClusterStatus(inventory, {}, inventory.cloud)
     return _query(inventory, base.cloud_of(inventory))
@@ -92,8 +92,8 @@ def ensure_running(
 
 @contextmanager
 def started(status: ClusterStatus, report: Reporter) -> Iterator[Inventory]:
-    """The inventory with all machines running. If what follows fails, report that machines which
-    this command started run on."""
+    """The inventory with all machines running. After an error, report that the machines which
+    this command started keep running."""
     inventory = ensure_running(status, report, start_them=True)
     if not status.not_running:
         yield inventory
@@ -140,19 +140,18 @@ def _refuse_missing(status: ClusterStatus) -> None:
         missing = {n: s for n, s in states.items() if s.state == state}
         if missing:
             reasons = {
-                n: f"{s.state}, says {s.source}: {s.reason}".rstrip(": ")
-                for n, s in missing.items()
+                n: f"{s.state} ({s.source}): {s.reason}".rstrip(": ") for n, s in missing.items()
             }
             outcomes = {n: reasons.get(n, s.state) for n, s in states.items()}
             raise HostsNotReady(f"{', '.join(missing)}: {state}", outcomes, hint=hint)
 
 
 def _made_anew(inventory: Inventory) -> Hint:
-    """The command that makes machines that are gone."""
+    """The command that recreates machines that are gone."""
     if inventory.kind.this_machine and not inventory.stack:
-        return Hint(Command("demo"), "   # makes new ones")
+        return Hint(Command("demo"), "   # creates new ones")
     up = Command("up", refresh=True, **inventory.target)
-    return Hint(up, "   # makes new ones, with empty disks")
+    return Hint(up, "   # creates new ones, with empty disks")
 
 
 def start(
@@ -166,7 +165,7 @@ def start(
     their timers.
 
     Raises:
-        RailheadError: the cloud cannot start them; machines that did start are stopped again.
+        RailheadError: the cloud cannot start them; machines that did start are stopped.
         HostsFailed: a machine does not run, or does not answer, in time; or its timer was not
             moved.
     """
@@ -220,7 +219,7 @@ def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None
     """Stop the machines, unless some ran before the start: they may be in use. A refusal is
     reported only: why the start failed is raised."""
     if len(status.not_running) == len(status.instance_states):
-        report("stopping again what was started")
+        report("stopping the machines that were started")
         try:
             cloud.stop()
         except RailheadError as error:
@@ -235,8 +234,10 @@ def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> Clu
         status = _query(inventory, cloud)
         return status if all(s.address for s in status.instance_states.values()) else None
 
-    found = wait_until(complete, seconds=ADDRESS_SECONDS, every=base.POLL_SECONDS, clock=clock)
-    return found or _query(inventory, cloud)
+    complete_status = wait_until(
+        complete, seconds=ADDRESS_SECONDS, every=base.POLL_SECONDS, clock=clock
+    )
+    return complete_status or _query(inventory, cloud)
 
 
 def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
@@ -290,14 +291,18 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
     caller to raise if machines run and the cloud would never stop them."""
     for name, s in status.instance_states.items():
         why = f"; {s.reason}" if s.reason else ""
-        report(f"[{name}] {s.state}{why} (says {s.source}, {s.at})")
-    found = base.cloud_of(status.inventory).deadlines()
-    for name, deadline in found.items():
+        report(f"[{name}] {s.state}{why} ({s.source}, {s.at})")
+    cloud_deadlines = base.cloud_of(status.inventory).deadlines()
+    for name, deadline in cloud_deadlines.items():
         report(f"[{name}] {deadlines.describe(deadline)}")
     some = len(status.not_running) < len(status.instance_states)
     if price := stop_policy.price(status.inventory):
         report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
-    bad = {n: d for n, d in found.items() if d.state == MISSING or (d.state != "armed" and some)}
+    bad = {
+        n: d
+        for n, d in cloud_deadlines.items()
+        if d.state == MISSING or (d.state != "armed" and some)
+    }
     if not bad:
         return None
     states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
@@ -305,6 +310,6 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
     target = status.inventory.target
     if all(deadline.exists for deadline in bad.values()):
         extend = Command("extend", **target, hours=8)
-        return RailheadError(what, hint=Hint(extend, "   # arms it anew"))
+        return RailheadError(what, hint=Hint(extend, "   # sets it again"))
     up = Command("up", refresh=True, **target)
-    return RailheadError(what, hint=Hint(up, "   # makes it"))
+    return RailheadError(what, hint=Hint(up, "   # creates it"))

@@ -20,7 +20,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a teardown did, one line per resource; `verified` only if every line is."""
+    """The outcome of a teardown, one line per resource; `verified` only if every line is."""
 
     cluster: str
     at: str
@@ -40,14 +40,14 @@ class Receipt:
 
 
 def check(receipt: Receipt, command: Command) -> None:
-    """RailheadError when a line of the receipt was not verified; `command` tries again."""
+    """RailheadError when a line of the receipt was not verified; `command` repeats it."""
     if not receipt.verified:
         raise RailheadError("not everything could be verified; see the lines above", hint=command)
 
 
 def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
     """A machine's state with its source and time. `stopped_at`: when it was reported stopped."""
-    source = f"says {state.source}, {state.at}"
+    source = f"{state.source}, {state.at}"
     if state.state in STOPPED:
         return Line(name, f"{state.state} ({source}); it costs nothing by the hour")
     before = f"; it was reported as stopped at {stopped_at}" if stopped_at else ""
@@ -56,8 +56,8 @@ def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
 
 
 def billing_lines(costs: Iterable[Cost], target: Mapping[str, str]) -> list[Line]:
-    """What still costs money after the machines are stopped, and the command that ends it; `target`
-    names the stack."""
+    """The costs that continue after the machines are stopped, and the command that ends them;
+    `target` names the stack."""
     return [
         Line("bills", f"{c.what}: {price(c)}; ends with: {c.command.plus(**target)}") for c in costs
     ]

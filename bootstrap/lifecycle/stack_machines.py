@@ -58,7 +58,7 @@ class StackMachines:
 
     @property
     def in_document(self) -> Inventory | None:
-        """The part of the inventory that the stack's output has; None where it has none."""
+        """The hosts of the inventory that are in the stack's output; None if there are none."""
         if self.inventory is None:
             return None
         hosts = tuple(h for h in self.inventory.hosts if h.name in self.documented)
@@ -78,7 +78,7 @@ class StackMachines:
         return Command("teardown", destroy=True, stack=self.stack)
 
     def describe(self) -> list[str]:
-        """Lines about what is not as a finished `pulumi up` leaves it, and about other stacks."""
+        """Lines about an unfinished `pulumi up`, and about the machines of other stacks."""
         return [*self._unfinished(), *self._strays(), *self._others()]
 
     def _unfinished(self) -> Iterator[str]:
@@ -94,15 +94,15 @@ class StackMachines:
         )
 
     def _strays(self) -> Iterator[str]:
-        for each in self.strays:
-            yield f"in no state of Pulumi, with this stack's id: {each}\n  next: {each.end}"
+        for machine in self.strays:
+            yield f"in no state of Pulumi, with this stack's id: {machine}\n  next: {machine.end}"
         if self.strays:
             yield f"  or, to end the whole stack: {self._end}"
 
     def _others(self) -> Iterator[str]:
         if self.others:
             yield f"machines of other stacks in {self.place}, which no command of this stack ends:"
-        yield from (f"  {each}" for each in self.others[:OTHERS_SHOWN])
+        yield from (f"  {machine}" for machine in self.others[:OTHERS_SHOWN])
         if more := len(self.others[OTHERS_SHOWN:]):
             yield f"  and {count(more, 'machine')} more"
 
@@ -182,8 +182,8 @@ def remove_leftovers(machines: StackMachines) -> list[str]:
 
 
 def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> list[str]:
-    """Remove deadlines of the cloud that a killed `up` made for these machines and that are in no
-    state of Pulumi; their names. An `up` cannot make them while they exist.
+    """Remove deadlines of the cloud that a killed `up` created for these machines and that no
+    state of Pulumi has; their names. An `up` cannot create them while they exist.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -206,24 +206,24 @@ def _record_account(cluster: str, account: str) -> None:
 
 def merge(state: StackState, document: Inventory | None, listed: Listed | None) -> StackMachines:
     """The machines of a stack from its state, its document and the cloud's list (None: unknown)."""
-    found = listed.machines if listed else ()
-    own = [m for m in found if state.cluster_id and m.cluster_id == state.cluster_id]
+    machines = listed.machines if listed else ()
+    own = [m for m in machines if state.cluster_id and m.cluster_id == state.cluster_id]
     in_state = {m.id for m in state.machines}
     exist = in_state | {m.id for m in own}
-    kept = [h for h in document.hosts if h.id in exist or not listed] if document else []
-    known = {h.id for h in kept}
+    documented = [h for h in document.hosts if h.id in exist or not listed] if document else []
+    known = {h.id for h in documented}
     added = [_host(m) for m in state.machines if m.id not in known]
     strays = tuple(m for m in own if m.id not in in_state | known)
     added += [_host(m) for m in strays]
-    hosts = (*kept, *_distinct(added, kept))
+    hosts = (*documented, *_distinct(added, documented))
     where = [listed.account if listed else "", state.region or ""]
     return StackMachines(
         state,
         document,
         _inventory(state, document, hosts) if hosts else None,
-        documented=frozenset(h.name for h in kept),
+        documented=frozenset(h.name for h in documented),
         strays=strays,
-        others=tuple(m for m in found if m.id not in exist),
+        others=tuple(m for m in machines if m.id not in exist),
         place=", ".join(filter(None, where)),
     )
 
@@ -247,7 +247,7 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
 
 
 def _host(machine: Machine | StateMachine) -> Host:
-    """A host of which nothing more is known; without an address its id is one."""
+    """The host of a machine in no document; without an address, its id is the address."""
     return Host(
         machine.name,
         machine.address or machine.id.rpartition("/")[2],
@@ -258,8 +258,8 @@ def _host(machine: Machine | StateMachine) -> Host:
 
 
 def _distinct(hosts: Iterable[Host], taken: Sequence[Host]) -> Iterator[Host]:
-    """The hosts, none with a name or an address of another: a name gets the id as its end, and the
-    id replaces the address. A recorded address may be another machine's by now."""
+    """The hosts, made unique: a name that is taken gets the id appended, and an address that is
+    taken is replaced by the id. A recorded address may be another machine's by now."""
     names, addresses = {h.name for h in taken}, {h.address for h in taken}
     for host in hosts:
         own = str(host.id).rpartition("/")[2]

@@ -12,7 +12,7 @@ from ..errors import HostsBusy, RunFailed
 from ..inventory.hosts import Inventory
 from ..runs.launch import StopPolicy
 from . import stop_policy
-from .consent import STOP, stop_or_end
+from .consent import STOP, stop_or_terminate
 from .receipt import price
 
 RUN_LEFT = (RunFailed, HostsBusy)  # errors after which a run may be in progress
@@ -56,11 +56,11 @@ def stop(
     """Stop the machines and wait until the cloud reports it; HostsFailed if it does not.
 
     Args:
-        yes: spot machines, which can only be ended, are ended without a question.
-        discard: they are ended also where results of runs are on their disks only.
+        yes: terminate spot machines, which cannot be stopped, without a question.
+        discard: terminate them even if results of runs are only on their disks.
     """
     cloud = base.cloud_of(inventory)
-    stop_or_end(inventory, cloud, yes=yes, discard=discard, command=STOP)()
+    stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=STOP)()
     stop_policy.wait_for_stop(cloud, report, clock=clock)
     for cost in cloud.costs():
         ends = cost.command.plus(**inventory.target)

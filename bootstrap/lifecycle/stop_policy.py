@@ -71,21 +71,22 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
     if deadline.state != "armed":
         raise UsageError(
             f"the cloud's own deadline of these machines is {deadline.state} "
-            f"(says {deadline.source}): nothing would stop them if all else fails",
+            f"({deadline.source}): nothing would stop them if everything else fails",
             hint=deadlines.EXTEND_HINT,
         )
     if deadline.at is None:
         return f"the cloud stops these machines by itself: {deadline.reason}"
-    left = (deadline.at - now).total_seconds() / 3600
-    if policy.max_hours is not None and policy.max_hours > left and deadline.fixed:
+    hours_left = (deadline.at - now).total_seconds() / 3600
+    if policy.max_hours is not None and policy.max_hours > hours_left and deadline.fixed:
         what = f"--max-hours {policy.max_hours:g}"
         raise deadlines.passes_fixed(what, deadline, policy.max_hours)
-    return f"the cloud stops these machines at {deadline.at:%Y-%m-%d %H:%M} UTC, {left:.1f} h left"
+    at = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
+    return f"the cloud stops these machines at {at}, {hours_left:.1f} h left"
 
 
 @contextmanager
 def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
-    """Around the steps before the supervisor starts: if one fails, report that machines run on."""
+    """Around the steps before the supervisor starts: after an error, report that machines run."""
     try:
         yield
     except BaseException:
@@ -95,7 +96,7 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
 
 
 def keep_running(inventory: Inventory) -> str:
-    """One line: the machines of a stack run on, at which price, and the command that stops them."""
+    """One line: the machines of a stack keep running, their price, and how to stop them."""
     return f"the machines keep running{price(inventory)}: {Command('stop', **inventory.target)}"
 
 
@@ -124,8 +125,8 @@ def wait_after_run(
         stops = f"{Command('teardown', **inventory.target)} stops them"
         report(f"the machines keep running (--no-stop){price(inventory)}; {stops}")
     elif not result:
-        left = f"no supervisor is left to stop the machines{price(inventory)}"
-        report(f"{left}: {Command('stop', **inventory.target)}")
+        warning = f"no supervisor is running to stop the machines{price(inventory)}"
+        report(f"{warning}: {Command('stop', **inventory.target)}")
     elif result.state == "succeeded":
         cloud = _Stopping(base.cloud_of(inventory), run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
@@ -173,7 +174,7 @@ def _fetched(run: Run, name: str, parse: Callable[[str], T]) -> T | None:
 
 
 def price(inventory: Inventory) -> str:
-    """The price of all machines together, if known: `, 7.82 USD per hour`; else empty."""
+    """The price of all machines together, if known: `, 7.82 USD per hour`; otherwise empty."""
     price = inventory.price
     return f", {price.per_hour:.2f} {price.currency} per hour" if price else ""
 
@@ -204,10 +205,10 @@ def phase(chief: Session, run: Run) -> list[str]:
 def describe_phase(machines: Machines) -> str:
     """The `machines` of state.json, which stop_machines.py writes, as one line."""
     until = f", kept until {machines.until[11:16]} UTC" if machines.until else ""
-    each = "".join(f", {name}: {why}" for name, why in machines.stopped.items())
+    outcomes = "".join(f", {name}: {why}" for name, why in machines.stopped.items())
     why = machines.checkpoints
     lost = f"; the last checkpoints are not in the bucket: {why}" if why else ""
-    return f"machines: {machines.phase}{until}{each}; results {machines.results}{lost}"
+    return f"machines: {machines.phase}{until}{outcomes}; results {machines.results}{lost}"
 
 
 def wait_for_stop(
@@ -221,7 +222,7 @@ def wait_for_stop(
         limit=STOP_SECONDS,
         clock=clock,
     )
-    outcomes = {n: f"{s.state}, says {s.source} at {s.at}" for n, s in states.items()}
+    outcomes = {n: f"{s.state} ({s.source}, {s.at})" for n, s in states.items()}
     if any(s.state not in STOPPED for s in states.values()):
         raise HostsFailed("machines do not stop", outcomes, hint=Command("teardown"))
     for name, text in outcomes.items():

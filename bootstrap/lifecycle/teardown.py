@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from railhead.documents.agent import OF_ENDPOINTS, EndRun
-from railhead.documents.result import Swept
+from railhead.documents.agent import EndRun
+from railhead.documents.result import OF_ENDPOINTS, Swept
 
 from ..clouds.local import cluster as local_cluster
 from ..console.output import print_lines
@@ -55,11 +55,11 @@ def remove_from_hosts(
     Raises:
         UsageError: `purge` would lose results that are not all here.
     """
-    left = not_all_here(inventory)
-    if purge and left and not discard:
+    unfetched = not_all_here(inventory)
+    if purge and unfetched and not discard:
         raise UsageError(
-            f"results of {', '.join(left)} are only on the hosts; --purge would lose them",
-            hint=f"{to_bring(inventory, left[-1])}   # or: --discard-results",
+            f"results of {', '.join(unfetched)} are only on the hosts; --purge would lose them",
+            hint=f"{to_bring(inventory, unfetched[-1])}   # or: --discard-results",
         )
     with connect.open_sessions(inventory) as sessions:
         lines = [
@@ -72,7 +72,7 @@ def remove_from_hosts(
     if not purge:
         lines += [
             Line(inventory.chief.name, f"keeps the results of {i}: {to_bring(inventory, i)}")
-            for i in left
+            for i in unfetched
         ]
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return Receipt(inventory.name, now, tuple(lines))
@@ -81,17 +81,17 @@ def remove_from_hosts(
 def _everywhere(sessions: Mapping[str, Session], cluster: str, purge: bool) -> list[Line]:
     if not sessions:
         return []
-    done: dict[str, list[Line]] = {}
+    lines: dict[str, list[Line]] = {}
 
     def one(session: Session) -> None:
-        done[session.host.name] = _from_host(session, cluster, purge)
+        lines[session.host.name] = _from_host(session, cluster, purge)
 
     try:
         connect.everywhere(sessions, one, what="teardown")
     except HostsFailed as failed:
         for name, why in failed.outcomes.items():
-            done.setdefault(name, [Line(name, why, verified=False)])
-    return [line for name in sessions for line in done[name]]
+            lines.setdefault(name, [Line(name, why, verified=False)])
+    return [line for name in sessions for line in lines[name]]
 
 
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
@@ -111,14 +111,14 @@ def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
     authorize(session, cluster, [])
     path = "~/.railhead" if purge else "~/.railhead/cluster"
     gone = not session.remove(path)
-    left = f"; LEFT: {[*ended.left]}" if ended.left else ", none is left (looked through /proc)"
-    kept = "keys removed; runtimes, runs and data kept (--purge)"
-    what = "~/.railhead removed: runtimes, runs and data" if purge else kept
+    remaining = f"; LEFT: {[*ended.left]}" if ended.left else ", no process left (checked in /proc)"
+    removed_keys = "keys removed; runtimes, runs and data kept (--purge)"
+    what = "~/.railhead removed: runtimes, runs and data" if purge else removed_keys
     return [
         *system,
         Line(
             name,
-            f"{count(ended.ended, 'process')} of runs ended{left}",
+            f"{count(ended.ended, 'process')} of runs ended{remaining}",
             verified=not ended.left,
         ),
         *_endpoint_lines(name, served),
@@ -127,22 +127,22 @@ def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
 
 
 def _endpoint_lines(name: str, ended: Swept) -> list[Line]:
-    """What became of endpoints; nothing where there was none."""
+    """The outcome for endpoints; nothing where there was none."""
     if not ended.ended and not ended.left:
         return []
-    left = f"; LEFT: {[*ended.left]}" if ended.left else ", none listens any more"
-    text = f"{count(ended.ended, 'process')} of endpoints ended{left}"
+    remaining = f"; LEFT: {[*ended.left]}" if ended.left else ", none is listening any more"
+    text = f"{count(ended.ended, 'process')} of endpoints ended{remaining}"
     return [Line(name, text, verified=not ended.left)]
 
 
 def _restore_system(session: Session) -> list[Line]:
     """Revert system changes: apt holds, unattended-upgrades settings, timers. Drivers stay."""
-    found, left = undo_system_changes(session)
-    if not found:
+    changes, remaining = undo_system_changes(session)
+    if not changes:
         return []
-    names = [Path(line).name for line in left or found]
-    text = "could not be reverted without root" if left else "reverted"
-    return [Line(session.host.name, f"{', '.join(names)}: {text}", verified=not left)]
+    names = [Path(line).name for line in remaining or changes]
+    text = "could not be reverted without root" if remaining else "reverted"
+    return [Line(session.host.name, f"{', '.join(names)}: {text}", verified=not remaining)]
 
 
 def _stop_local(inventory: Inventory) -> list[Line]:
@@ -151,7 +151,7 @@ def _stop_local(inventory: Inventory) -> list[Line]:
         gone = not stopped.left and stopped.port_closed
         text = (
             f"sshd stopped with {count(stopped.ended, 'process')}; "
-            "its port is closed, /proc has none of it"
+            "its port is closed, no process left (checked in /proc)"
         )
         lines.append(
             Line(name, text if gone else f"still running: {[*stopped.left]}", verified=gone)

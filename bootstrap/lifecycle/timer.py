@@ -1,7 +1,7 @@
 """The timer on a cloud machine, over SSH: its user data installed it (stacks/deadline.sh).
 
-It powers the machine off at a time on the machine's disk. Nothing else is needed for that: no
-schedule of the cloud and no connection.
+It powers the machine off at the time that is stored on the machine's disk. That needs neither a
+schedule of the cloud nor a connection.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def read(session: Session) -> Deadline:
 
 def parse(output: str, now: datetime) -> Deadline:
     """The deadline in the tool's output. Its time is by our clock: the machine's may differ."""
-    found = _LINE.search(output)
-    if not found:
+    match = _LINE.search(output)
+    if not match:
         return Deadline(KIND, None, MISSING, SOURCE, "the machine has no timer")
-    at = now + timedelta(seconds=int(found[1]) - int(found[2]))
-    if found[4] != "active":
-        return Deadline(KIND, at, MISSING, SOURCE, f"its systemd timer is {found[4]}")
-    late = found[3] == "yes"
+    at = now + timedelta(seconds=int(match[1]) - int(match[2]))
+    if match[4] != "active":
+        return Deadline(KIND, at, MISSING, SOURCE, f"its systemd timer is {match[4]}")
+    late = match[3] == "yes"
     return Deadline(KIND, at, "past" if late else "armed", SOURCE, LATE if late else "")
 
 

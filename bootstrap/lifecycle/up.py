@@ -1,9 +1,9 @@
-"""`fab up`: `pulumi up` that says what a break leaves, and goes on in another zone.
+"""`fab up`: runs `pulumi up`, reports what an interruption leaves, and tries other zones.
 
-A Pulumi program cannot catch a refused machine and go on elsewhere. So after a refusal for
-capacity, and only if the cluster had no machine before, what was made is removed, the next of the
-configured zones becomes the first, and `pulumi up` runs again. So it does, in the same zone, where
-a killed `pulumi up` left something whose name is needed.
+A Pulumi program cannot catch the refusal of a machine and continue in another zone. So after a
+refusal for capacity, and only if the cluster had no machine before, everything created so far is
+removed, the next configured zone becomes the first, and `pulumi up` runs again. The same happens,
+in the same zone, if a killed `pulumi up` left a resource whose name is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Co
 
 
 def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
-    """Make or change the machines of a stack, with Pulumi's own output.
+    """Create or change the machines of a stack; Pulumi prints its own output.
 
     Args:
         stack: the stack.
@@ -35,30 +35,30 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
 
     Raises:
         UsageError: the user did not agree; nothing was changed.
-        RailheadError: `pulumi up` broke off; the message says what runs and what it costs.
+        RailheadError: `pulumi up` broke off; the message names what runs and its cost.
     """
     before = stack_machines.find(stack)
     if not yes:
         _preview(stack, refresh)
     recorded = [machine.id for machine in before.state.machines]
     if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
-        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and made anew now")
+        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")
     zones = pulumi_stack.zones(stack)
-    done = pulumi_stack.up(stack, refresh=refresh)
-    if done.code and _had_none(before, done) and is_conflict(done.text):
+    result = pulumi_stack.up(stack, refresh=refresh)
+    if result.code and _had_none(before, result) and is_conflict(result.text):
         report("what a killed `pulumi up` left is in the way")
         _remove(stack, report)
-        done = pulumi_stack.up(stack, refresh=False)
+        result = pulumi_stack.up(stack, refresh=False)
     tried = 1
-    while done.code and _may_move(before, done) and tried < len(zones):
+    while result.code and _may_move(before, result) and tried < len(zones):
         _remove(stack, report)
         first, zones = zones[0], (*zones[1:], zones[0])
         pulumi_stack.set_zones(stack, zones)
         report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set to it")
-        done = pulumi_stack.up(stack, refresh=False)
+        result = pulumi_stack.up(stack, refresh=False)
         tried += 1
-    if done.code:
-        raise _broken(stack, done, zones if tried > 1 else (), report)
+    if result.code:
+        raise _broken(stack, result, zones if tried > 1 else (), report)
     for line in stack_machines.find(stack).describe():
         report(line)
 
@@ -66,22 +66,22 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
 def _preview(stack: str, refresh: bool) -> None:
     """Show the changes and ask."""
     hint = Command("up", yes=True, stack=stack)
-    done = pulumi_stack.up(stack, refresh=refresh, preview=True)
-    if done.code:
+    result = pulumi_stack.up(stack, refresh=refresh, preview=True)
+    if result.code:
         raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
     if not confirm(f"Make these changes to stack {stack}?", hint=hint):
         raise UsageError("nothing was changed", hint=hint)
 
 
-def _may_move(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
+def _may_move(before: StackMachines, result: pulumi_stack.Streamed) -> bool:
     """Whether another zone may be tried."""
-    return _had_none(before, done) and is_no_capacity(done.text)
+    return _had_none(before, result) and is_no_capacity(result.text)
 
 
-def _had_none(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
-    """Whether what was made may be removed. Not after Ctrl-C, and not where machines existed
+def _had_none(before: StackMachines, result: pulumi_stack.Streamed) -> bool:
+    """Whether everything created may be removed. Not after Ctrl-C, and not if machines existed
     before, or may have existed because the cloud did not list them: those are not given up."""
-    return before.inventory is None and not before.unlisted and not done.interrupted
+    return before.inventory is None and not before.unlisted and not result.interrupted
 
 
 def is_conflict(text: str) -> bool:
@@ -90,49 +90,49 @@ def is_conflict(text: str) -> bool:
 
 
 def _remove(stack: str, report: Reporter) -> None:
-    """Remove what a refused `up` has made.
+    """Remove what a refused `up` has created.
 
     Raises:
         RailheadError: something is left.
     """
-    report("removing what was made")
+    report("removing what was created")
     lines = destroy.remove_made(stack_machines.find(stack), report)
-    if left := [line.text for line in lines if not line.verified]:
+    if remaining := [line.text for line in lines if not line.verified]:
         raise RailheadError(
-            f"what was made could not be removed: {'; '.join(left)}",
+            f"what was created could not be removed: {'; '.join(remaining)}",
             hint=Command("teardown", destroy=True, stack=stack),
         )
 
 
 def _broken(
-    stack: str, done: pulumi_stack.Streamed, tried: Sequence[str], report: Reporter
+    stack: str, result: pulumi_stack.Streamed, tried: Sequence[str], report: Reporter
 ) -> RailheadError:
     """The error after a break: what runs now, what it costs, and the commands."""
-    found = stack_machines.find(stack)
-    for line in found.describe():
+    machines = stack_machines.find(stack)
+    for line in machines.describe():
         report(line)
     what = f"pulumi up of stack {stack} broke off; "
     if tried:
         what += f"none of its zones has capacity: {', '.join(tried)}; "
-    what += _what_runs(found, report)
-    if pulumi_stack.is_locked(done.text):
+    what += _what_runs(machines, report)
+    if pulumi_stack.is_locked(result.text):
         return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
     up, end = Command("up", stack=stack), Command("teardown", destroy=True, stack=stack)
-    if is_conflict(done.text) and (found.strays or found.inventory is None):
+    if is_conflict(result.text) and (machines.strays or machines.inventory is None):
         what += "; what a killed `pulumi up` left is in the way"
-        ends = Hint(" && ".join(one.end for one in found.strays)) if found.strays else end
+        ends = Hint(" && ".join(one.end for one in machines.strays)) if machines.strays else end
         return RailheadError(what, hint=Hint(ends, " && ", up))
     return RailheadError(what, hint=Hint(up, "   # continues; to end all of it: ", end))
 
 
-def _what_runs(found: StackMachines, report: Reporter) -> str:
-    if found.inventory is None:
-        return "no machine of it exists"
+def _what_runs(machines: StackMachines, report: Reporter) -> str:
+    if machines.inventory is None:
+        return "it has no machine"
     try:
-        status = power.cluster_status(found.inventory)
+        status = power.cluster_status(machines.inventory)
     except RailheadError as error:
-        return f"{', '.join(found.inventory.names)} may run: {error.message}"
+        return f"{', '.join(machines.inventory.names)} may run: {error.message}"
     power.print_status(status, report)
     running = [n for n, s in status.instance_states.items() if s.state not in STOPPED]
-    cost = stop_policy.price(found.inventory) if running else ""
-    return f"{count(len(running), 'machine')} of it run now{cost}"
+    cost = stop_policy.price(machines.inventory) if running else ""
+    return f"{count(len(running), 'machine')} running now{cost}"

@@ -18,12 +18,13 @@ HERE = "here"  # the origin of wheels that were built on this computer
 
 @dataclass(frozen=True)
 class CachedWheel:
-    """The wheel for the hosts in the stack's bucket, at `url`. `holds` is whether the bucket has
-    it, None if unknown; `taken` whether this command downloaded it; `note` is for the user."""
+    """The wheel for the hosts in the stack's bucket, at `url`. `in_bucket` is whether the bucket
+    has it, None if unknown; `downloaded` whether this command downloaded it; `note` is for the
+    user."""
 
     url: str
-    holds: bool | None
-    taken: bool = False
+    in_bucket: bool | None
+    downloaded: bool = False
     note: str = ""
 
 
@@ -83,9 +84,9 @@ class SurveyedCluster:
 
     @property
     def wheel_origin(self) -> str:
-        """Names who builds this cluster's wheels, for whom alone they are kept: HERE for hosts on
-        this computer, else a digest of the stack's id. Other hosts are known by their verified
-        host keys, which nobody else can have; another set of hosts is another cluster."""
+        """Names who builds this cluster's wheels, which nobody else gets: HERE for hosts
+        on this computer, otherwise a digest of the stack's id. Other hosts are known by their
+        verified host keys, which nobody else can have; another set of hosts is another cluster."""
         if self.inventory.kind.this_machine:
             return HERE
         stack = self.inventory.cluster_id

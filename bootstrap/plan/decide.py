@@ -39,18 +39,16 @@ def decide(cluster: SurveyedCluster, options: Options) -> Plan:
 
 def _changes(cluster: SurveyedCluster) -> dict[str, Changes]:
     """Each host's system changes; the error names every host where they are not possible."""
-    found, refused = {}, {}
+    possible, refused = {}, {}
     for peer in cluster.peers:
         try:
-            found[peer.name] = system.changes(cluster, peer.name)
+            possible[peer.name] = system.changes(cluster, peer.name)
         except UsageError as error:
             refused[peer.name] = str(error)
     if refused:
         outcomes = {peer.name: refused.get(peer.name, "ok") for peer in cluster.peers}
-        raise HostsNotReady(
-            f"{len(refused)} of {len(outcomes)} hosts cannot be made ready", outcomes
-        )
-    return found
+        raise HostsNotReady(f"{len(refused)} of {len(outcomes)} hosts cannot be prepared", outcomes)
+    return possible
 
 
 def _notes(cluster: SurveyedCluster) -> list[str]:
@@ -65,7 +63,7 @@ def _notes(cluster: SurveyedCluster) -> list[str]:
         if not host.gpus and not drivers.usable(host) and host.gpu.cards:
             notes.append(f"[{name}] a CPU host: {host.gpu.cards[0]} is too old to be used")
         if host.system.cloud_init == "error":
-            notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
+            notes.append(f"[{name}] its first boot failed: cloud-init status --long")
     if cluster.cached_wheel and cluster.cached_wheel.note:
         notes.append(cluster.cached_wheel.note)
     return notes
@@ -95,7 +93,7 @@ def _steps(cluster: SurveyedCluster, name: str) -> list[Step]:
 def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
     if cluster.wheel:
         cached = cluster.cached_wheel
-        origin = f"kept in {cached.url}" if cached and cached.taken else "built before"
+        origin = f"kept in {cached.url}" if cached and cached.downloaded else "built before"
         why = f"install the wheel {origin} ({cluster.wheel.name})"
         return Step(name, "horovod", why + _keeps(cluster, name))
     if name == cluster.builder:
@@ -110,21 +108,21 @@ def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
 
 
 def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
-    """UsageError without an nvcc. Debian's archive has a compatible one, Ubuntu's has none."""
+    """UsageError without an nvcc. Debian's archive has a compatible one, Ubuntu's does not."""
     facts = cluster.facts[name]
     if not (facts.gpu.toolkit or cluster.archive or facts.os.startswith("debian")):
         raise UsageError(
-            f"{name} builds Horovod for GPUs, and has no CUDA 12 toolkit; nor has the archive of "
-            f"{facts.os} one that serves",
+            f"{name} builds Horovod for GPUs and has no CUDA 12 toolkit, and the archive of "
+            f"{facts.os} has none that works",
             hint="DEBIAN_MIRROR=<address of an archive of Debian> and the same command; or an "
             "image with CUDA 12; or --runtime tf2.21, which needs no Horovod",
         )
 
 
 def _keeps(cluster: SurveyedCluster, name: str) -> str:
-    """The text that the wheel goes to the stack's bucket; empty if this host does not store it."""
+    """Says that the wheel is stored in the stack's bucket; empty if this host does not store it."""
     cached = cluster.cached_wheel
-    wanted = cached is not None and cached.holds is False and name == cluster.builder
+    wanted = cached is not None and cached.in_bucket is False and name == cluster.builder
     return f", then kept in {cached.url}" if cached and wanted else ""
 
 
@@ -165,7 +163,7 @@ def _refuse_system_changes(
         if not facts.sudo or not facts.apt:
             lack = "sudo without a password" if facts.apt else "apt-get"
             install = shlex.join(["apt-get", "install", *packages])  # the facts name some of them
-            command = install if packages else "what stands above"
+            command = install if packages else "the changes above"
             raise UsageError(
                 f"system changes are needed and {name} has no {lack}:\n{listed}",
                 hint=f"ssh {name}, then as root: {command}",
@@ -182,7 +180,7 @@ def _refuse_little_room(cluster: SurveyedCluster, todo: Mapping[str, Changes], p
                 needs = f"needs {size(need)} on {place}, {size(free)} are free"
                 short.append(f"  [{name}] {', '.join(steps)} {needs}")
     if short:
-        raise UsageError("disk full: too little room on the hosts\n" + "\n".join(short))
+        raise UsageError("disk full: not enough space on the hosts\n" + "\n".join(short))
 
 
 def _needs(facts: HostFacts, change: Changes, steps: Sequence[Step]) -> dict[str, dict[str, int]]:

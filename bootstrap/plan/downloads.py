@@ -54,16 +54,16 @@ def notes(
         if cut_off(host):
             lines.append(
                 f"[{name}] has no outbound access ({_no_answer(host.egress.index)}): "
-                "wheels are fetched "
-                "here, once, checked by hash, and go through this connection"
+                "wheels are downloaded "
+                "here once, checked by hash, and sent through this connection"
             )
         nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
         origins = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
         if needed := list(dict.fromkeys(origins)):
             lines.append(
                 f"[{name}] its apt has no outbound access ({_no_answer(host.egress.apt)}): "
-                "what it asks "
-                f"of {', '.join(needed)} goes through this connection"
+                "its requests "
+                f"to {', '.join(needed)} go through this connection"
             )
     return lines
 
@@ -78,8 +78,7 @@ def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
         installer = changes.driver and changes.driver.installer
         if installer and facts[name].egress.apt.open is False:
             raise UsageError(
-                f"{name} has no outbound access, and its driver comes by the image's own "
-                "installer, "
-                f"which fetches by itself: {installer}",
-                hint="let it out for this (a NAT), or take an image that has a driver",
+                f"{name} has no outbound access, and its driver is installed by the image's "
+                f"own installer, which downloads directly: {installer}",
+                hint="give it outbound access for this (a NAT), or use an image with a driver",
             )

@@ -15,7 +15,7 @@ from ..facts.gpu import TOO_OLD, Card
 from ..facts.host import HostFacts
 
 BRANCH = 580  # the last branch that supports Volta; maintained until June 2028
-LEAST = (525, 60, 13)  # the minimum for CUDA 12
+MINIMUM = (525, 60, 13)  # the minimum for CUDA 12
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"  # NVIDIA's
 KNOWN = ("volta", "turing", "ampere", "ada", "hopper")
 SYSTEMS = ("debian-12", "ubuntu-22.04", "ubuntu-24.04")
@@ -75,10 +75,10 @@ def wrong(facts: HostFacts) -> str:
     driver = facts.gpu.driver
     if driver is None:
         return facts.gpu.smi.split("\n")[0] or "no driver is loaded"
-    if version(driver.version) < LEAST:
-        return f"driver {driver.version} is older than {'.'.join(map(str, LEAST))}"
+    if version(driver.version) < MINIMUM:
+        return f"driver {driver.version} is older than {'.'.join(map(str, MINIMUM))}"
     if has_volta(facts) and (driver.branch > BRANCH or driver.flavour == "open"):
-        return f"driver {driver.version} ({driver.flavour}) does not know V100"
+        return f"driver {driver.version} ({driver.flavour}) does not support V100"
     if facts.gpu.smi:
         return facts.gpu.smi.split("\n")[0]
     return "" if facts.gpus else "nvidia-smi shows no GPU"
@@ -102,14 +102,16 @@ def row(facts: HostFacts) -> DriverRow:
     """
     for card in usable(facts):
         if card.arch not in KNOWN:
-            kind = card.arch or "of a kind that we do not know"
-            raise UsageError(f"no driver row for {card} ({kind}): there are {', '.join(KNOWN)}")
+            kind = card.arch or "of an unknown kind"
+            raise UsageError(
+                f"no driver row for {card} ({kind}): the rows are for {', '.join(KNOWN)}"
+            )
     if facts.gpu.installer and not has_volta(facts):
         return _of_image(facts.gpu.installer, facts.gpu.nouveau)
     if facts.os not in SYSTEMS or facts.arch != "x86_64":
         raise UsageError(
-            f"no driver row for {facts.os} on {facts.arch}: there are {', '.join(SYSTEMS)} on "
-            "x86_64"
+            f"no driver row for {facts.os} on {facts.arch}: the rows are for {', '.join(SYSTEMS)} "
+            "on x86_64"
         )
     flavour = "proprietary" if has_volta(facts) else "open"
     return (_debian if facts.os.startswith("debian") else _ubuntu)(facts, flavour)
@@ -117,7 +119,7 @@ def row(facts: HostFacts) -> DriverRow:
 
 def _of_image(installer: str, nouveau: bool) -> DriverRow:
     """The image's installer loads the module itself, unless Nouveau uses the card."""
-    why = "the image brings its own installer"
+    why = "the image has its own installer"
     return DriverRow(BRANCH, "either", (), why, installer=installer, reboot=nouveau)
 
 
@@ -127,15 +129,15 @@ def _ubuntu(facts: HostFacts, flavour: str) -> DriverRow:
     utils = f"nvidia-utils-{BRANCH}-server"
     if kernel not in PREBUILT:
         why = f"Ubuntu has no modules for the kernel {facts.system.kernel}: built on the host"
-        built = DriverRow(BRANCH, flavour, (f"nvidia-headless-{suffix}", utils), why, hold=_held())
-        return replace(built, megabytes=BUILT_MEGABYTES, disk=BUILT_DISK)
+        row = DriverRow(BRANCH, flavour, (f"nvidia-headless-{suffix}", utils), why, hold=_held())
+        return replace(row, megabytes=BUILT_MEGABYTES, disk=BUILT_DISK)
     if kernel == "generic" and not facts.system.kernel.startswith(FIRST_KERNEL[facts.os]):
         kernel = "generic-hwe-" + facts.os.removeprefix("ubuntu-")
     modules = f"linux-modules-nvidia-{suffix}-{kernel}"
     packages = (modules, f"nvidia-headless-no-dkms-{suffix}", utils)
     why = f"Ubuntu's own modules for the {kernel} kernel, signed"
-    ready = DriverRow(BRANCH, flavour, packages, why, signed=True, hold=_held(kernel))
-    return replace(ready, megabytes=MEGABYTES, disk=DISK)
+    row = DriverRow(BRANCH, flavour, packages, why, signed=True, hold=_held(kernel))
+    return replace(row, megabytes=MEGABYTES, disk=DISK)
 
 
 def _debian(facts: HostFacts, flavour: str) -> DriverRow:

@@ -1,4 +1,4 @@
-"""How hosts reach the package index: through a proxy, with a certificate authority of one's own.
+"""How hosts reach the package index: through a proxy, with a certificate authority of the user's.
 Pure."""
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Internet:
 
 
 def read_proxy(option: str | None, variable: str) -> str:
-    """The proxy of --proxy, else of the variable RAILHEAD_PROXY; "" without either.
+    """The proxy of --proxy, otherwise of the variable RAILHEAD_PROXY; "" without either.
 
     Raises:
-        UsageError: it is no URL, or has a password on the command line. The message never has it.
+        UsageError: it is not a URL, or has a password on the command line, which is never shown.
     """
     name, url = ("--proxy", option) if option is not None else ("RAILHEAD_PROXY", variable)
     if not url and option is None:
@@ -79,11 +79,11 @@ def check_certificates(name: str, text: str) -> str:
     if len(text) > MOST_CERTIFICATES:
         raise UsageError(f"{rule}, and it is longer than {MOST_CERTIFICATES:,} characters")
     if "PRIVATE KEY-----" in text:
-        raise UsageError(f"{rule}, and it has a private key, which no host may get")
+        raise UsageError(f"{rule}, and it has a private key, which must not be sent to a host")
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise UsageError(f"{rule}, and it has no certificate")
     try:
         ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:
-        raise UsageError(f"{rule}, and one of it cannot be read: {error}") from None
+        raise UsageError(f"{rule}, and one of them cannot be read: {error}") from None
     return text

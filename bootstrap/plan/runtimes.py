@@ -54,7 +54,7 @@ class RuntimeRow:
     pythons: tuple[str, ...]
     limits: tuple[str, ...] = ()
 
-    def serves(self, launcher: str | None) -> bool:
+    def supports(self, launcher: str | None) -> bool:
         """Whether this row has what a launcher needs; None means all launchers."""
         return self.horovod or launcher == "tensorflow"
 
@@ -219,8 +219,8 @@ def row_named(name: str, launcher: str | None) -> RuntimeRow:
     """
     if name not in ROWS:
         raise UsageError(f"runtime {name!r}: one of {', '.join(ROWS)}")
-    if launcher and not ROWS[name].serves(launcher):
-        able = ", ".join(row.name for row in ROWS.values() if row.serves(launcher))
+    if launcher and not ROWS[name].supports(launcher):
+        able = ", ".join(row.name for row in ROWS.values() if row.supports(launcher))
         raise UsageError(
             f"runtime {name} has no Horovod, which launcher {launcher} needs; it is in {able}",
             hint=f"--runtime {able}   # or: --launcher tensorflow",
@@ -248,24 +248,26 @@ def _choose_row(
 ) -> tuple[RuntimeRow, str]:
     if name is not None:
         return row_named(name, launcher), f"--runtime {name}"
-    usable = [row for row in ROWS.values() if row.serves(launcher)]
+    usable = [row for row in ROWS.values() if row.supports(launcher)]
     installed = [
         r for r in usable if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)
     ]
     if installed and installed[0] != usable[0]:
         return installed[0], f"{usable[0].name} has no Python that all hosts have"
-    return usable[0], "serves both launchers"
+    return usable[0], "works with both launchers"
 
 
 def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
     """Whether the hosts have GPUs, and the reason as text."""
     for name, host in facts.items():
         if host.arch != "x86_64":
-            raise UsageError(f"{name} is {host.arch}: the runtimes are locked for x86_64 alone")
+            raise UsageError(f"{name} is {host.arch}: the runtimes are locked for x86_64 only")
     with_gpu = [name for name, host in facts.items() if gpus_of(host)]
     if with_gpu and len(with_gpu) < len(facts):
         without = ", ".join(name for name in facts if name not in with_gpu)
-        raise UsageError(f"GPUs on {', '.join(with_gpu)} but none on {without}: name one kind only")
+        raise UsageError(
+            f"GPUs on {', '.join(with_gpu)} but none on {without}: name hosts of one kind only"
+        )
     if with_gpu:
         return True, f"GPUs: {gpus_of(facts[with_gpu[0]])[0]}"
     return False, "no GPU on any host"

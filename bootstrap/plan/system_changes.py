@@ -151,11 +151,11 @@ def _reasons(
         what = row.installer or " ".join(row.packages)
         driver = f"{wrong}: {row.flavour} {row.branch}, {row.why}: {what}; {driver}"
     return {
-        "cloud-init": "its first boot is not over yet",
-        "mend": "an installation was broken off: dpkg --configure -a",
+        "cloud-init": "its first boot has not finished",
+        "mend": "an installation was interrupted: dpkg --configure -a",
         "system": lacks + busy,
         "driver": driver,
-        "reboot": f"{wrong}, though the driver is installed" if installed else reboot,
+        "reboot": f"{wrong}, although the driver is installed" if installed else reboot,
     }
 
 
@@ -165,7 +165,7 @@ def refuse(facts: HostFacts, row: DriverRow) -> None:
     if system.secure_boot and not row.signed:
         raise UsageError(
             f"Secure Boot is on and the driver is not signed ({row.why})",
-            hint="turn Secure Boot off for this machine, or take an image of Ubuntu's own",
+            hint="turn Secure Boot off for this machine, or use one of Ubuntu's own images",
         )
     _refuse_in_use(facts)
     if is_installed(facts, row) or not row.packages:
@@ -178,7 +178,7 @@ def refuse(facts: HostFacts, row: DriverRow) -> None:
     if not row.signed and not system.headers and not _kernel_from_archive(facts):
         raise UsageError(
             f"no headers for the kernel {system.kernel}, which the driver is built with: its "
-            "package is not of this system",
+            "package is not in this system's archive",
             hint="boot the system's own kernel",
         )
 
@@ -196,8 +196,8 @@ def _refuse_in_use(facts: HostFacts) -> None:
 
 def _installed_without_apt(facts: HostFacts) -> bool:
     """Whether a driver was installed without a package: apt would overwrite its files."""
-    found = facts.gpu.driver is not None or bool(facts.gpu.smi)
-    return found and not any("nvidia" in package for package in facts.system.packages)
+    installed = facts.gpu.driver is not None or bool(facts.gpu.smi)
+    return installed and not any("nvidia" in package for package in facts.system.packages)
 
 
 def _kernel_from_archive(facts: HostFacts) -> bool:

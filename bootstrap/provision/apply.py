@@ -69,9 +69,9 @@ def check_changed(
     # The plan already chose which downloads go over SSH: keep that choice.
     seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
-    if left := {name: text for name in changed if (text := _still_needed(cluster, name))}:
-        outcomes = {name: left.get(name, "ok") for name in cluster.sessions}
-        what = f"{WHAT} on {len(left)} of {len(outcomes)} hosts did not have the expected effect"
+    if needed := {name: text for name in changed if (text := _still_needed(cluster, name))}:
+        outcomes = {name: needed.get(name, "ok") for name in cluster.sessions}
+        what = f"{WHAT} on {len(needed)} of {len(outcomes)} hosts did not have the expected effect"
         raise HostsFailed(what, outcomes)
     return cluster
 
@@ -86,14 +86,14 @@ def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
 def _still_needed(cluster: SurveyedCluster, name: str) -> str:
     """The system change that is still needed; empty if there is none."""
     try:
-        left = changes(cluster, name)
+        remaining = changes(cluster, name)
     except RailheadError as error:
         return str(error)
-    if left.packages:
-        return f"still missing: {' '.join(left.packages)}"
-    if left.driver:
-        return f"the driver is not there: {left.reasons['driver']}"
-    return left.reasons["reboot"] if left.reboot else ""
+    if remaining.packages:
+        return f"still missing: {' '.join(remaining.packages)}"
+    if remaining.driver:
+        return f"the driver is not there: {remaining.reasons['driver']}"
+    return remaining.reasons["reboot"] if remaining.reboot else ""
 
 
 class _Installation:
@@ -197,8 +197,8 @@ class _Installation:
         step_host.run(step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras requires the TensorFlow build that we exclude.
         argv = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
-        with self._deliver_wheels(step_host, step, list(locks.values())) as found:
-            step_host.run(step, [*argv, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
+        with self._deliver_wheels(step_host, step, list(locks.values())) as options:
+            step_host.run(step, [*argv, *options, *locks], env=uv.ENVIRONMENT, fetches=True)
 
     @contextmanager
     def _deliver_wheels(
@@ -240,7 +240,7 @@ class _Installation:
         if self.cluster.wheel is None:
             wheel_store.keep_wheel(self.wheel, folder)
         cached = self.cluster.cached_wheel
-        if cached is None or cached.holds is not False:
+        if cached is None or cached.in_bucket is not False:
             return
         try:
             wheel_store.store_wheel(self.cluster.inventory, self.wheel, folder.name)

@@ -162,14 +162,14 @@ class DownloadCache:
     def open(self, url: str, headers: Mapping[str, str], host: str) -> Download:
         """The download of a URL for a host; it may still be in progress."""
         with self._lock:
-            kept = self._kept.get(url)
-            if not kept or not kept.file.usable or host in kept.takers:
+            shared = self._kept.get(url)
+            if not shared or not shared.file.usable or host in shared.takers:
                 self._count += 1
-                kept = _SharedDownload(Download(url, headers, self._folder / str(self._count)))
+                shared = _SharedDownload(Download(url, headers, self._folder / str(self._count)))
                 if KEPT.search(url):
-                    self._kept[url] = kept
-            kept.takers.add(host)
-            return kept.file
+                    self._kept[url] = shared
+            shared.takers.add(host)
+            return shared.file
 
     def release(self, url: str, file: Download) -> None:
         """End one reader's use of a file; deletes the file if no other host will read it."""

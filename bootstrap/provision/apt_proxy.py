@@ -87,7 +87,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self, channel: Any, host: str, mirrors: frozenset[str], files: DownloadCache
     ) -> None:
         self.host, self.mirrors, self.files = host, mirrors, files
-        super().__init__(channel, ("", 0), None)  # type: ignore[arg-type]  # no server is behind it
+        super().__init__(channel, ("", 0), None)  # type: ignore[arg-type]  # it has no server
 
     def do_GET(self) -> None:
         """Serve a file of an http mirror."""
@@ -138,7 +138,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def _allowed(self, place: str) -> bool:
         if place not in self.mirrors:
-            self._answer(403, f"{place} is no mirror of this host")
+            self._answer(403, f"{place} is not a mirror of this host")
         return place in self.mirrors
 
     def _answer(self, status: int, reason: str) -> None:

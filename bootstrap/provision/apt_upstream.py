@@ -43,22 +43,22 @@ def resolve(host: str, port: int) -> list[Any]:
         PrivateAddress: an address is not public, or is this machine's or a cloud's own service.
         OSError: the name does not resolve.
     """
-    found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    if private := [str(address[0]) for address in found if _is_private(str(address[0]))]:
+    addresses = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    if private := [str(address[0]) for address in addresses if _is_private(str(address[0]))]:
         raise PrivateAddress(
-            f"{host} resolves to {private[0]}; hosts reach public addresses and {MIRRORS} only"
+            f"{host} resolves to {private[0]}; hosts may reach only public addresses and {MIRRORS}"
         )
-    return found
+    return addresses
 
 
 def _is_private(address: str) -> bool:
     """Whether no host may reach this address through this computer."""
-    found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv6Address) and (inner := found.ipv4_mapped or _of_nat64(found)):
+    ip = ip_address(address.partition("%")[0])
+    if isinstance(ip, IPv6Address) and (inner := ip.ipv4_mapped or _of_nat64(ip)):
         return _is_private(str(inner))
-    if str(found) in CLOUD_SERVICES or _is_local(found) or _is_own(str(found)):
+    if str(ip) in CLOUD_SERVICES or _is_local(ip) or _is_own(str(ip)):
         return True
-    return not (found.is_global or any(found in network for network in mirror_networks()))
+    return not (ip.is_global or any(ip in network for network in mirror_networks()))
 
 
 def _is_local(address: IPv4Address | IPv6Address) -> bool:

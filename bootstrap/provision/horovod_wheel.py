@@ -39,9 +39,9 @@ def build(step_host: HostStep, into: Path) -> Path:
     recipe = environment.runtime.recipe
     step_host.session.write(*(TextFile(f"{BUILD}/{p.name}", p.read_text()) for p in recipe))
     argv = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
-    with supplied(step_host) as found:
-        built = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=found)
-    name = _wheel_name(built.tail)
+    with supplied(step_host) as variables:
+        reply = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=variables)
+    name = _wheel_name(reply.tail)
     step_host.install_wheel(f"{BUILD}/out/{name}")
     _test(step_host)
     wheel = into / name
@@ -57,20 +57,20 @@ def supplied(step_host: HostStep) -> Iterator[Mapping[str, str]]:
     facts, gpu = step_host.facts, step_host.cluster.environment.runtime.gpu
     fetches_nvcc = gpu and not facts.gpu.toolkit
     archive = step_host.cluster.archive
-    found = {"DEBIAN_MIRROR": archive} if archive else {}
+    variables = {"DEBIAN_MIRROR": archive} if archive else {}
     with ExitStack() as stack:
         if downloads.cut_off(facts):
             for folder in _wheel_folders(step_host, fetches_nvcc):
                 report = step_host.reporter("horovod")
                 stack.enter_context(wheels.deliver(step_host.session, folder, report))
-            found |= wheels.FOR_PIP
+            variables |= wheels.FOR_PIP
         if fetches_nvcc and facts.egress.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
             origins = downloads.archives(facts, archive)
             address = stack.enter_context(proxy.on(step_host.session, origins))
             step_host.session.write(TextFile(APT, APT_SETTINGS.format(address)))
-            found |= {"APT_CONFIG": APT}
-        yield found
+            variables |= {"APT_CONFIG": APT}
+        yield variables
 
 
 def _wheel_folders(step_host: HostStep, with_nvcc: bool) -> Iterator[Path]:

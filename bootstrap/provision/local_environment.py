@@ -1,4 +1,4 @@
-"""Python environments on this machine for single tools, each made by uv from its lock."""
+"""Python environments on this machine for single tools, each created by uv from its lock."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RUNTIME = "runtime-tf2.18-cpu"
 
 
 def runtime_here(otherwise: str = "the same command without --here") -> Path:
-    """The Python of a runtime on this machine, made when it is not there. `otherwise` is what to
-    type where there is none.
+    """The Python of a runtime on this machine, created when it is missing. `otherwise` is what to
+    type instead where no runtime is locked.
 
     Raises:
         UsageError: no runtime is locked for this machine.
-        RailheadError: it could not be made; the message has uv's output.
+        RailheadError: it could not be created; the message has uv's output.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise UsageError(
@@ -35,13 +35,13 @@ def runtime_here(otherwise: str = "the same command without --here") -> Path:
 
 
 def python_of(name: str) -> Path:
-    """The Python of the environment of `locks/NAME.txt`, made when it is not there.
+    """The Python of the environment of `locks/NAME.txt`, created when it is missing.
 
     Raises:
-        RailheadError: it could not be made; the message has uv's output.
+        RailheadError: it could not be created; the message has uv's output.
     """
     folder = local_state.filled_once(
-        environment_folder(name), lambda part: _make(part, _lock(name))
+        environment_folder(name), lambda part: _create(part, _lock(name))
     )
     return folder / "bin" / "python"
 
@@ -49,12 +49,12 @@ def python_of(name: str) -> Path:
 def variables_here(ours: str) -> dict[str, str]:
     """The environment variables for a program in such an environment: this process's, but none that
     begins with `ours` or changes Python, TensorFlow or Open MPI. Keras writes into our folder,
-    unless the user has ~/.keras: TensorFlow makes it when it is imported."""
+    unless the user has ~/.keras: TensorFlow creates it when it is imported."""
     dropped = (ours, "PYTHON", "TF_CONFIG", "OMPI_")
-    found = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    variables = {n: value for n, value in os.environ.items() if not n.startswith(dropped)}
     if not (Path.home() / ".keras").is_dir():
-        found.setdefault("KERAS_HOME", str(local_state.home() / "keras"))
-    return {**found, "PYTHONPATH": str(PACKAGES)}  # a copy of `training` imports our documents
+        variables.setdefault("KERAS_HOME", str(local_state.home() / "keras"))
+    return {**variables, "PYTHONPATH": str(PACKAGES)}  # a copy of `training` imports our documents
 
 
 def environment_folder(name: str) -> Path:
@@ -67,8 +67,8 @@ def _lock(name: str) -> Path:
     return LOCKS / f"{name}.txt"
 
 
-def _make(folder: Path, lock: Path) -> None:
-    """Make the environment. It is moved afterwards, so only its Python works, not its scripts."""
+def _create(folder: Path, lock: Path) -> None:
+    """Create the environment. It is moved afterwards, so only its Python works, not its scripts."""
     environment = {**os.environ, **uv.ENVIRONMENT}
     venv = [
         uv.local_uv(),
@@ -82,10 +82,10 @@ def _make(folder: Path, lock: Path) -> None:
     sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes"]
     sync += ["--python", str(folder / "bin" / "python"), str(lock)]
     for argv in (venv, sync):
-        done = log.run(argv, env=environment, capture_output=True)
-        if done.returncode:
-            tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
+        process = log.run(argv, env=environment, capture_output=True)
+        if process.returncode:
+            tail = "\n  ".join(process.stderr.strip().splitlines()[-8:])
             raise RailheadError(
-                f"the environment of {lock.name} could not be made here:\n  {tail}",
+                f"the environment of {lock.name} could not be created here:\n  {tail}",
                 hint="the same command again, where the package index can be reached",
             )

@@ -63,7 +63,7 @@ def reboot(
 def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
     if OUR_BOOT.exists() and OUR_BOOT.read_text().strip() == facts.boot_id:
         raise UsageError(
-            f"{host} is the machine that you work on: Railhead does not reboot it",
+            f"{host} is the computer that you work on: Railhead does not reboot it",
             hint="sudo systemctl reboot   # then the same command again",
         )
 
@@ -76,19 +76,19 @@ def _wait_for_host(
     wait: RebootWait,
 ) -> Session:
     started = time.monotonic()
-    found: Session | str = ""
+    attempt: Session | str = ""
 
     def returned() -> Session | None:
-        nonlocal found
+        nonlocal attempt
         report(f"reboot: waiting for it to come back, {time.monotonic() - started:.0f} s")
-        found = _reconnect(inventory, host, before)
-        return found if isinstance(found, Session) else None
+        attempt = _reconnect(inventory, host, before)
+        return attempt if isinstance(attempt, Session) else None
 
     session = wait_until(returned, seconds=wait.back, every=wait.every)
     if session is None:
         raise RailheadError(
-            f"it did not come back within {wait.back:.0f} s of its reboot: {found}",
-            hint="the console of the machine says why; when it is up, the same command again",
+            f"it did not come back within {wait.back:.0f} s of its reboot: {attempt}",
+            hint="the machine's console shows why; when it is up, run the same command again",
         )
     session.sh(SETTLED)
     return session
@@ -96,18 +96,18 @@ def _wait_for_host(
 
 def _reconnect(inventory: Inventory, host: Host, before: str) -> Session | str:
     """A session with the rebooted host; otherwise the reason why there is none yet."""
-    found = connect.open_sessions(inventory.only([host.name]))
-    if host.name in found.failed:
-        why = found.reasons[host.name]
-        if isinstance(found.failed[host.name], (ChangedHostKey, UnknownHostKey)):
+    opened = connect.open_sessions(inventory.only([host.name]))
+    if host.name in opened.failed:
+        why = opened.reasons[host.name]
+        if isinstance(opened.failed[host.name], (ChangedHostKey, UnknownHostKey)):
             raise RailheadError(f"after its reboot: {why}")
         return why
-    session = found[host.name]
+    session = opened[host.name]
     try:
         if session.sh(BOOT, silence=30).strip() != before:
             return session
         why = "it has not gone down"
     except ConnectionLost:
-        why = "it went down under a new connection"
+        why = "it went down during a new connection"
     session.close()
     return why

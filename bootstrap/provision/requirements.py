@@ -22,7 +22,7 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     version, so that a contradiction is found, and then left out.
 
     Raises:
-        UsageError: the file is missing, names what the runtime brings, or conflicts with the
+        UsageError: the file is missing, names a package of the runtime, or conflicts with the
             runtime; the message has uv's output.
     """
     if not requirements.is_file():
@@ -34,11 +34,11 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
     argv += ["--constraints", str(runtime.lock), "--constraints", "-", str(requirements)]
     limits = [f"tensorflow=={runtime.tensorflow}", *runtime.row.limits]
-    done = log.run(argv, input="\n".join(limits) + "\n", capture_output=True)
-    if done.returncode:
-        raise _conflict(requirements, runtime, done.stderr)
-    _refuse_ours(requirements, done.stdout, runtime)
-    return without("" if runtime.gpu else "tensorflow", done.stdout)
+    process = log.run(argv, input="\n".join(limits) + "\n", capture_output=True)
+    if process.returncode:
+        raise _conflict(requirements, runtime, process.stderr)
+    _refuse_ours(requirements, process.stdout, runtime)
+    return without("" if runtime.gpu else "tensorflow", process.stdout)
 
 
 def without(name: str, lock: str) -> str:
@@ -55,11 +55,11 @@ def _refuse_ours(requirements: Path, text: str, runtime: Runtime) -> None:
     """UsageError if Horovod or another build of TensorFlow is among these packages."""
     names = names_in(text)
     if "horovod" in names:
-        able = next(row.name for row in ROWS.values() if row.horovod)
+        with_horovod = next(row.name for row in ROWS.values() if row.horovod)
         why = (
             f"runtime {runtime.row.name} has it, compiled for the hosts"
             if runtime.horovod
-            else f"runtime {runtime.row.name} has none; {able} has it"
+            else f"runtime {runtime.row.name} has none; {with_horovod} has it"
         )
         hint = f"remove it from {requirements.name}, and the package that requires it, if any"
         raise UsageError(f"--requirements {requirements} installs horovod: {why}", hint=hint)
@@ -77,6 +77,6 @@ def _conflict(requirements: Path, runtime: Runtime, stderr: str) -> UsageError:
     loosen = f"loosen the versions in {requirements.name}; the pins are in {runtime.lock}"
     spelling = f"check the names of the packages in {requirements.name}"
     return UsageError(
-        f"{requirements} does not go together with runtime {runtime.name}:\n  {tail}",
+        f"{requirements} conflicts with runtime {runtime.name}:\n  {tail}",
         hint=spelling if _UNKNOWN in stderr else loosen,
     )

@@ -79,13 +79,13 @@ def _refuse_one_machine_twice(
         key = sessions[name].host_key.get_base64()
         first = seen.setdefault((host.boot_id, host.home, key), name)
         if first != name:
-            raise UsageError(f"{first} and {name} are one and the same machine; give it once")
+            raise UsageError(f"{first} and {name} are the same machine: name it once")
 
 
 def resolve_peers(
     sessions: Sessions, facts: Mapping[str, HostFacts], overrides: tuple[str, ...]
 ) -> tuple[Peer, ...]:
-    """Each host's address inside the cluster: the given one, else that on the route to a peer."""
+    """Each host's address inside the cluster: that of the option, otherwise that on its route."""
     hosts = sessions.inventory.hosts
     if overrides and len(overrides) != len(hosts):
         raise UsageError(
@@ -95,9 +95,9 @@ def resolve_peers(
     peers = []
     for index, host in enumerate(hosts):
         others = hosts[1:2] if index == 0 else hosts[:1]
-        given = overrides[index] if overrides else host.peer_address
-        routed = None if given else _routed(sessions[host.name], [facts[h.name] for h in others])
-        peers.append(_peer(sessions[host.name], facts[host.name], given or routed))
+        named = overrides[index] if overrides else host.peer_address
+        routed = None if named else _routed(sessions[host.name], [facts[h.name] for h in others])
+        peers.append(_peer(sessions[host.name], facts[host.name], named or routed))
     return tuple(peers)
 
 
@@ -110,17 +110,17 @@ def _routed(session: Session, others: Sequence[HostFacts]) -> str | None:
 def _peer(session: Session, facts: HostFacts, address: str | None) -> Peer:
     """A host as its peers see it; without an address, at the one that we connected to."""
     host, key = session.host, session.host_key
-    found = address or facts.inside[0]
+    address = address or facts.inside[0]
     try:
-        ipaddress.ip_address(found)
+        ipaddress.ip_address(address)
     except ValueError:
         raise UsageError(
-            f"{host.name} has not reported its address: {found[:80]!a}",
+            f"{host.name} has not reported its address: {address[:80]!a}",
             hint="the same command with --peer-address FIRST,SECOND   # one for each host",
         ) from None
     return Peer(
         name=host.name,
-        address=found,
+        address=address,
         port=facts.inside[1],
         user=facts.user,
         slots=_slots(host, facts),

@@ -117,9 +117,9 @@ class _SystemChanges:
         open_ = {name: s.connection.is_connected for name, s in self.sessions.items()}
         lost = [name for name in open_ if not open_[name] and name not in self.failed]
         if lost:
-            found = connect.open_sessions(self.sessions.inventory.only(lost))
-            self.sessions.update(found)
-            self.failed.update(found.reasons)
+            opened = connect.open_sessions(self.sessions.inventory.only(lost))
+            self.sessions.update(opened)
+            self.failed.update(opened.reasons)
 
     def _reporter(self, name: str) -> Reporter:
         return lambda text: self.board.line(name, text)

@@ -1,7 +1,7 @@
 """Makes the system changes of one host as root, with one POSIX sh script over SSH.
 
-The script is system_changes.sh. This module writes the variables in front of it from `Changes`
-alone, knows which failures of apt are temporary, and turns the script's output into errors.
+The script is system_changes.sh. This module writes the variables before it, from `Changes`
+only, knows which failures of apt are temporary, and turns the script's output into errors.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def variables(
 def blacklist(hold: Sequence[str]) -> str:
     """apt settings that exclude the driver and the held packages from unattended upgrades. apt
     takes regular expressions; `hold` has patterns of dpkg-query."""
-    held = (f"{name.replace('*', '.*')}$" for name in hold)
-    names = dict.fromkeys(["nvidia-", "libnvidia-", "cuda-", *held])
+    patterns = (f"{name.replace('*', '.*')}$" for name in hold)
+    names = dict.fromkeys(["nvidia-", "libnvidia-", "cuda-", *patterns])
     return "\n".join(f'Unattended-Upgrade::Package-Blacklist:: "{name}";' for name in names)
 
 
@@ -207,16 +207,17 @@ def why(end: str, step: str, output: Sequence[str], policy: RetryPolicy) -> Rail
     if failure in ("apt", "mend", "keyring") and (error := _apt_error("\n".join(output), minutes)):
         return error
     texts = {
-        "busy": f"an earlier fab bootstrap is still at work there after {minutes} minutes",
-        "cloud-init": "cloud-init ended with errors, its log is /var/log/cloud-init-output.log",
-        "cloud-init-late": f"cloud-init has not ended within {minutes} minutes",
-        "mend": "half-finished packages could not be mended",
-        "keyring": "the key of NVIDIA's repository could not be fetched, or is not the one known",
+        "busy": f"an earlier fab bootstrap is still running there after {minutes} minutes",
+        "cloud-init": "cloud-init failed, its log is /var/log/cloud-init-output.log",
+        "cloud-init-late": f"cloud-init has not finished within {minutes} minutes",
+        "mend": "half-installed packages could not be repaired",
+        "keyring": "the key of NVIDIA's repository could not be downloaded, or is not the"
+        " expected one",
         "installer": "the image's own installer of the driver failed",
-        "module": "the driver is installed, and its kernel module does not load",
+        "module": "the driver is installed, but its kernel module does not load",
         "apt": f"{step}: apt failed",
     }
-    text = texts.get(failure, "the system changes ended without a message")
+    text = texts.get(failure, "the system changes stopped without a message")
     of_apt = failure in ("apt", "mend")
     complaints = [line for line in output if of_apt and COMPLAINT.match(line)]
     return RailheadError("\n".join([text, *(complaints or output[-8:])]))
@@ -226,18 +227,19 @@ def _apt_error(output: str, minutes: int) -> RailheadError | None:
     """The error for a failure of apt whose cause its output names; None for any other failure."""
     if locked(output):
         holder = next(line for line in output.splitlines() if locked(line))
-        return RailheadError(f"apt's lock is held for more than {minutes} minutes: {holder}")
-    if transient(output) and "Hash Sum" not in output and (found := FAILED_FETCH.search(output)):
+        return RailheadError(f"apt's lock has been held for more than {minutes} minutes: {holder}")
+    if transient(output) and "Hash Sum" not in output and (fetch := FAILED_FETCH.search(output)):
         cause = next(line.strip() for line in output.splitlines() if transient(line))
         source = "this computer" if "This computer" in cause else "that host"
         return RailheadError(
-            f"apt gets no packages from {mirror(found[1])}: {cause}",
-            hint=f"the same command again, when the mirror answers from {source}",
+            f"apt gets no packages from {mirror(fetch[1])}: {cause}",
+            hint=f"run the same command again when the mirror answers from {source}",
         )
-    if other := re.search(r"(https?://\S+) is no mirror of this host", output):
+    if other := re.search(r"(https?://\S+) is not a mirror of this host", output):
         return RailheadError(
-            f"apt is sent to {other[1]}, which the host's lists did not name in the plan",
-            hint="name it in them, in place of the mirror that sends there; the same command again",
+            f"apt is redirected to {other[1]}, which the host's lists did not name in the plan",
+            hint="name it there, in place of the mirror that redirects to it; then the same command"
+            " again",
         )
     return None
 

@@ -36,7 +36,7 @@ def _fetch_uv(folder: Path) -> None:
     with atomic_folder(folder) as part:
         target = part.with_name("target")
         argv += ["--target", str(target), "-r", str(LOCKS / "uv.txt")]
-        done = log.run(argv, capture_output=True)
-        if done.returncode:
-            raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
+        process = log.run(argv, capture_output=True)
+        if process.returncode:
+            raise RailheadError(f"uv for the hosts could not be fetched:\n{process.stderr.strip()}")
         (target / "bin/uv").replace(part / "uv")

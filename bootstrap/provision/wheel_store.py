@@ -64,8 +64,8 @@ def _folder(origin: str, environment: Environment, builder: HostFacts) -> Path:
 
 
 def find_wheel(cluster: SurveyedCluster) -> Path | None:
-    """The wheel for these hosts in this machine's cache: one that this cluster built, else one
-    that this computer built; None if there is none."""
+    """The wheel for these hosts in this machine's cache: one that this cluster built, otherwise
+    one that this computer built; None if there is none."""
     here = folder_of_built_here(cluster.environment, cluster.facts[cluster.builder])
     return local_wheel(wheel_folder(cluster)) or local_wheel(here)
 
@@ -93,7 +93,7 @@ def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
     except (RailheadError, OSError) as error:
         reason = str(error).splitlines()[0]
         return CachedWheel(
-            url, None, note=f"wheels are neither taken from {url} nor kept there: {reason}"
+            url, None, note=f"wheels are neither downloaded from {url} nor stored there: {reason}"
         )
 
 
@@ -134,8 +134,8 @@ def _download(stack_bucket: Bucket, entry: StoredWheel, folder: Path) -> bool:
         name, digest = entry.name, entry.sha256
         data = stack_bucket.read(f"{WHEELS}{folder.name}/{digest}/{name}")
         if data is None:
-            raise CorruptWheel(f"{name} is not there any more")
+            raise CorruptWheel(f"{name} no longer exists")
         if hashlib.sha256(data).hexdigest() != digest:
-            raise CorruptWheel(f"{name} has another sha256 than the one that was written down")
+            raise CorruptWheel(f"{name} does not have the recorded sha256")
         atomic_write(folder / name, data)
         return True

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from railhead.documents.agent import BundleFile
 
@@ -50,13 +51,13 @@ def python_version(session: Session, python: str) -> str:
     Raises:
         RailheadError: it does not work.
     """
-    version = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-    reply = session.run([python, "-I", "-c", version])
-    found = reply.tail[-1].strip() if reply.tail else ""
-    if reply.rc or not re.fullmatch(r"3(\.\d{1,3}){2}", found, re.ASCII):
+    code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    reply = session.run([python, "-I", "-c", code])
+    version = reply.tail[-1].strip() if reply.tail else ""
+    if reply.rc or not re.fullmatch(r"3(\.\d{1,3}){2}", version, re.ASCII):
         shown = clean("; ".join(reply.tail[-2:]))
         raise RailheadError(f"the runtime's Python does not work: {shown}")
-    return found
+    return version
 
 
 def fetch(locks: Sequence[str], python: str, report: ByteReporter) -> Path:
@@ -105,7 +106,7 @@ def applying(locks: Sequence[str], python: str) -> str:
 
     minor = python.rpartition(".")[0]
     markers = HOST | {"python_version": minor, "python_full_version": python}
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for entry in "\n".join(locks).replace("\\\n", " ").splitlines():
         requirement, *hashes = entry.split(" --hash=")
         if not requirement.strip() or requirement.startswith("#"):
@@ -113,8 +114,8 @@ def applying(locks: Sequence[str], python: str) -> str:
         wanted = Requirement(requirement.strip())
         if wanted.marker is None or wanted.marker.evaluate(markers):
             pin = f"{wanted.name}{wanted.specifier}"
-            found[wanted.name] = " ".join([pin, *(f"--hash={x.strip()}" for x in hashes)])
-    return "".join(f"{found[name]}\n" for name in sorted(found))
+            pins[wanted.name] = " ".join([pin, *(f"--hash={x.strip()}" for x in hashes)])
+    return "".join(f"{pins[name]}\n" for name in sorted(pins))
 
 
 def _folder(requirements: str, options: Sequence[str]) -> Path:
@@ -132,7 +133,7 @@ def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) ->
 def _download(
     folder: Path, requirements: str, options: Sequence[str], report: ByteReporter
 ) -> None:
-    """Download wheels into `folder`; pip works beside it."""
+    """Download wheels into `folder`; pip works next to it."""
     lock, pip_log, incoming = (folder.with_name(name) for name in ("lock.txt", "log", "incoming"))
     lock.write_text(requirements)
     incoming.mkdir()
@@ -147,9 +148,9 @@ def _download(
         log.started(argv, env=environment, stdout=out, stderr=out) as process,
     ):
         try:
-            while process.poll() is None:
+            report(0)
+            while not _has_ended(process, within=0.5):
                 report(_size(incoming))
-                time.sleep(0.5)
         finally:
             process.kill()
             process.wait()
@@ -158,6 +159,15 @@ def _download(
         raise RailheadError(
             f"the wheels for hosts without outbound access could not be downloaded:\n{tail}"
         )
+
+
+def _has_ended(process: subprocess.Popen[Any], within: float) -> bool:
+    """Whether a process has ended, or does so within so many seconds."""
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _size(folder: Path) -> int:

@@ -36,7 +36,7 @@ def wait_lock(
     seconds.
 
     Raises:
-        TimeoutError: another process has had it for so many `seconds`.
+        TimeoutError: another process held it for `seconds` seconds.
     """
     end = time.monotonic() + seconds
     with _opened(path, FILE) as lock:

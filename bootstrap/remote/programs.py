@@ -1,4 +1,4 @@
-"""The archive that a host's programs are in: the commands that start them, and how they are known.
+"""The archive of the programs for hosts: commands that start them, and how to recognise them.
 
 A program is a module of this package with a `main`. A run and an endpoint have the archive in their
 folder; so the command line of a program says which folder it belongs to.
@@ -38,8 +38,8 @@ def folders_of(program: str) -> set[str]:
 
 
 def leave() -> None:
-    """Take the archive off sys.path, and its modules out of sys.modules, for a program of the user
-    in this process: its modules may have the same names. What is imported already works on."""
+    """Remove the archive from sys.path and its modules from sys.modules, before a user's program
+    runs in this process: its modules may have the same names. Imported objects still work."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != ARCHIVE]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""

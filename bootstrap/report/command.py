@@ -1,6 +1,6 @@
-"""The command that does a run again, from its record. Pure.
+"""The command that repeats a run, from its record. Pure.
 
-Values of --env are left out: a report is sent around.
+It omits the values of --env, because reports may be shared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def command(options: Mapping[str, Any], where: str, evaluates: str | None = None
 
 
 def _arguments(program: ProgramOptions) -> Iterator[str]:
-    """The options that have another value than their default."""
+    """The options whose value is not their default."""
     shown = replace(program, env=dict.fromkeys(program.env, HIDDEN))
     for one in options_in(ProgramOptions):
         value = getattr(shown, one.name)

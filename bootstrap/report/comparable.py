@@ -11,37 +11,37 @@ from railhead.documents.evaluation import NONE
 from ..console.text import clean
 from .facts import EARLY, RunFacts
 
-FORM = ("image_size", "vocabulary", "text_length")  # settings by which one sample looks different
-CHOOSE = ("data", "held_out", "seed", "synthetic_samples")  # those that choose the samples
+FORM = ("image_size", "vocabulary", "text_length")  # settings that change the form of a sample
+CHOOSE = ("data", "held_out", "seed", "synthetic_samples")  # settings that choose the samples
 ENDED = ("succeeded", "cancelled", "not fetched")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs that may be compared, and for each other one why not, by its id."""
+    """The runs that may be compared, and why the others may not, by their ids."""
 
     runs: tuple[RunFacts, ...]
     left_out: dict[str, str] = field(default_factory=dict)
 
 
 def comparison(runs: Sequence[RunFacts], metric: str) -> Comparison:
-    """Choose the runs that have the metric, on the data that most of them were evaluated on; with
-    as many on other data, those of the run that is named first."""
+    """Choose the runs that have the metric, on the data set that most of them were evaluated on. If
+    several data sets are equally frequent, that of the first run in the list."""
     left_out = {run.run_id: why for run in runs if (why := _unfit(run, metric))}
-    fit = [run for run in runs if run.run_id not in left_out]
-    looks = {tuple(run.program_settings.get(name) for name in FORM) for run in fit}
-    data = {run.run_id: _data(run, by_digest=len(looks) < 2) for run in fit}
-    if not fit:
+    comparable = [run for run in runs if run.run_id not in left_out]
+    looks = {tuple(run.program_settings.get(name) for name in FORM) for run in comparable}
+    data = {run.run_id: _data(run, by_digest=len(looks) < 2) for run in comparable}
+    if not comparable:
         return Comparison((), left_out)
     [(most, times)] = Counter(data.values()).most_common(1)
-    for run in fit:
-        if times < 2 <= len(fit) or data[run.run_id] != most:
+    for run in comparable:
+        if times < 2 <= len(comparable) or data[run.run_id] != most:
             left_out[run.run_id] = f"figures on other data: {data[run.run_id]}"
-    return Comparison(tuple(run for run in fit if run.run_id not in left_out), left_out)
+    return Comparison(tuple(run for run in comparable if run.run_id not in left_out), left_out)
 
 
 def _unfit(run: RunFacts, metric: str) -> str:
-    """Why a run cannot be the best one, whatever its data; "" if it can."""
+    """Why a run cannot be the best one on any data; "" if it can."""
     if run.state == EARLY:
         return "ended early by its sweep"
     if run.state not in ENDED:
@@ -50,8 +50,8 @@ def _unfit(run: RunFacts, metric: str) -> str:
 
 
 def _data(run: RunFacts, *, by_digest: bool) -> str:
-    """The data of the figures, so that equal texts mean equal data: the digest of the held-out
-    samples; without it, or where the samples look different, where they come from."""
+    """The data of the figures as text; equal texts mean equal data. It is the digest of the
+    held-out samples; without one, or if the form of samples differs, where they come from."""
     split = clean(run.evaluation.split)
     split = split or ("training" if run.evaluation == NONE else "evaluation")
     digest = clean(run.evaluation.data)

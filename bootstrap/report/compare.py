@@ -22,7 +22,7 @@ def metric_for(runs: Sequence[RunFacts], wanted: str | None = None) -> str:
     """The metric by which runs are compared; "" if they have none.
 
     Raises:
-        UsageError: no run has the metric that is wanted.
+        UsageError: no run has the requested metric.
     """
     known = {name: sum(name in run.metrics for run in runs) for run in runs for name in run.metrics}
     if wanted and wanted not in known:
@@ -36,8 +36,8 @@ def metric_for(runs: Sequence[RunFacts], wanted: str | None = None) -> str:
 
 
 def best_of(runs: Sequence[RunFacts], metric: str) -> RunFacts | None:
-    """The run with the best value of a metric, among those on the same data; the first of several;
-    None if none has it, or each has other data."""
+    """The run with the best value of a metric, among those on the same data; of equal runs the
+    first one. None if no run has the metric, or each has its own data."""
     best = None
     for run in comparison(runs, metric).runs:
         if best is None or better(metric, run.metrics[metric], best.metrics[metric]):
@@ -52,11 +52,12 @@ def differing(runs: Sequence[RunFacts]) -> list[str]:
 
 
 def short_names(runs: Sequence[RunFacts]) -> list[str]:
-    """A name for each run in a legend: the settings that differ, else its id."""
+    """A name for each run in a legend: the settings that differ if they tell the runs apart,
+    otherwise its id."""
     names = [n for n in differing(runs) if n not in ("launcher", "strategy", "script", "runtime")]
-    found = [" ".join(f"{n}={run.settings.get(n, '')}" for n in names[:2]) for run in runs]
-    unique = len({*found}) == len(found) and all(found)
-    named = found if unique and len(names) <= 2 else [run.run_id for run in runs]
+    settings = [" ".join(f"{n}={run.settings.get(n, '')}" for n in names[:2]) for run in runs]
+    unique = len({*settings}) == len(settings) and all(settings)
+    named = settings if unique and len(names) <= 2 else [run.run_id for run in runs]
     return [name[:60] for name in named]
 
 
@@ -65,13 +66,13 @@ def comparison_panels(runs: Sequence[RunFacts]) -> list[Panel]:
     names = short_names(runs)
     wanted = {f"val_{name}": f"held-out {name}" for name in ("accuracy", "loss", "mae")}
     wanted |= {"samples_per_s": "samples/s over all ranks"}
-    found = []
+    panels = []
     for key, label in wanted.items():
         pairs = zip(names, runs, strict=True)
         curves = [Curve(name, by_epoch(run.epochs, key)) for name, run in pairs]
-        if kept := tuple(curve for curve in curves if curve.points):
-            found.append(Panel(label, "epoch", kept, from_zero=key == "samples_per_s"))
-    return found
+        if drawn := tuple(curve for curve in curves if curve.points):
+            panels.append(Panel(label, "epoch", drawn, from_zero=key == "samples_per_s"))
+    return panels
 
 
 def comparison_page(runs: Sequence[RunFacts], metric: str, title: str = "Comparison") -> str:
@@ -103,7 +104,7 @@ def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Ma
 
 
 def _left_out(runs: Sequence[RunFacts], metric: str) -> Markup:
-    """The runs that cannot be the best one, and why."""
+    """The runs that are not compared, and why."""
     return table(("run", "why"), comparison(runs, metric).left_out.items())
 
 
@@ -128,7 +129,7 @@ def _figures(runs: Sequence[RunFacts], best: RunFacts | None) -> Markup:
 def _settings(runs: Sequence[RunFacts], best: RunFacts | None) -> Markup:
     names = differing(runs)
     if not names:
-        return element("p", "None: the runs have the same settings.")
+        return element("p", "None: all runs have the same settings.")
     rows = [(run.run_id, *(run.settings.get(name, "") for name in names)) for run in runs]
     return table(("run", *names), rows, _index(runs, best))
 

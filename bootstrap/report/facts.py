@@ -1,4 +1,4 @@
-"""What is known about a run, from its record here and from its results. All of it is checked: the
+"""The facts about a run, from its record here and from its results. All are checked, because the
 results were written on a host."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run. `document` is run.json, if it is known; `given` are the options of its command;
+    """One run. `document` is run.json, if it is known; `options` are those of its command;
     `evaluations` are those of `fab evaluate`, by id; `stops` are the times at which the cloud
     reported a host as stopped, by host; `ended_early`: a sweep has cancelled it; `price` is in the
     currency of `currency`, per hour."""
@@ -47,7 +47,7 @@ class RunFacts:
     folder: Path
     cluster: str
     document: RunDocument | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     result: Result | None = None
     evaluation: Evaluation = NONE
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class RunFacts:
 
     @cached_property
     def epochs(self) -> list[Record]:
-        """The records of epochs; of an epoch that was repeated after a resume, the last one."""
+        """The records of epochs. If an epoch was repeated after a resume: its last record."""
         epochs = [r for r in self.records if r.kind == "epoch" and r.epoch is not None]
         return [*{r.epoch: r for r in sorted(epochs, key=lambda r: r.epoch or 0.0)}.values()]
 
@@ -75,8 +75,8 @@ class RunFacts:
 
     @property
     def state(self) -> str:
-        """The state of the result, but `ended early` for a trial that its sweep has cancelled;
-        `not fetched` if there is none here."""
+        """The state of the result; `ended early` for a trial that its sweep cancelled; `not
+        fetched` if there is no result here."""
         state = self.result.state if self.result else "not fetched"
         return EARLY if self.ended_early and state == "cancelled" else state
 
@@ -87,7 +87,7 @@ class RunFacts:
 
     @property
     def cost(self) -> float | None:
-        """The price of the machines for the duration of the run; None where one is not known."""
+        """The price of the machines for the duration of the run; None if it is not known."""
         if self.price is None or self.seconds is None:
             return None
         cost = self.price * self.seconds / 3600
@@ -95,30 +95,30 @@ class RunFacts:
 
     @cached_property
     def metrics(self) -> dict[str, float]:
-        """The figures of the evaluation; without one, those of the last epoch that held out, and
-        the last value of each --metric."""
+        """The figures of the evaluation. Without an evaluation the last value of each --metric;
+        without these, the held-out figures of the last epoch."""
         metrics = [(r.name, r.figure("value")) for r in self.records if r.kind == "metric"]
         held_out = [(name, r.figure(f"val_{name}")) for r in self.epochs[-1:] for name in METRICS]
-        found = [*self.evaluation.figures.items()] or metrics or held_out
-        return {clean(name)[:64]: value for name, value in found if value is not None}
+        figures = [*self.evaluation.figures.items()] or metrics or held_out
+        return {clean(name)[:64]: value for name, value in figures if value is not None}
 
     @property
     def speed(self) -> float | None:
         """Samples per second over all ranks: the median of the epochs."""
-        found = [v for r in self.epochs if (v := r.figure("samples_per_s")) is not None]
-        return median(found) if found else None
+        speeds = [v for r in self.epochs if (v := r.figure("samples_per_s")) is not None]
+        return median(speeds) if speeds else None
 
     @property
     def settings(self) -> dict[str, str]:
-        """What may differ between runs: settings or arguments, and where it ran."""
+        """The values that may differ between runs: settings or arguments, and where it ran."""
         if self.document is None:
             return {}
         run = self.document
-        found = {"ranks": str(run.size), "hosts": str(len(run.hosts))}
-        found |= {"launcher": run.launcher, "strategy": run.strategy, "runtime": run.runtime.name}
+        values = {"ranks": str(run.size), "hosts": str(len(run.hosts))}
+        values |= {"launcher": run.launcher, "strategy": run.strategy, "runtime": run.runtime.name}
         if isinstance(run.program, Script):
-            found["script"] = clean(" ".join([run.program.path, *run.program.args]))
-        return found | self.program_settings
+            values["script"] = clean(" ".join([run.program.path, *run.program.args]))
+        return values | self.program_settings
 
     @property
     def program_settings(self) -> dict[str, str]:
@@ -129,7 +129,7 @@ class RunFacts:
 
 
 def better(metric: str, one: float, other: float) -> bool:
-    """Whether a value of a metric is better than another one."""
+    """Whether the value `one` of a metric is better than `other`."""
     lower = any(name in metric.lower() for name in LOWER_IS_BETTER)
     return one < other if lower else one > other
 
@@ -147,7 +147,7 @@ def read_run(run: str) -> RunFacts:
     record = local_state.recorded_run(run)
     return replace(
         _facts(run, Path(record.results), record.run),
-        given=record.options,
+        options=record.options,
         stops=record.stops,
         ended_early=record.ended_early,
     )
@@ -156,7 +156,7 @@ def read_run(run: str) -> RunFacts:
 def _facts(run_id: str, folder: Path, document: RunDocument | None) -> RunFacts:
     cluster = document.cluster if document else ""
     price, currency = _price(cluster, len(document.hosts)) if document else (None, "")
-    found = sorted((folder / "evaluations").glob("*/evaluation.json"))
+    evaluation_files = sorted((folder / "evaluations").glob("*/evaluation.json"))
     return RunFacts(
         run_id,
         folder,
@@ -164,14 +164,14 @@ def _facts(run_id: str, folder: Path, document: RunDocument | None) -> RunFacts:
         document=document,
         result=_read(folder / "result.json", read_result),
         evaluation=read_evaluation(folder),
-        evaluations={path.parent.name: read_evaluation(path.parent) for path in found},
+        evaluations={path.parent.name: read_evaluation(path.parent) for path in evaluation_files},
         price=price,
         currency=currency,
     )
 
 
 def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
-    """The price per hour of so many hosts of a recorded cluster, and its currency."""
+    """The price per hour of `hosts` hosts of a recorded cluster, and its currency."""
     with contextlib.suppress(RailheadError):
         inventory = local_state.load_cluster(cluster)
         if (price := inventory.price) and inventory.hosts:
@@ -180,19 +180,19 @@ def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
 
 
 def _read(path: Path, parse: Callable[[str], T]) -> T | None:
-    """A document of the results; None where there is none, or one that is not valid."""
+    """A document of the results; None if it is missing or not valid."""
     with contextlib.suppress(Hostile):
         return parse(path.read_text(errors="replace")) if _is_small(path) else None
     return None
 
 
 def object_in(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of results; {} if there is none."""
+    """The JSON object in a file of the results; {} if there is none."""
     try:
-        found = decoded(path.read_text(errors="replace")) if _is_small(path) else {}
+        value = decoded(path.read_text(errors="replace")) if _is_small(path) else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_small(path: Path) -> bool:
@@ -205,7 +205,7 @@ def read_evaluation(results: Path) -> Evaluation:
 
 
 def moment(text: str | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
-    """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z; None for what is not a time."""
+    """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z; None if it is not a time."""
     try:
         return float(calendar.timegm(time.strptime(text or "", form)))
     except (ValueError, OverflowError):
@@ -214,9 +214,9 @@ def moment(text: str | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
 
 def ranks(facts: RunFacts) -> dict[str, list[Record]]:
     """The progress records by rank, such as "rank 1 on h2"."""
-    found: dict[str, list[Record]] = {}
+    by_rank: dict[str, list[Record]] = {}
     for record in facts.records:
         if record.kind == "progress":
             rank = f"rank {record.rank} on {record.host}"
-            found.setdefault(clean(rank)[:80], []).append(record)
-    return found
+            by_rank.setdefault(clean(rank)[:80], []).append(record)
+    return by_rank

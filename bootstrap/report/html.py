@@ -1,6 +1,6 @@
-"""Pieces of a page in HTML. Pure.
+"""The parts of an HTML page. Pure.
 
-The page needs nothing from elsewhere, and its policy forbids every request.
+The page is complete in itself, and its policy forbids every request.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def page(title: str, body: Iterable[Markup]) -> str:
 
 
 def section(title: str, *content: Markup) -> Markup:
-    """A section with its heading; nothing without content."""
-    kept = [piece for piece in content if piece]
-    return element("section", element("h2", title), *kept) if kept else Markup("")
+    """A section with its heading; empty without content."""
+    pieces = [piece for piece in content if piece]
+    return element("section", element("h2", title), *pieces) if pieces else Markup("")
 
 
 def table(
     head: Sequence[object], rows: Iterable[Sequence[object]], best: int | None = None
 ) -> Markup:
-    """A table in a box that scrolls by itself, without empty columns; numbers on the right.
-    `best`: a row to mark."""
+    """A table in its own scroll box, without empty columns; numbers are aligned right. `best`: the
+    index of a row to mark."""
     rows = [tuple(row) for row in rows]
-    kept = [n for n in range(len(head)) if any(row[n] not in ("", None) for row in rows)]
-    head, rows = [head[n] for n in kept], [tuple(row[n] for n in kept) for row in rows]
+    columns = [n for n in range(len(head)) if any(row[n] not in ("", None) for row in rows)]
+    head, rows = [head[n] for n in columns], [tuple(row[n] for n in columns) for row in rows]
     cells = [
         element(
             "tr",
@@ -59,19 +59,19 @@ def table(
 
 
 def pairs(values: Mapping[str, object]) -> Markup:
-    """A table of names and values; empty values are left out."""
+    """A table of names and values, without empty values."""
     rows = [(element("span", name, class_="dim"), value) for name, value in values.items()]
-    found = table(("", ""), [row for row in rows if row[1] not in ("", None)])
-    return element("div", found, class_="pairs") if found else found
+    body = table(("", ""), [row for row in rows if row[1] not in ("", None)])
+    return element("div", body, class_="pairs") if body else body
 
 
 def tiles(values: Mapping[str, str]) -> Markup:
     """Figures in boxes: {label: figure}."""
-    found = [
+    boxes = [
         element("div", element("b", figure), element("span", label), class_="tile")
         for label, figure in values.items()
     ]
-    return element("div", *found, class_="tiles")
+    return element("div", *boxes, class_="tiles")
 
 
 def picture(png: bytes, caption: Markup, what: str) -> Markup:

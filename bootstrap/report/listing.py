@@ -28,7 +28,7 @@ MOST = 200  # runs of a bucket, the newest ones
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run of the list, and the place of its results."""
+    """A run in the list, and where its results are."""
 
     run: RunFacts
     place: str
@@ -51,7 +51,7 @@ class RunRow:
 
 
 def show(sort: str, out: TextIO | None) -> None:
-    """Print the list, the best or newest run first; on `out` as JSON."""
+    """Print the list, the best or newest run first; to `out`, if given, as JSON."""
     rows = known_runs(sort)
     if out:
         json.dump([row.document() for row in rows], out, indent=1, allow_nan=False)
@@ -63,7 +63,7 @@ def show(sort: str, out: TextIO | None) -> None:
 
 
 def known_runs(sort: str) -> list[RunRow]:
-    """The runs that are recorded here and those in the buckets of stacks, as `ordered`."""
+    """The runs that are recorded here and those in the buckets of stacks, sorted by `ordered`."""
     return ordered([*_here(), *_in_buckets()], sort)
 
 
@@ -92,12 +92,12 @@ def _in_buckets() -> Iterator[RunRow]:
         except NoBucket:
             continue
         except RailheadError as error:
-            print_lines(f"{name}: its bucket was not listed: {error.message}")
+            print_lines(f"{name}: its bucket could not be listed: {error.message}")
 
 
 def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[RunRow]:
     pages = bucket.store.objects("runs/")
-    keys = [found[1] for page in pages for item in page if (found := RESULT.fullmatch(item.key))]
+    keys = [match[1] for page in pages for item in page if (match := RESULT.fullmatch(item.key))]
     for run_id in sorted({*keys} - known)[-MOST:]:
         data = bucket.read(f"runs/{run_id}/result.json", LIMIT)
         try:
@@ -109,26 +109,26 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[RunRow
 
 
 def ordered(rows: Sequence[RunRow], sort: str) -> list[RunRow]:
-    """The rows, each run once, in the order of `sort`; those without a value are last.
+    """The rows in the order of `sort`, each run once; runs without a value come last.
 
     Raises:
         UsageError: no run has a metric of this name.
     """
     once: dict[str, RunRow] = {}
-    for row in rows:  # a row of a bucket replaces one without results
+    for row in rows:  # a row from a bucket replaces one without results
         before = once.get(row.run.run_id)
         if before is None or not before.run.result:
             document = before.run.document if before else row.run.document
             once[row.run.run_id] = replace(row, run=replace(row.run, document=document))
-    found = sorted(once.values(), key=lambda row: row.run.run_id, reverse=True)
+    newest_first = sorted(once.values(), key=lambda row: row.run.run_id, reverse=True)
     if sort == "time":
-        return found
-    values = {row.run.run_id: _value(row.run, sort) for row in found}
-    if found and all(value is None for value in values.values()):
-        names = sorted({name for row in found for name in row.run.metrics})
+        return newest_first
+    values = {row.run.run_id: _value(row.run, sort) for row in newest_first}
+    if newest_first and all(value is None for value in values.values()):
+        names = sorted({name for row in newest_first for name in row.run.metrics})
         raise UsageError(f"--sort {sort!r}: choices: {', '.join([*ORDERS, *names])}")
     sign = 1 if sort in ORDERS or better(sort, 0.0, 1.0) else -1
-    return sorted(found, key=lambda row: _key(values[row.run.run_id], sign))
+    return sorted(newest_first, key=lambda row: _key(values[row.run.run_id], sign))
 
 
 def _key(value: float | None, sign: int) -> tuple[bool, float]:

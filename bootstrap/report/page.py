@@ -1,4 +1,4 @@
-"""The page of one run. Pure, but for the pictures of the worst samples, which it reads."""
+"""The page of one run. Pure, except that it reads the pictures of the worst samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATEST = 250_000_000_000  # seconds since 1970; datetime ends with the year 9999
 
 
 def run_page(facts: RunFacts, command: str) -> str:
-    """The page of a run; `command` does it again."""
+    """The page of a run; `command` repeats it."""
     body = [
         _head(facts),
         _failure(facts),
@@ -39,35 +39,35 @@ def run_page(facts: RunFacts, command: str) -> str:
         section("Timeline", _timeline(facts)),
         section("Evaluation", evaluation(facts.evaluation, facts.folder)),
         *(
-            section(f"Evaluation {name}", evaluation(found, facts.folder / "evaluations" / name))
-            for name, found in facts.evaluations.items()
+            section(f"Evaluation {name}", evaluation(result, facts.folder / "evaluations" / name))
+            for name, result in facts.evaluations.items()
         ),
         section("Environment", _environment(facts)),
         section("Settings", pairs(facts.program_settings)),
         section("Digests", _digests(facts)),
-        section("How to do it again", element("pre", command)) if command else Markup(""),
+        section("How to repeat it", element("pre", command)) if command else Markup(""),
     ]
     return page(f"Run {facts.run_id}", body)
 
 
 def figure(name: str, value: float) -> str:
-    """A metric for people: parts of 1 as percent, all else with four digits."""
+    """A metric for people: parts of 1 as percent, others with four digits."""
     parts = ("accuracy", "precision", "recall", "f1")
     return percent(value, 2) if name in parts else f"{value:.4g}"
 
 
 def figures(facts: RunFacts) -> dict[str, str]:
-    """The figures of a summary, by label."""
+    """The figures of the summary, by label."""
     shown = {name: figure(name, facts.metrics[name]) for name in METRICS if name in facts.metrics}
     own = [name for name in facts.metrics if name not in METRICS][:4]
-    found = {**shown, **{name: figure(name, facts.metrics[name]) for name in own}}
+    labels = {**shown, **{name: figure(name, facts.metrics[name]) for name in own}}
     if facts.seconds is not None:
-        found["duration"] = duration(facts.seconds)
+        labels["duration"] = duration(facts.seconds)
     if facts.speed is not None:
-        found["samples/s, median"] = f"{facts.speed:,.0f}"
+        labels["samples/s, median"] = f"{facts.speed:,.0f}"
     if facts.cost is not None:
-        found["machines, during the run"] = f"{facts.cost:.2f} {facts.currency}"
-    return found
+        labels["machines, during the run"] = f"{facts.cost:.2f} {facts.currency}"
+    return labels
 
 
 def state_of(facts: RunFacts) -> Markup:
@@ -89,7 +89,7 @@ def _head(facts: RunFacts) -> Markup:
 
 
 def _summary(facts: RunFacts) -> tuple[str, ...]:
-    """What has run, on how many ranks, and when."""
+    """The program, the ranks and the time of a run."""
     if facts.document is None:
         return ()
     run, settings = facts.document, facts.program_settings
@@ -101,7 +101,7 @@ def _summary(facts: RunFacts) -> tuple[str, ...]:
 
 
 def _failure(facts: RunFacts) -> Markup:
-    """What failed, with the last lines of the rank."""
+    """The rank that failed, with its last lines."""
     culprit = facts.result.culprit if facts.result else None
     if not culprit:
         return Markup("")
@@ -110,15 +110,15 @@ def _failure(facts: RunFacts) -> Markup:
     return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
 
 
-def _charts(found: list[Panel]) -> Markup:
-    drawn = [element("figure", svg.chart(panel)) for panel in found]
+def _charts(to_draw: list[Panel]) -> Markup:
+    drawn = [element("figure", svg.chart(panel)) for panel in to_draw]
     return element("div", *drawn, class_="charts") if drawn else Markup("")
 
 
 def throughput_panels(facts: RunFacts) -> list[Panel]:
     """Samples per second and the learning rate, by epoch."""
     names = {"samples_per_s": "samples/s over all ranks", "learning_rate": "learning rate"}
-    found = [
+    drawn = [
         Panel(
             label,
             "epoch",
@@ -127,7 +127,7 @@ def throughput_panels(facts: RunFacts) -> list[Panel]:
         )
         for key, label in names.items()
     ]
-    return [panel for panel in found if panel.curves[0].points]
+    return [panel for panel in drawn if panel.curves[0].points]
 
 
 def _throughput(facts: RunFacts) -> Markup:
@@ -142,47 +142,47 @@ def _throughput(facts: RunFacts) -> Markup:
 
 def _ranks(facts: RunFacts) -> Markup:
     """The last record of each rank that reports: its rate, and the parts of its steps. A rank
-    knows the rate of all ranks only, as they train in step."""
+    only knows the rate of all ranks, because they train in step."""
     size, rows = facts.document and facts.document.size, []
-    for rank, found in ranks(facts).items():
-        last = found[-1]
+    for rank, records in ranks(facts).items():
+        last = records[-1]
         step, waited = last.figure("step_s"), last.figure("input_s")
         if step:
             speed = last.figure("samples_per_s")
             share = f"{speed / size:,.1f}" if speed is not None and size else "unknown"
             rows.append((rank, share, f"{step * 1000:.1f}", percent((waited or 0) / step)))
     head = ("first rank of each host", "samples/s", "ms per step", "waiting for input")
-    note = "samples/s: what this rank has measured over all ranks, divided by the number of ranks"
+    note = "samples/s: the rate that this rank measured over all ranks, divided by their number"
     return joined([table(head, rows), *([element("p", note, class_="dim")] if rows else [])])
 
 
 def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
     """Milliseconds of a step without input, and of its input, for at most 12 epochs."""
     epochs = facts.epochs
-    found = {}
+    split = {}
     for record in epochs[:: -(-len(epochs) // 12) or 1]:
         step, waited = record.figure("step_s"), record.figure("input_s")
         if step and waited is not None and step >= waited >= 0:
-            found[f"epoch {record.epoch:.0f}"] = ((step - waited) * 1000, waited * 1000)
-    return found
+            split[f"epoch {record.epoch:.0f}"] = ((step - waited) * 1000, waited * 1000)
+    return split
 
 
 def timeline(facts: RunFacts) -> list[tuple[float, str]]:
     """(time, event) in the order of time; times in seconds since 1970."""
     created, result = facts.document.created if facts.document else None, facts.result
-    found = [
+    events = [
         (moment(created), "hosts ready; the run is sent to them"),
         (moment(result.started if result else None), "the supervisor starts the ranks"),
         (moment(result.ended if result else None), f"the run ends: {facts.state}"),
     ]
     for record in facts.records:
         if record.kind == "epoch":
-            found.append((record.time, f"epoch {record.epoch or 0:.0f} ends"))
+            events.append((record.time, f"epoch {record.epoch or 0:.0f} ends"))
         elif record.kind == "checkpoint":
-            found.append((record.time, f"checkpoint at step {record.step or 0:.0f}"))
+            events.append((record.time, f"checkpoint at step {record.step or 0:.0f}"))
         elif record.kind == "evaluation":
-            found.append((record.time, "evaluation"))
-    return sorted((at, what) for at, what in [*found, *_stops(facts)] if at is not None)
+            events.append((record.time, "evaluation"))
+    return sorted((at, what) for at, what in [*events, *_stops(facts)] if at is not None)
 
 
 def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
@@ -208,41 +208,41 @@ def _timeline(facts: RunFacts) -> Markup:
         for at, what in shown
         if 0 <= at < LATEST
     ]
-    note = element("p", f"{hidden} events between are left out", class_="dim")
+    note = element("p", f"{hidden} events in between are not shown", class_="dim")
     return joined([table(("UTC", "after", "event"), rows), *([note] if hidden else [])])
 
 
-def evaluation(found: Evaluation, folder: Path) -> Markup:
+def evaluation(result: Evaluation, folder: Path) -> Markup:
     """An evaluation: thresholds, classes, confusion matrix and the worst pictures."""
-    if found == NONE:
+    if result == NONE:
         return Markup("")
-    of = f"{found.samples:,.0f} samples of {found.split or 'the'} data" if found.samples else ""
-    figures = found.figures
+    of = f"{result.samples:,.0f} samples of {result.split or 'the'} data" if result.samples else ""
+    figures = result.figures
     values = {name: figure(name, figures[name]) for name in METRICS if name in figures}
     return joined([
         element("p", of, class_="dim"),
-        pairs({**values, **_thresholds(found)}),
-        _classes(found),
-        _confusion(found),
-        _worst(found, folder),
+        pairs({**values, **_thresholds(result)}),
+        _classes(result),
+        _confusion(result),
+        _worst(result, folder),
     ])  # fmt: skip
 
 
-def _thresholds(found: Evaluation) -> dict[str, str]:
+def _thresholds(result: Evaluation) -> dict[str, str]:
     """Each threshold and whether it was reached."""
-    failed = " ".join(found.failed)
-    options = [item.option for item in found.thresholds[:16]]
+    failed = " ".join(result.failed)
+    options = [item.option for item in result.thresholds[:16]]
     return {option: "missed" if option in failed else "reached" for option in options}
 
 
-def _classes(found: Evaluation) -> Markup:
+def _classes(result: Evaluation) -> Markup:
     rows = [
         (
             item.class_,
             f"{item.samples or 0:.0f}",
             *(_part(part) for part in (item.precision, item.recall, item.f1)),
         )
-        for item in found.per_class[:MOST_CLASSES]
+        for item in result.per_class[:MOST_CLASSES]
     ]
     return table(("class", "samples", "precision", "recall", "F1"), rows)
 
@@ -251,23 +251,23 @@ def _part(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
 
 
-def _confusion(found: Evaluation) -> Markup:
+def _confusion(result: Evaluation) -> Markup:
     """The matrix as a picture, which fits a telephone and paper; nothing where it is not square or
     too large."""
-    rows = [[value for value in row if value is not None] for row in found.confusion]
+    rows = [[value for value in row if value is not None] for row in result.confusion]
     if not 0 < len(rows) <= MOST_CLASSES or any(len(row) != len(rows) for row in rows):
         return Markup("")
-    names = [found.classes[n] if n < len(found.classes) else str(n) for n in range(len(rows))]
+    names = [result.classes[n] if n < len(result.classes) else str(n) for n in range(len(rows))]
     return joined([
         element("p", "Confusion matrix: a row for each label, a column for each prediction."),
         svg.matrix([clean(name) for name in names], rows),
     ])  # fmt: skip
 
 
-def _worst(found: Evaluation, folder: Path) -> Markup:
+def _worst(result: Evaluation, folder: Path) -> Markup:
     """The wrong predictions with the highest loss."""
     shown = []
-    for item in found.worst[:PICTURES]:
+    for item in result.worst[:PICTURES]:
         if data := _png(folder / "worst" / Path(clean(item.picture)).name):
             caption = joined([
                 text(f"{item.label}, predicted "), element("b", item.prediction),
@@ -276,13 +276,13 @@ def _worst(found: Evaluation, folder: Path) -> Markup:
             shown.append(picture(data, caption, f"{item.label}, predicted {item.prediction}"))
     if not shown:
         return Markup("")
-    of = f"{found.worst_of or 0:,.0f}"
+    of = f"{result.worst_of or 0:,.0f}"
     note = element("p", f"The wrong predictions with the highest loss, among {of} samples:")
     return joined([note, element("div", *shown, class_="pictures")])
 
 
 def _png(path: Path) -> bytes:
-    """A picture of the results; b"" if it is no regular, small PNG file."""
+    """A picture of the results; b"" if it is not a regular, small PNG file."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > PICTURE:
             return b""

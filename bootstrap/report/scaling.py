@@ -1,5 +1,5 @@
-"""How a training scales with its ranks: throughput, efficiency, cost, and where more stops paying.
-Pure."""
+"""How a training scales with its ranks: throughput, efficiency, cost, and the size beyond which
+more ranks do not pay. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..runs.metrics.plots import LARGEST
 from .facts import RunFacts
 from .html import page, section, table
 
-PAYS = 0.5  # of the throughput that one rank of the smallest run has
+PAYS = 0.5  # of the throughput of one rank of the smallest run
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Point:
 
 
 def points_of(runs: Sequence[RunFacts]) -> list[Point]:
-    """The sizes of these runs in order; of several runs of one size the fastest.
+    """The sizes of these runs in order; the fastest run of each size.
 
     Raises:
-        UsageError: a run has no throughput, or all have one size.
+        UsageError: a run has no throughput, or all have the same size.
     """
     best: dict[int, Point] = {}
     for run in runs:
@@ -68,13 +68,13 @@ def _epoch_seconds(run: RunFacts) -> float | None:
 
 
 def efficiency(point: Point, first: Point) -> float:
-    """The throughput of a size, as a part of what its ranks would have at the rate of the first."""
+    """The throughput of a size, as a fraction of linear scaling from the first size."""
     return point.speed / point.ranks / (first.speed / first.ranks)
 
 
 def pays_until(points: Sequence[Point]) -> tuple[Point, float | None]:
-    """The last size that pays, and what each rank added after it brings, as a part of one rank of
-    the first size; None where all sizes pay."""
+    """The last size that pays, and the gain per rank added after it, as a fraction of one rank of
+    the first size; None if all sizes pay."""
     single = points[0].speed / points[0].ranks
     for before, after in zip(points, points[1:], strict=False):
         gain = (after.speed - before.speed) / (after.ranks - before.ranks) / single
@@ -84,20 +84,20 @@ def pays_until(points: Sequence[Point]) -> tuple[Point, float | None]:
 
 
 def sentence(points: Sequence[Point]) -> str:
-    """Where more ranks stop paying."""
+    """A sentence about the number of ranks beyond which more do not pay off."""
     last, gain = pays_until(points)
     first = points[0]
     at = f"{percent(efficiency(last, first))} of linear"
     if gain is None:
         return (
-            f"Up to {count(last.ranks, 'rank')} each size pays: {last.speed:,.0f} samples/s, {at}."
+            f"Each size up to {count(last.ranks, 'rank')} pays: {last.speed:,.0f} samples/s, {at}."
         )
     brings = (
-        f"brings {percent(gain)} of one rank of the smallest run" if gain > 0 else "makes it slower"
+        f"brings {percent(gain)} of one rank of the smallest run" if gain > 0 else "slows it down"
     )
     verb = "does" if last.ranks == 1 else "do"
     return (
-        f"More than {count(last.ranks, 'rank')} {verb} not pay: each rank that is added then "
+        f"More than {count(last.ranks, 'rank')} {verb} not pay: each added rank "
         f"{brings}. At {last.ranks}: {last.speed:,.0f} samples/s, {at}."
     )
 

@@ -24,7 +24,7 @@ MOST = 50  # runs on one page
 
 @dataclass(frozen=True)
 class Report:
-    """A page that is not written yet: its HTML, and the charts that lie beside it as SVG files."""
+    """A page that is not written yet: its HTML, and the charts to write next to it as SVG files."""
 
     html: str
     charts: Sequence[Panel]
@@ -36,8 +36,8 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     `to`: the folder. Default: the results of the run; for several, a new folder in `here`.
 
     Raises:
-        UsageError: no run is named, one is not known or has no results here, none has the metric
-            `by`, or the folder cannot be written.
+        UsageError: no run is named, a run is not known or has no results here, no run has the
+            metric `by`, or the folder cannot be written.
     """
     runs = read_runs(names)
     one = len(runs) == 1
@@ -56,7 +56,7 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
 def read_runs(names: Sequence[str]) -> list[RunFacts]:
     """The facts of these runs, each once; UsageError as for `report`."""
     if not names:
-        raise UsageError("name a run, or several with commas between", hint=Command("runs"))
+        raise UsageError("name a run, or several separated by commas", hint=Command("runs"))
     runs = [read_run(name) for name in dict.fromkeys(names)]
     refuse_empty(runs)
     if len(runs) > MOST:
@@ -65,7 +65,7 @@ def read_runs(names: Sequence[str]) -> list[RunFacts]:
 
 
 def composed(runs: Sequence[RunFacts], by: str | None = None) -> Report:
-    """The report of one run, or of several that are compared by the metric `by`. Draws nothing."""
+    """The report of one run, or of several that are compared by the metric `by`. Writes nothing."""
     metric = metric_for(runs, by)
     if len(runs) > 1:
         return Report(comparison_page(runs, metric), comparison_panels(runs))
@@ -74,7 +74,7 @@ def composed(runs: Sequence[RunFacts], by: str | None = None) -> Report:
 
 
 def refuse_empty(runs: Sequence[RunFacts]) -> None:
-    """UsageError if there is nothing of a run here."""
+    """UsageError if a run has neither a result nor records here."""
     for run in runs:
         if not run.result and not run.records:
             raise UsageError(
@@ -83,11 +83,11 @@ def refuse_empty(runs: Sequence[RunFacts]) -> None:
             )
 
 
-def write(folder: Path, found: Report) -> Path:
-    """Write a page, and each chart as an SVG file beside it."""
+def write(folder: Path, contents: Report) -> Path:
+    """Write a page, and each chart as an SVG file next to it."""
     path = folder / PAGE
-    atomic_write(path, found.html, mode=0o644)
-    for panel in found.charts[:12]:
+    atomic_write(path, contents.html, mode=0o644)
+    for panel in contents.charts[:12]:
         name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".svg"
         atomic_write(folder / name, sheet([panel]), mode=0o644)
     print_lines(f"report: {path}")
@@ -95,13 +95,13 @@ def write(folder: Path, found: Report) -> Path:
 
 
 def command_of(run: RunFacts) -> str:
-    """The command that does a run again."""
+    """The command that repeats a run."""
     evaluates = run.document.evaluates if run.document else None
-    return command(run.given, _where(run.cluster), evaluates)
+    return command(run.options, _where(run.cluster), evaluates)
 
 
 def _where(cluster: str) -> str:
-    """The option that names the hosts of a recorded cluster; "" if it is not recorded any more."""
+    """The option that names the hosts of a recorded cluster; "" if it is no longer recorded."""
     try:
         inventory = local_state.load_cluster(cluster)
     except RailheadError:

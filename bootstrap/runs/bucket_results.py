@@ -1,4 +1,4 @@
-"""Finds and fetches results of a run whose chief is not running, from the bucket."""
+"""Finds and fetches results from the bucket, for a run whose chief is not running."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
     if not result:
         return f"run {run.run_id}: results {_place(inventory, run.run_id)}"
     fetched = where(run, inventory.chief.name)
-    left = f"; they are {_place(inventory, run.run_id, BY_HAND)}" if left_files(run.results) else ""
-    return f"run {run.run_id}: {result.state}; results {fetched}{left}"
+    remaining = (
+        f"; these are {_place(inventory, run.run_id, BY_HAND)}" if left_files(run.results) else ""
+    )
+    return f"run {run.run_id}: {result.state}; results {fetched}{remaining}"
 
 
 def _place(inventory: Inventory, run_id: str, from_chief: Hint | None = None) -> str:
-    """Where results that were not fetched are, as text. `from_chief`: the command that brings them
-    from there, instead of `fab fetch`."""
+    """Where the unfetched results are, as text. `from_chief`: the command that fetches them from
+    the chief, instead of `fab fetch`."""
     fetch = Command("fetch", run=run_id)
     start = f"{Command('start', **inventory.target)}, then {from_chief or fetch}"
     only = f"only on {inventory.chief.name}, which does not run: {start}"
@@ -58,8 +60,8 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
         report: receives a line with the number of files and bytes, and one per large file.
 
     Raises:
-        UsageError: they are not in the bucket.
-        RailheadError: a file differs from the manifest, or is no longer in the bucket.
+        UsageError: the results are not in the bucket.
+        RailheadError: a file differs from the manifest, or was deleted from the bucket.
     """
     inventory = run.part_of(inventory)
     source = bucket.bucket_of(inventory)
@@ -99,6 +101,6 @@ def _fetch_file(source: Bucket, run: Run, entry: Entry, path: Path, report: Repo
         source.get(f"runs/{run.run_id}/{entry.home}", path, entry.bytes)
     except KeyError as missing:
         raise RailheadError(
-            f"{missing.args[0]} is not in {source.store.url} any more: it was removed",
+            f"{missing.args[0]} was deleted from {source.store.url}",
             hint=Hint(Command("start"), "   # then: ", Command("fetch")),
         ) from None

@@ -1,4 +1,4 @@
-"""Cancels a run on every host and verifies that none of its processes is left."""
+"""Cancels a run on every host and verifies that all its processes have ended."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from ..ssh.session import Session
 from ..untrusted.unpack import Hostile
 from .run import Run, read_state
 
-SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
+SUPERVISOR_SECONDS = 8.0  # after SIGTERM the supervisor writes result.json, then it exits
 
 
 def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, str]:
-    """Cancel a run: first by its supervisor, if the chief was reached, then by ending its processes
-    on every host.
+    """Cancel a run: first by its supervisor, if the chief can be reached, then by terminating its
+    processes on every host.
 
     Returns one line per host.
 
     Raises:
-        HostsFailed: a process of the run is left on some host.
+        HostsFailed: a process of the run is still running on some host.
     """
     if chief in sessions:
-        with contextlib.suppress(RailheadError):  # then on its host, too, by its processes
+        with contextlib.suppress(
+            RailheadError
+        ):  # then its processes are terminated, as on other hosts
             _cancel_by_supervisor(sessions[chief], run)
     swept = everywhere(sessions, lambda s: s.call(EndRun(run.run_id)), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
@@ -61,7 +63,7 @@ def _has_ended(chief: Session, run: Run) -> bool:
 
 
 def _state(chief: Session, run: Run) -> RunState | None:
-    """state.json; None also if it is damaged: then the processes are ended without it."""
+    """state.json; None also if it is damaged: the processes are terminated without it."""
     try:
         return read_state(chief, run)
     except Hostile:

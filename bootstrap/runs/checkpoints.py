@@ -1,6 +1,6 @@
-"""The checkpoints of a run: where they are, how they come here, how they reach another run.
+"""The checkpoints of a run: where they are, and how they are fetched.
 
-On a host they are in the run's folder, in a bucket below runs/ID/checkpoints, on this machine in
+On a host they are in the run's folder, in a bucket below runs/ID/checkpoints, on this computer in
 the folder of the run's results.
 """
 
@@ -25,7 +25,7 @@ from ..untrusted.decode import parsed
 from ..untrusted.manifest import LIMIT, is_same
 from .run import Run, read_json
 
-LIST_SECONDS = 120.0  # without any output, while a host lists its files
+LIST_SECONDS = 120.0  # without output, while a host lists its files
 LISTED = re.compile(r"([0-9]{1,18}) \./(.+)")  # one line of that list
 File = tuple[str, int]  # path below the checkpoint folder, bytes
 
@@ -39,12 +39,12 @@ class Checkpoints:
 
     @property
     def bytes(self) -> int:
-        """All bytes."""
+        """The bytes of all files."""
         return sum(size for _, size in self.files)
 
     @property
     def newest(self) -> str:
-        """The newest `step-*` folder; "" if the files are a program's own."""
+        """The newest `step-*` folder; "" if the program names its files itself."""
         return checkpoint_files.newest([path for path, _ in self.files])
 
     def __str__(self) -> str:
@@ -55,15 +55,15 @@ class Checkpoints:
 def on_host(session: Session, run: Run) -> Checkpoints:
     """The complete checkpoint files of a run on a host whose agent runs."""
     folder = f"{run.folder}/{FOLDER}"
-    found = unpack.pairs(session.sizes(folder, ["**"]))
-    return Checkpoints(f"on {session.host.name}", _complete(found))
+    sizes = unpack.pairs(session.sizes(folder, ["**"]))
+    return Checkpoints(f"on {session.host.name}", _complete(sizes))
 
 
 def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
-    """As `on_host`, before system changes: they need the channel without the agent.
+    """As `on_host`, but before system changes, which need the channel without the agent.
 
     Raises:
-        RailheadError: the host did not answer in time, or its answer is no list of files.
+        RailheadError: the host did not answer in time, or its answer is not a list of files.
     """
     list_files = "find . -type f -exec stat -c '%s %n' {} +"
     command = f"cd {run.folder}/{FOLDER} 2>/dev/null && {list_files} 2>/dev/null"
@@ -71,38 +71,38 @@ def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
     matches = [LISTED.fullmatch(line) for line in lines]
     if not all(matches):
         raise unpack.Hostile("a list of files that is not valid")
-    found = unpack.pairs([(match[2], int(match[1])) for match in matches if match])
-    return Checkpoints(f"on {session.host.name}", _complete(found))
+    sizes = unpack.pairs([(match[2], int(match[1])) for match in matches if match])
+    return Checkpoints(f"on {session.host.name}", _complete(sizes))
 
 
 def in_bucket(bucket: Bucket, run: Run) -> Checkpoints:
-    """The checkpoint files that were uploaded; none where no upload was completed."""
+    """The checkpoint files that were uploaded; none if no upload was completed."""
     files = tuple((file.path, file.bytes) for file in _uploaded(bucket, run))
     return Checkpoints(f"in {bucket.store.url}/runs/{run.run_id}", files)
 
 
 def here(run: Run) -> Checkpoints:
-    """The checkpoint files among the results on this machine."""
+    """The checkpoint files among the results on this computer."""
     folder = run.results / FOLDER
-    found = checkpoint_files.complete_files(str(folder))
-    return Checkpoints(f"in {folder}", tuple((path, stamp[0]) for path, stamp in found.items()))
+    stamps = checkpoint_files.complete_files(str(folder))
+    return Checkpoints(f"in {folder}", tuple((path, stamp[0]) for path, stamp in stamps.items()))
 
 
 def status_lines(session: Session, run: Run) -> list[str]:
-    """One line about the checkpoints on the chief and their upload; none if there are none."""
-    found = on_host(session, run)
+    """A line about the checkpoints on the chief and their upload; none without checkpoints."""
+    on_chief = on_host(session, run)
     status = read_json(session, f"{run.folder}/uploads.json", Uploads) or Uploads()
-    if not found.files:
+    if not on_chief.files:
         return []
     uploaded = [file.path for file in status.files]
     newest = checkpoint_files.newest(uploaded) or (uploaded and count(len(uploaded), "file"))
     sent = f"; uploaded: {newest}" if newest else ""
     failed = f"; the upload fails: {clean(status.why)[:200]}" if status.why else ""
-    return [f"checkpoints: {found}{sent}{failed}"]
+    return [f"checkpoints: {on_chief}{sent}{failed}"]
 
 
 def _complete(files: Sequence[File]) -> tuple[File, ...]:
-    """Without files in the making, and without `step-*` folders that have no manifest."""
+    """The files without incomplete ones: temporary files, and `step-*` folders without manifest."""
     sizes = dict(files)
     return tuple((path, sizes[path]) for path in sorted(checkpoint_files.complete(sizes)))
 
@@ -116,14 +116,15 @@ def _uploaded(bucket: Bucket, run: Run) -> tuple[Uploaded, ...]:
 
 
 def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: None) -> Checkpoints:
-    """Bring the newest checkpoint of a run (of a program's own files: all) into its results."""
-    found = on_host(session, run)
-    wanted = [file for file in found.files if file[0].startswith(found.newest)]
+    """Fetch the newest checkpoint of a run into its results; all files if the program names them
+    itself."""
+    on_chief = on_host(session, run)
+    wanted = [file for file in on_chief.files if file[0].startswith(on_chief.newest)]
     total = sum(size for _, size in wanted)
     if not wanted:
-        report(f"no checkpoint {found.place}")
+        report(f"no checkpoint {on_chief.place}")
         return here(run)
-    report(f"checkpoints: {found}")
+    report(f"checkpoints: {on_chief}")
     with unpack.stage(run.results) as stage:
         refuse_too_much(2 * total, stage, "the checkpoints")
         packed, files = stage / "packed", stage / "files"
@@ -135,17 +136,18 @@ def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: Non
 
 
 def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: None) -> Checkpoints:
-    """Bring the newest uploaded checkpoint (of a program's own files: all) into the results.
+    """Fetch the newest uploaded checkpoint into the results; all files if the program names them
+    itself.
 
     Raises:
         RailheadError: a file differs from the manifest.
     """
-    found = in_bucket(bucket, run)
-    wanted = [file for file in _uploaded(bucket, run) if file.path.startswith(found.newest)]
+    uploaded = in_bucket(bucket, run)
+    wanted = [file for file in _uploaded(bucket, run) if file.path.startswith(uploaded.newest)]
     if not wanted:
-        report(f"no checkpoint {found.place}")
+        report(f"no checkpoint {uploaded.place}")
         return here(run)
-    report(f"checkpoints: {found}")
+    report(f"checkpoints: {uploaded}")
     with unpack.stage(run.results) as stage:
         refuse_too_much(sum(file.bytes for file in wanted), stage, "the checkpoints")
         for file in wanted:
@@ -164,15 +166,15 @@ def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: Non
 
 def _changed(file: Uploaded, bucket: Bucket) -> RailheadError:
     return RailheadError(
-        f"checkpoint file {file.path} in {bucket.store.url} is not the one of its manifest",
+        f"checkpoint file {file.path} in {bucket.store.url} differs from its manifest",
         hint="the same command again, when the run has uploaded its next checkpoint",
     )
 
 
 def refuse_none(run: Run, places: Sequence[str]) -> UsageError:
-    """The error for a run that has no checkpoint anywhere."""
+    """The error for a run that has no checkpoint in any place."""
     return UsageError(
         f"run {run.run_id} has no checkpoint: looked {', '.join(places)}",
-        hint="start it again without --resume; our own training writes checkpoints with "
+        hint="start it again without --resume; the built-in training writes checkpoints with "
         "--set checkpoint_steps=N or checkpoint_minutes=N, a script in RAILHEAD_CHECKPOINT_DIR",
     )

@@ -25,9 +25,9 @@ OPTIONS = options_in(ProgramOptions)
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A run that was started from this computer: its document, and its options as given.
+    """A run that was started from this computer: its document, and its options as typed.
 
-    `folder`: where relative paths of the options start.
+    `folder`: the folder of relative paths in the options.
     """
 
     run: Run
@@ -41,7 +41,7 @@ def earlier_run(run_id: str) -> EarlierRun:
     """The record of the run with this id.
 
     Raises:
-        UsageError: none is recorded here, or its record is damaged or of an older version.
+        UsageError: it is not recorded here, or its record is damaged or of an older version.
     """
     record = local_state.recorded_run(run_id)
     hint = "type its command again, without --resume"
@@ -51,13 +51,13 @@ def earlier_run(run_id: str) -> EarlierRun:
             hint=hint,
         )
     try:
-        given = decode(GivenOptions, record.given, what="given")
+        typed = decode(GivenOptions, record.given, what="given")
         return EarlierRun(
             Run(run_id, Path(record.results)),
             record.cluster,
             decode(RunDocument, record.document, what="document"),
-            program_of(given.options),
-            Path(given.folder),
+            program_of(typed.options),
+            Path(typed.folder),
         )
     except (TypeError, ValueError) as error:
         raise UsageError(f"the record of run {run_id} is damaged: {error}", hint=hint) from None
@@ -66,10 +66,10 @@ def earlier_run(run_id: str) -> EarlierRun:
 def resumed_request(
     earlier: EarlierRun, given: ProgramOptions
 ) -> tuple[RunRequest, ProgramOptions]:
-    """The request for a run that goes on from this one, and its options.
+    """The request for a run that continues this one, and its options.
 
     Raises:
-        UsageError: an option contradicts the run, or its program is not where it was.
+        UsageError: an option contradicts the run, or its program was moved.
     """
     if evaluated := earlier.document.evaluates:
         raise UsageError(
@@ -83,7 +83,7 @@ def resumed_request(
 
 
 def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
-    """One line if the program is not as it was; none if it is."""
+    """One line if the program has changed; none otherwise."""
     if request.bundle.digest == earlier.document.bundle:
         return []
     run_id = earlier.run.run_id
@@ -91,7 +91,7 @@ def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
 
 
 def changed_data(earlier: EarlierRun, data: Sequence[RunData]) -> list[str]:
-    """One line for each local data that has another content than in the run.
+    """One line for each local data set whose content has changed since the run.
 
     A host's share of data depends on the number of hosts; it is not compared.
     """
@@ -107,7 +107,7 @@ def changed_data(earlier: EarlierRun, data: Sequence[RunData]) -> list[str]:
 
 
 def _args(earlier: EarlierRun) -> ProgramOptions:
-    """The options of the run; values that could have changed since come from its document."""
+    """The options of the run; values that may have changed since then come from its document."""
     document = earlier.document
     paths: dict[str, Any] = {
         one.name: str(earlier.folder / value)
@@ -121,13 +121,13 @@ def _args(earlier: EarlierRun) -> ProgramOptions:
 
 
 def setting_texts(program: BuiltIn) -> dict[str, str]:
-    """The settings of the built-in training as `--set` takes them."""
+    """The settings of the built-in training as values of `--set`."""
     settings = program.settings.items()
     return {name: "none" if value is None else str(value) for name, value in settings}
 
 
 def _refuse_contradictions(earlier: EarlierRun, given: ProgramOptions) -> None:
-    """UsageError for the first option that was given and is not the earlier run's."""
+    """UsageError for the first option that was typed and differs from the earlier run."""
     for one in OPTIONS:
         value, before = getattr(given, one.name), getattr(earlier.args, one.name)
         if value == one.default or _same(one, value, before, earlier.folder):
@@ -160,7 +160,7 @@ def _same(one: Option, value: Any, before: Any, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def working_folder(earlier: EarlierRun) -> Iterator[None]:
-    """In the folder where the run was started: its options may name files there."""
+    """Work in the folder where the run was started: its options may name files there."""
     before = Path.cwd()
     try:
         os.chdir(earlier.folder)

@@ -1,4 +1,4 @@
-"""Brings the metrics and TensorBoard files of a run here, while it goes on or after it."""
+"""Fetches the metrics and TensorBoard files of a run, during the run or after it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ LIMIT = 2_000_000_000  # bytes of all these files
 
 @dataclass
 class HostEvents:
-    """The files on the chief; only those that have grown are brought again."""
+    """The files on the chief; only those that have grown are fetched again."""
 
     run: Run
     sizes: dict[str, int] = field(default_factory=dict)
 
     def bring(self, chief: Session) -> None:
-        """Bring what is new into the results, and make the events of metrics.jsonl anew."""
-        found = dict(unpack.pairs(chief.sizes(self.run.folder, PATTERNS)))
-        changed = [path for path, size in found.items() if size != self.sizes.get(path)]
+        """Fetch new data into the results, and write the events of metrics.jsonl again."""
+        sizes = dict(unpack.pairs(chief.sizes(self.run.folder, PATTERNS)))
+        changed = [path for path, size in sizes.items() if size != self.sizes.get(path)]
         if not changed:
             return
         with unpack.stage(self.run.results) as stage:
@@ -43,12 +43,12 @@ class HostEvents:
             for path in unpack.unpack(packed, files, LIMIT):
                 unpack.place(files / path, self.run.results, home_name(path))
             results.draw(stage, self.run)
-        self.sizes |= {path: found[path] for path in changed}
+        self.sizes |= {path: sizes[path] for path in changed}
 
 
 def bring_from_bucket(bucket: Bucket, run: Run) -> None:
-    """Bring the files of a run from the bucket: of its results, else the pieces that were uploaded
-    while it went on."""
+    """Fetch the files of a run from the bucket: those of its results, or the parts that were
+    uploaded during the run."""
     with unpack.stage(run.results) as stage:
         if manifest := bucket.manifest(run.run_id):
             wanted = [entry for entry in manifest.files if _is_shown(entry.path)]
@@ -71,12 +71,12 @@ def _is_shown(path: str) -> bool:
 
 
 def _join_pieces(bucket: Bucket, run: Run) -> None:
-    """Put the pieces NAME.OFFSET of each file together."""
+    """Join the parts NAME.OFFSET of each file."""
     prefix = f"runs/{run.run_id}/live/"
-    found = [item for page in bucket.store.objects(prefix) for item in page]
-    keys = sorted(item.key for item in found)
+    objects = [item for page in bucket.store.objects(prefix) for item in page]
+    keys = sorted(item.key for item in objects)
     with unpack.stage(run.results) as stage:
-        refuse_too_much(sum(item.size for item in found), stage, "the events of the run")
+        refuse_too_much(sum(item.size for item in objects), stage, "the events of the run")
         for number, (name, pieces) in enumerate(groupby(keys, lambda key: key[:-13])):
             path = stage / f"{number}"
             with unpack.new_file(path) as file:

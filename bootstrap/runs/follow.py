@@ -1,4 +1,4 @@
-"""Follows a run to its end: shows records and output lines, reconnects when necessary."""
+"""Follows a run to its end: shows records and lines of output, reconnects if necessary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..untrusted.records import record
 from ..untrusted.run_files import read_run_document
 from .run import Run
 
-RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
+RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
 
 
 Watch = Callable[[Record], None]
@@ -28,7 +28,7 @@ Watch = Callable[[Record], None]
 @dataclass
 class RunConnection:
     """A run, its hosts, and the open session with its chief; `reopen` replaces the session.
-    `watch` gets each record of metrics.jsonl; what it raises ends the following."""
+    `watch` receives each record of metrics.jsonl; its exceptions end the following."""
 
     run: Run
     inventory: Inventory
@@ -36,12 +36,12 @@ class RunConnection:
     watch: Watch | None = None
 
     def ensure_open(self) -> None:
-        """Connect again if the connection to the chief is closed."""
+        """Reconnect if the connection to the chief is closed."""
         if not self.chief.connection.is_connected:
             self.reopen()
 
     def reopen(self) -> None:
-        """Replace the session by a new one with an agent; keep the old one if that fails."""
+        """Replace the session by a new one with an agent; on failure keep the old one."""
         sessions = open_sessions(self.inventory.only([self.inventory.chief.name]))
         for session in sessions.values():
             if python := session.facts().python:
@@ -53,24 +53,23 @@ class RunConnection:
 
 @dataclass
 class FollowState:
-    """How far `follow` has read metrics.jsonl; kept across a connection that breaks."""
+    """How far `follow` has read metrics.jsonl and the log; it survives a broken connection."""
 
     offset: int = 0
     log_offset: int = 0
     lost: bool = False
-    done: bool = False
 
 
 def follow_to_end(connection: RunConnection, board: Board) -> None:
-    """Follow a run to its end. A broken connection is opened again, up to five times; then
-    ConnectionLost is raised. The run itself continues either way."""
+    """Follow a run to its end. Reconnect up to five times; then raise ConnectionLost. The run
+    itself continues either way."""
     state = FollowState()
     for pause in RETRY_PAUSES:
         try:
             follow(connection.chief, connection.run, board, state, connection.watch)
             return
         except ConnectionLost as lost:
-            board.print_lines(f"{lost}; the run continues, connecting again in {pause} s")
+            board.print_lines(f"{lost}; the run continues, reconnecting in {pause} s")
             time.sleep(pause)
             connection.reopen()
     follow(connection.chief, connection.run, board, state, connection.watch)
@@ -83,20 +82,20 @@ def follow(
     mark_attached(chief, run)
     view = _View(board, _first_ranks(chief, run), state, watch)
     request = Follow(run.folder, state.offset, "rank-0", state.log_offset)
-    state.lost, state.done = chief.call(request, on_event=view.show).lost, True
+    state.lost = chief.call(request, on_event=view.show).lost
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
 
 class _View:
-    """Shows the events of a run: rank 0's lines above the board, all of them; in the line of each
-    host its progress, else the last line of its first rank. `hosts` are the hosts by first rank."""
+    """Shows the events of a run: all lines of rank 0 above the board; in the line of each host its
+    progress or, without it, the last line of its first rank. `hosts`: the hosts by first rank."""
 
     def __init__(
         self, board: Board, hosts: Mapping[str, str], state: FollowState, watch: Watch | None
     ) -> None:
         self.board, self.hosts, self.state, self.watch = board, hosts, state, watch
         self.last_line = ""  # of rank 0, above the board
-        # The hosts whose last output line is not shown. A log has each line of rank 0 already.
+        # The hosts whose last line is not shown: a log has all lines of rank 0 anyway.
         first = {"0"} & {*hosts} if not board.live else ()
         self.with_progress = {hosts[rank] for rank in first}
 
@@ -109,14 +108,14 @@ class _View:
         elif isinstance(event, MetricLine):
             self.state.offset = event.offset
             show_record(event.metrics, self.board, self.with_progress)
-            if self.watch and (found := record(event.metrics)):
-                self.watch(found)
+            if self.watch and (entry := record(event.metrics)):
+                self.watch(entry)
         else:
             self._show_last(event.last)
 
     def _show_last(self, lines: Mapping[str, str]) -> None:
-        """In each host's line the last line of its first rank; of rank 0 only one that is not above
-        the board: a progress bar, until it ends its line."""
+        """In each host's line show the last line of its first rank; of rank 0 only a line that is
+        not above the board: a progress bar that has not ended."""
         for rank, host in self.hosts.items():
             line = clean(lines.get(rank, ""))
             if line and host in self.board.names and host not in self.with_progress:
@@ -138,11 +137,11 @@ def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
 
 
 def show_record(line: str, board: Board, with_progress: set[str]) -> None:
-    """Show a line of metrics.jsonl: progress in the host's line, others above. A message of another
-    rank than 0 is in its host's line too, but in a log, where it would be left out.
+    """Show a line of metrics.jsonl: progress in the host's line, others above. Messages of ranks
+    other than 0 are in their host's line too, except in a log, which would lose some.
 
-    Lines that are not records, or of hosts not on the board, are ignored: the run's program can
-    also write to that file. Hosts that report progress are added to `with_progress`.
+    Lines that are not records, or of hosts not on the board, are ignored: the program can write to
+    that file too. Hosts that report progress are added to `with_progress`.
     """
     entry = record(line)
     if not entry or not (text := progress_line(entry)):

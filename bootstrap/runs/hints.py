@@ -1,4 +1,4 @@
-"""Known causes of failures in a script's last lines, and what to type or write instead. Pure."""
+"""Known causes of failures, by a script's last lines, and how to fix them. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_SENT = re.compile(r"FileNotFoundError: .*No such file or directory: '([^/']
 
 
 def hint_of(lines: Sequence[str]) -> str:
-    """What to do about an error in these lines; empty if its cause is not known."""
+    """How to fix an error in these lines; empty if its cause is not known."""
     text = "\n".join(clean(str(line)) for line in lines)
     return _keras(text) or _sagemaker(text) or _not_sent(text)
 
@@ -41,27 +41,27 @@ def _keras(text: str) -> str:
     for keras, errors in WRONG_KERAS.items():
         if any(error in text for error in errors):
             other = "2" if keras == "3" else "3"
-            return f"this is the error of a script written for Keras {other}: add --keras {other}"
+            return f"the script is written for Keras {other}: add --keras {other}"
     return ""
 
 
 def _sagemaker(text: str) -> str:
-    """What to write instead of a path of SageMaker."""
-    found = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
-    if not found:
+    """The replacement for a path of SageMaker."""
+    match = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
+    if not match:
         return ""
-    folder, channel = found.groups()
+    folder, channel = match.groups()
     names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
     name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
     return (
-        f"{found[0]} is a folder of SageMaker: in the script, write"
+        f"{match[0]} is a folder of SageMaker: in the script, write"
         f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
     )
 
 
 def _not_sent(text: str) -> str:
-    found = _NOT_SENT.search(text)
-    if not found:
+    match = _NOT_SENT.search(text)
+    if not match:
         return ""
-    what = f"{found[1]} is not on the hosts; files that .gitignore excludes are not sent"
+    what = f"{match[1]} is not on the hosts; files that .gitignore excludes are not sent"
     return f"{what}: --data NAME=FOLDER"

@@ -61,22 +61,28 @@ class RunOptions:
         if self.keras not in (None, 2, 3):
             raise UsageError(f"keras {self.keras}: 2 or 3")
         if self.keras == 2 and not self.script:
-            raise UsageError("keras 2 is for --script: our own training is written for Keras 3")
+            raise UsageError(
+                "keras 2 is for --script: the built-in training is written for Keras 3"
+            )
         for name in [*self.env, *self.secrets]:
             if not _VARIABLE.fullmatch(name):
-                raise UsageError(f"{name!r} is not a variable's name: letters, digits and '_'")
+                raise UsageError(f"{name!r} is not the name of a variable: letters, digits and '_'")
             if name.startswith("RAILHEAD_"):
-                raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
+                raise UsageError(
+                    f"{name}: the names of your variables must not begin with RAILHEAD_"
+                )
         names = [metric.name for metric in self.metrics]
         if len({*names}) < len(names) or len(names) > MOST_METRICS:
             raise UsageError(f"--metric: at most {MOST_METRICS}, each name once: {names}")
         if both := sorted({*self.env} & {*self.secrets}):
-            raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
+            raise UsageError(
+                f"{both[0]} is given twice: with --secret and with --env or --env-file"
+            )
 
     def _check_strategy(self) -> None:
         if self.strategy == AUTO and self.script:
             raise UsageError(
-                "--strategy auto is for our own training; a script has one strategy",
+                "--strategy auto is for the built-in training; a script has one strategy",
                 hint="name that of your script, or leave out --strategy",
             )
         row = strategies.STRATEGIES.get(self.strategy or "")
@@ -84,9 +90,9 @@ class RunOptions:
             raise UsageError("--ps is for --strategy parameter-server")
 
     def with_strategy(self, slots: Sequence[int], gpus: int) -> tuple[RunOptions, str]:
-        """The options with the strategy that `auto` stands for, and why; as they are without it.
+        """The options with the strategy that replaces `auto`, and why; unchanged without `auto`.
 
-        `slots` of each host; `gpus` of the first one.
+        `slots` of each host; `gpus` of the first host.
         """
         if self.strategy != AUTO:
             return self, ""
@@ -95,7 +101,7 @@ class RunOptions:
         return replace(self, launcher=launcher, strategy=name), why
 
     def resolved_strategy(self, hosts: int) -> Strategy:
-        """The given strategy, else the launcher's default for this number of hosts."""
+        """The chosen strategy, or the launcher's default for this number of hosts."""
         name = None if self.strategy == AUTO else self.strategy
         return strategies.resolve(self.launcher, name, hosts)
 
@@ -104,7 +110,7 @@ class RunOptions:
         if self.keras is not None:
             return self.keras, "given by --keras"
         if not self.script:
-            return 3, "our own training is written for it"
+            return 3, "the built-in training is written for it"
         if strategy.script_keras == 2:
             why = "scripts under Horovod or several workers need it; --keras 3 if yours does not"
         else:
@@ -114,7 +120,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """What happens to the machines at a run's end, validated. `max_hours` None: no limit."""
+    """What to do with the machines after a run, validated. `max_hours` None: no limit."""
 
     keep_minutes: int = 20
     stop: bool = True

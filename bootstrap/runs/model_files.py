@@ -1,8 +1,8 @@
 """Which of a run's files is its model. Pure: it reads the names of files, here or on the chief.
 
 A SavedModel is a folder with saved_model.pb; a Keras model is a .keras or .h5 file. A folder whose
-name is a number is a version, as TensorFlow Serving has it: the highest one counts. A checkpoint is
-not the model of a run; --model may name one.
+name is a number is a version, as in TensorFlow Serving: the highest one counts. A checkpoint is not
+the model of a run, but --model may name one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAVED_MODEL_FILE = "saved_model.pb"
 WEIGHTS = ".weights.h5"  # of a model that the program has to build
 NOT_SEARCHED = ("evaluations", "logs")  # at the top of the results
 INSIDE = ("assets", "assets.extra", "variables")  # of a SavedModel
-SHOWN = 8  # models that a message names
+SHOWN = 8  # models named in a message
 
 _CHECKPOINT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
 
@@ -36,7 +36,7 @@ class ModelFile:
 
     @property
     def name(self) -> str:
-        """What all versions and formats of one model have in common: its path without these."""
+        """The path without version and format: the same for all versions and formats of a model."""
         parts, _ = self._split()
         *above, last = parts or ("model",)
         last = last.removesuffix(self.format)
@@ -44,12 +44,12 @@ class ModelFile:
 
     @property
     def version(self) -> int:
-        """The number of the innermost folder that is one; 0 without."""
+        """The innermost folder whose name is a number; 0 if there is none."""
         return self._split()[1]
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether a part of its path says so."""
+        """Whether its path contains a name for checkpoints."""
         return _CHECKPOINT.search(self.path) is not None
 
     def _split(self) -> tuple[tuple[str, ...], int]:
@@ -64,7 +64,7 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class ModelSearch:
-    """How a model is searched: `wanted` is the path that --model names, `formats` the best first.
+    """How to search for a model: `wanted` is the path of --model; `formats`, the best first.
 
     For messages: `owner` ("run r1"), and the `command` that gets --model with `prefix` and a path.
     """
@@ -79,35 +79,35 @@ class ModelSearch:
         """The model among the files with these names; None if there is none.
 
         Raises:
-            UsageError: there are several, or none is the one that --model names.
+            UsageError: there are several, or --model names another one.
         """
         if self.wanted is None:
             return self._only(_without_checkpoints(models_in(names)))
-        found = models_in(names)
+        models = models_in(names)
         wanted = PurePosixPath(self.wanted).as_posix()
-        exact = [model for model in found if model.path == wanted]
-        inside = [model for model in found if model.path.startswith(f"{wanted}/")]
+        exact = [model for model in models if model.path == wanted]
+        inside = [model for model in models if model.path.startswith(f"{wanted}/")]
         if chosen := exact or inside:
             return self._only(chosen)
-        if not found:
+        if not models:
             return None
-        raise self._error(f"--model {self.wanted}: {self.owner} has", found)
+        raise self._error(f"--model {self.wanted}: {self.owner} has", models)
 
     def refuse_checkpoints(self, names: Iterable[str]) -> None:
         """UsageError if a checkpoint among these files could be named by --model."""
-        if found := models_in(names):
-            raise self._error(f"{self.owner} has checkpoints, and no model:", found)
+        if models := models_in(names):
+            raise self._error(f"{self.owner} has checkpoints, and no model:", models)
 
-    def _only(self, found: Sequence[ModelFile]) -> ModelFile | None:
-        """The best format of the highest version, where all are one model."""
-        if len({model.name for model in found}) > 1:
-            raise self._error(f"{self.owner} has several models:", found)
-        ranked = sorted(found, key=lambda m: (self.formats.index(m.format), -m.version))
+    def _only(self, models: Sequence[ModelFile]) -> ModelFile | None:
+        """The best format of the highest version, if all are the same model."""
+        if len({model.name for model in models}) > 1:
+            raise self._error(f"{self.owner} has several models:", models)
+        ranked = sorted(models, key=lambda m: (self.formats.index(m.format), -m.version))
         return ranked[0] if ranked else None
 
-    def _error(self, begin: str, found: Sequence[ModelFile]) -> UsageError:
-        """The choices; of each model the highest version."""
-        newest = {(m.name, m.format): m for m in sorted(found, key=lambda m: m.version)}
+    def _error(self, begin: str, models: Sequence[ModelFile]) -> UsageError:
+        """An error with the choices: the highest version of each model."""
+        newest = {(m.name, m.format): m for m in sorted(models, key=lambda m: m.version)}
         paths = sorted((model.path for model in newest.values()), key=_natural)
         more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
         shown = [clean(path) for path in paths[-SHOWN:]]
@@ -120,18 +120,18 @@ class ModelSearch:
 
 def models_in(names: Iterable[str]) -> list[ModelFile]:
     """All models among files with these names: posix paths relative to one folder."""
-    found = []
+    models = []
     for name in names:
         path = PurePosixPath(name)
         if any(part.startswith(".") for part in path.parts) or path.parts[0] in NOT_SEARCHED:
             continue
         if path.name == SAVED_MODEL_FILE:
-            found.append(ModelFile(path.parent.as_posix(), SAVED_MODEL))
+            models.append(ModelFile(path.parent.as_posix(), SAVED_MODEL))
         elif path.suffix in (KERAS, H5) and not path.name.endswith(WEIGHTS):
-            found.append(ModelFile(path.as_posix(), path.suffix))
-    saved = {model.path for model in found if model.format == SAVED_MODEL}
+            models.append(ModelFile(path.as_posix(), path.suffix))
+    saved = {model.path for model in models if model.format == SAVED_MODEL}
     inside = {PurePosixPath(path, part) for path in saved for part in INSIDE}
-    return [model for model in found if inside.isdisjoint(PurePosixPath(model.path).parents)]
+    return [model for model in models if inside.isdisjoint(PurePosixPath(model.path).parents)]
 
 
 def names_below(folder: Path) -> list[str]:
@@ -145,8 +145,8 @@ def names_below(folder: Path) -> list[str]:
     ]
 
 
-def _without_checkpoints(found: Sequence[ModelFile]) -> list[ModelFile]:
-    return [model for model in found if not model.is_checkpoint]
+def _without_checkpoints(models: Sequence[ModelFile]) -> list[ModelFile]:
+    return [model for model in models if not model.is_checkpoint]
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:

@@ -32,7 +32,7 @@ from .metrics.options import (
 )
 from .strategies import launcher_for
 
-# The tokens of a shell command line; `open` is a quote that is not closed.
+# The tokens of a shell command line; `open`: a quote that is not closed.
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\n]+)|(?P<joined>\\\n)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)\"
     |\\(?P<escaped>.)|(?P<plain>[^ \t\n'"\\]+|\\\Z)|(?P<open>['"])""",
@@ -48,8 +48,8 @@ def record_of(program: ProgramOptions) -> GivenOptions:
 
 
 def program_of(recorded: Mapping[str, Any]) -> ProgramOptions:
-    """The options of a record, also of one that has them as they were typed; those that this
-    version does not know are left out.
+    """The options of a record, also of an older one that has them as typed; options that this
+    version does not know are ignored.
 
     Raises:
         TypeError: the record is damaged.
@@ -63,9 +63,10 @@ def program_of(recorded: Mapping[str, Any]) -> ProgramOptions:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run: validated options, the program, its files, the secrets' values, its data.
+    """A run to start: validated options, the program and its files, the values of its secrets, its
+    data.
 
-    `record`: the options as they were given, for a run that resumes this one.
+    `record`: the options as typed, for a run that resumes this one.
     """
 
     options: RunOptions
@@ -85,7 +86,7 @@ def read_request(
     """Check everything that can be checked without a host.
 
     Args:
-        resumes: the id of the run whose checkpoints this one goes on from.
+        resumes: the id of the run whose checkpoints this one continues.
 
     Raises:
         UsageError: an option is not valid; the message has the rule, the value and the choices.
@@ -103,7 +104,7 @@ def read_request(
         return RunRequest(options, built_in, pack_training(repo), secrets, data, record_of(args))
     if args.preset or args.settings or args.training:
         raise UsageError(
-            "--preset, --set and --training are for our own training; a script takes --args"
+            "--preset, --set and --training are for the built-in training; a script takes --args"
         )
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
@@ -129,19 +130,19 @@ def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptio
 
 
 def _refuse_script_options(args: ProgramOptions) -> None:
-    given = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
-    for name, value in given.items():
+    script_options = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
+    for name, value in script_options.items():
         if value not in (None, {}):
             raise UsageError(
                 f"--{name} goes with --script",
                 hint=Hint(Command("train", script="train.py"), " ..."),
             )
     if args.sagemaker:
-        raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")
+        raise UsageError("--sagemaker is for scripts that were written for SageMaker: --script")
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The arguments in `text`, split and unquoted as by a POSIX shell; nothing is expanded.
+    """The arguments in `text`, split and unquoted like a POSIX shell does; nothing is expanded.
 
     Not `shlex.split`: it keeps the backslash of "\\$" and of a line continuation.
 
@@ -215,7 +216,7 @@ def _env_file(path: str) -> list[tuple[str, str]]:
 
 
 def training_repo(folder: str | None) -> Path:
-    """The folder that contains `training/`: that of --training, else this clone.
+    """The folder that contains `training/`: that of --training, or this clone.
 
     Raises:
         UsageError: it is not a copy of the built-in training.
@@ -225,7 +226,8 @@ def training_repo(folder: str | None) -> Path:
     path = Path(folder).expanduser().resolve()
     if path.name != "training" or not (path / "__main__.py").is_file():
         raise UsageError(
-            f"--training {folder}: a folder named training with a __main__.py, as the built-in one",
+            f"--training {folder}: not a folder named training with a __main__.py, like the"
+            " built-in one",
             hint=f"cp -r {REPO / 'training'} mine/training   # change it, then --training"
             " mine/training",
         )
@@ -235,8 +237,8 @@ def training_repo(folder: str | None) -> Path:
 def check_settings(
     preset: str | None, settings: Mapping[str, str], repo: Path = REPO
 ) -> dict[str, Any]:
-    """What `python -m training --check --json` prints in `repo`: the resolved `settings`, the
-    `folder` and the `metrics` that they have.
+    """The output of `python -m training --check --json` in `repo`: the resolved `settings`, their
+    `folder` and `metrics`.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
 
@@ -248,23 +250,23 @@ def check_settings(
     for name, value in settings.items():
         argv += ["--set", f"{name}={value}"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
-    environment["PYTHONPATH"] = str(PACKAGES)  # a copy of `training` imports our documents
-    done = log.run(argv, cwd=repo, env=environment, capture_output=True)
-    error = done.stderr.strip()
-    if done.returncode == 2:
+    environment["PYTHONPATH"] = str(PACKAGES)  # a copy of `training` imports railhead.documents
+    process = log.run(argv, cwd=repo, env=environment, capture_output=True)
+    error = process.stderr.strip()
+    if process.returncode == 2:
         raise UsageError(error)
-    document = _checked(done.stdout)
-    if done.returncode or document is None:
+    document = _checked(process.stdout)
+    if process.returncode or document is None:
         raise UsageError(
             f"{repo}/training cannot check its settings: "
-            f"{error.splitlines()[-1] if error else 'the answer is not that of --check --json'}",
+            f"{error.splitlines()[-1] if error else 'its output is not that of --check --json'}",
             hint=f"cd {shlex.quote(str(repo))} && python -S -m training --check --json",
         )
     return document
 
 
 def _checked(text: str) -> dict[str, Any] | None:
-    """The answer of `--check --json`; None where a part is missing."""
+    """The output of `--check --json`; None if a part is missing."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -277,8 +279,8 @@ def _checked(text: str) -> dict[str, Any] | None:
 
 
 def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> None:
-    """UsageError if the data set `name` needs data that is not given, or takes none. `folder` is
-    `required`, `optional` or `none`; shards are recognised whatever the data set is."""
+    """UsageError if the data set `name` needs data that is missing, or accepts none. `folder` is
+    `required`, `optional` or `none`; shards are recognised for any data set."""
     if folder == "required" and not data:
         raise UsageError(
             f"data={name} needs the data itself",
@@ -287,7 +289,7 @@ def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> N
     for item in data if folder == "none" else ():
         if item.files and "manifest.json" not in {file.path for file in item.files.files}:
             raise UsageError(
-                f"--data {item.spec.name} with data={name}, which takes no files: name what"
-                f" {item.spec.uri} holds",
+                f"--data {item.spec.name} with data={name}, which accepts no files: name the kind"
+                f" of data in {item.spec.uri}",
                 hint="add --set data=images, or another of: mnist, cifar10, imdb, csv, numpy, ...",
             )

@@ -28,7 +28,7 @@ from .run import Run
 
 HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
 
-# From one folder of a host to another, if there is space.
+# Copies one folder of a host to another, if there is space.
 COPY = """need=$(du -sk "$1" | cut -f1); free=$(df -Pk "$2" | awk 'NR == 2 { print $4 }')
 if [ "$need" -ge "$free" ]; then
   echo "disk full: the checkpoints have $need kB, $free kB are free"; exit 1
@@ -36,7 +36,7 @@ fi
 cp -Rp "$1/." "$2/" && chmod -R u+w "$2" &&
 find "$2" -mindepth 1 -name '.*' -prune -exec rm -rf {} +"""
 
-# From the chief to all other hosts at once; what did not arrive is found by its size.
+# Copies from the chief to all other hosts at once; incomplete files are found by their size.
 SPREAD = """folder=$1; shift
 for name in "$@"; do
   tar -C checkpoints -cf - . | ssh -F ssh_config "$name" "tar -C $folder -xf -" &
@@ -46,21 +46,21 @@ COLLECT = 'ssh -n -F ssh_config "$1" "tar -C $2 -cf - ." | tar -C checkpoints -x
 
 @dataclass(frozen=True)
 class CheckpointSource:
-    """The checkpoints that a run goes on from. `kind`: `host` (then `host` is its name), `bucket`
+    """The checkpoints that a run continues from. `kind`: `host` (then `host` is its name), `bucket`
     or `here`."""
 
     earlier: Run
-    found: Checkpoints
+    checkpoints: Checkpoints
     kind: str
     host: str = ""
 
 
 def newest(sources: Sequence[CheckpointSource]) -> CheckpointSource | None:
-    """The source with the highest step, of equal ones the first. A program's own files have no step
-    to compare: if any source has such files, the first source."""
-    if not all(source.found.newest for source in sources):
+    """The source with the highest step, the first one of equal sources. Files that a program names
+    itself have no step: if any source has such files, the first source."""
+    if not all(source.checkpoints.newest for source in sources):
         return sources[0]
-    return max(sources, key=lambda s: checkpoint_files.step_of(s.found.newest), default=None)
+    return max(sources, key=lambda s: checkpoint_files.step_of(s.checkpoints.newest), default=None)
 
 
 def place(
@@ -68,12 +68,12 @@ def place(
 ) -> None:
     """Put the checkpoints on the chief; with `everywhere_needed` on all hosts.
 
-    A script may read them on each rank; our own training reads them on rank 0 only.
+    A script may read them on each rank; the built-in training reads them on rank 0 only.
 
     Raises:
         RailheadError: there is not enough space, or a file did not arrive.
     """
-    print_lines(f"resuming run {source.earlier.run_id} from {source.found}")
+    print_lines(f"resuming run {source.earlier.run_id} from {source.checkpoints}")
     chief = cluster.sessions.chief
     if source.kind == "bucket":
         _from_bucket(cluster, run, source)
@@ -116,22 +116,24 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: CheckpointSource) 
     reply = cluster.sessions.chief.run(argv, timeout=HOURS)
     _refuse_failure(reply)
     if damaged := _damaged(reply):
-        print_lines(f"not as they were uploaded, and left out: {', '.join(damaged[:5])}")
+        print_lines(
+            f"these files differ from their upload and are ignored: {', '.join(damaged[:5])}"
+        )
 
 
 def _damaged(reply: CommandResult) -> tuple[str, ...]:
-    """The files that restore_checkpoints left out, from its last line."""
+    """The files that restore_checkpoints ignored, from its last line."""
     outcome = "".join(reply.tail[-1:])
     return parsed(Restored, outcome, "an outcome of the download").damaged
 
 
 def _from_here(chief: Session, run: Run, source: CheckpointSource) -> None:
-    """Send them over the connection, as data is sent, and move them to their place."""
+    """Send them over the connection, like data, and move them to their place."""
     root = source.earlier.results / FOLDER
     names = {path for path, _ in here(source.earlier).files}
     listed = folders.listed(root, "checkpoints")
-    kept = tuple(file for file in listed.files if file.path in names)
-    data = folders.hashed(LocalData(listed.root, kept), lambda _: None)
+    wanted = tuple(file for file in listed.files if file.path in names)
+    data = folders.hashed(LocalData(listed.root, wanted), lambda _: None)
     share = {chief.host.name: {FOLDER: data}}
     opened = {chief.host.name: chief}
     with board_of((chief.host.name,)) as board:
@@ -142,14 +144,14 @@ def _from_here(chief: Session, run: Run, source: CheckpointSource) -> None:
 
 
 def _refuse_lost(sessions: Mapping[str, Session], run: Run, source: CheckpointSource) -> None:
-    """HostsFailed when a file of the source is not in the run's folder of a host.
+    """HostsFailed if a file of the source is not in the run's folder on a host.
 
-    The chief has verified what it downloaded, and left out what was damaged.
+    The chief has verified its downloads and ignored damaged files.
     """
     placed = everywhere(sessions, lambda s: on_host(s, run), what="looking for the checkpoints")
     first = next(iter(placed.values()))
-    wanted = {*(first if source.kind == "bucket" else source.found).files}
-    lost = {name: len(wanted - {*found.files}) for name, found in placed.items()}
+    wanted = {*(first if source.kind == "bucket" else source.checkpoints).files}
+    lost = {name: len(wanted - {*checkpoints.files}) for name, checkpoints in placed.items()}
     if not wanted or any(lost.values()):
         outcomes = {name: f"{n} files are missing" if n else "ok" for name, n in lost.items()}
         raise HostsFailed("the checkpoints did not reach all hosts", outcomes)

@@ -1,4 +1,4 @@
-"""Fetches a run's results from its chief, and turns the result into a message or an error."""
+"""Fetches a run's results from its chief, and converts the result to a message or an error."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
-# What is too large for every fetch.
+# For files that are too large for every fetch.
 BY_HAND = Hint(Command("ssh-config"), "   # to copy them with scp")
 RESULT = "results/result.json"
-ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
+ELSEWHERE = "cd FOLDER   # a writable one; then the same command"
 
 
 def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> Result | None:
     """Fetch a run's results into its local folder; returns result.json (None before its end).
 
     Files are received in a temporary folder and moved when all are complete. If the run has ended,
-    each is verified by sha256, and the chief is notified that its machines may stop.
+    each is verified by its sha256, and the chief is notified that its machines may stop.
 
     Args:
         report: receives a line for each kind of file that was not fetched.
@@ -73,14 +73,14 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
     with unpack.stage(run.results) as stage:
         packed, files = stage / "packed", stage / "files"
         reply = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
-        left, not_sent = unpack.pairs(reply.left), reply.skipped
+        too_large, not_sent = unpack.pairs(reply.left), reply.skipped
         torn = {unpack.checked(name) for name in reply.changed}
         received = [p for p in unpack.unpack(packed, files, OUTPUT_LIMIT) if p not in torn]
         ended = RESULT in received
         if ended:
-            _verify(session, run, files, {path for path, _ in left})
+            _verify(session, run, files, {path for path, _ in too_large})
         accept(files, run.results, received)
-        _note_left(left, not_sent, stage, run.results)
+        _note_left(too_large, not_sent, stage, run.results)
         draw(stage, run)
     count_left = left_files(run.results)
     left_line = [_left_line(run, session.host.name)] if count_left else []
@@ -105,13 +105,13 @@ def require_writable(folder: Path) -> None:
         raise UsageError(f"{place} cannot be written: results would be lost", hint=ELSEWHERE)
 
 
-def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> None:
+def _verify(session: Session, run: Run, files: Path, too_large: AbstractSet[str]) -> None:
     """RailheadError when a file of the manifest is missing or differs.
 
     The manifest may be absent if the chief's disk was full.
     """
     if text := session.read(f"{run.folder}/results/manifest.json"):
-        wanted = [entry for entry in read_manifest(text).files if entry.path not in left]
+        wanted = [entry for entry in read_manifest(text).files if entry.path not in too_large]
         refuse_changed([e.path for e in wanted if not is_same(e, files / e.path)])
 
 
@@ -126,10 +126,10 @@ def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
 
 
 def _note_left(
-    left: Sequence[tuple[str, int]], not_sent: Sequence[Skipped], stage: Path, results: Path
+    too_large: Sequence[tuple[str, int]], not_sent: Sequence[Skipped], stage: Path, results: Path
 ) -> None:
-    """List the files that stayed on the host in a file beside the results."""
-    lines = [f"{size(count):>9}  {path}\n" for path, count in left]
+    """Write the list of the files that stayed on the host, in the results folder."""
+    lines = [f"{size(count):>9}  {path}\n" for path, count in too_large]
     lines += [f"        -  {clean(s.path)}: {clean(s.kind)}\n" for s in not_sent if s.is_file]
     if lines:
         unpack.place_text("".join(lines), stage, results, LEFT)
@@ -138,7 +138,7 @@ def _note_left(
 
 
 def left_files(results: Path) -> int:
-    """The number of files of a run that stayed on its chief, from the list beside its results."""
+    """The number of files of a run that stayed on its chief, from the list in its results."""
     try:
         return len((results / LEFT).read_text(errors="replace").splitlines())
     except (FileNotFoundError, IsADirectoryError):
@@ -146,8 +146,8 @@ def left_files(results: Path) -> int:
 
 
 def _left_line(run: Run, chief: str) -> str:
-    left = left_files(run.results)
-    return f"files left on {chief}: {left}, listed in {run.results / LEFT}"
+    number = left_files(run.results)
+    return f"files left on {chief}: {number}, listed in {run.results / LEFT}"
 
 
 def where(run: Run, chief: str) -> str:
@@ -167,7 +167,7 @@ def _torn_line(torn: AbstractSet[str]) -> list[str]:
 
 
 def draw(stage: Path, run: Run) -> None:
-    """Draw the curves of metrics.jsonl, and write its TensorBoard events; replaces older ones."""
+    """Draw the curves of metrics.jsonl and write its TensorBoard events; replaces older files."""
     if picture := curves(run.results / "metrics.jsonl", run.run_id):
         unpack.place_text(picture, stage, run.results, "curves.svg")
     if (events := event_file(run.results)) is not None:
@@ -188,7 +188,7 @@ def result_of(results: Path) -> Result | None:
 
 
 def trouble_line(result: Result | None) -> list[str]:
-    """One line if files of the run could not be written or read on the chief; else none."""
+    """One line if files of the run could not be written or read on the chief; otherwise none."""
     if result is None or not result.trouble:
         return []
     return [f"not everything could be written: {clean(result.trouble)[:400]}"]
@@ -214,9 +214,9 @@ def judge(run: Run, result: Result | None) -> str:
         lines = result.culprit.lines if result.culprit else ()
         hint = hint_of(lines) or _log_hint(run, result)
         raise RunFailed(_failure(run, result), hint=hint)
-    if left := left_on_hosts(result):
+    if remaining := left_on_hosts(result):
         raise RailheadError(
-            f"run {run.run_id} succeeded, and {left}", hint=Command("cancel", run=run.run_id)
+            f"run {run.run_id} succeeded, and {remaining}", hint=Command("cancel", run=run.run_id)
         )
     if result.evaluated.passed is False:
         raise BelowThreshold(_below(result.evaluated))
@@ -225,19 +225,19 @@ def judge(run: Run, result: Result | None) -> str:
 
 
 def left_on_hosts(result: Result) -> str:
-    """The hosts on which processes of the run are, or may be, left; empty if there are none."""
-    found = []
+    """The hosts on which processes of the run are or may be running; empty if there are none."""
+    reports = []
     for name, swept in result.swept.items():
         if isinstance(swept, NotSwept):
             why = clean(swept.unknown)[:200]
-            found.append(f"{name} did not report that its processes ended: {why}")
+            reports.append(f"{name} did not report that its processes ended: {why}")
         elif swept.left:
-            found.append(f"processes {str([*swept.left])[:200]} of it are left on {name}")
-    return "; ".join(found)
+            reports.append(f"its processes {str([*swept.left])[:200]} are still running on {name}")
+    return "; ".join(reports)
 
 
 def _below(evaluation: Evaluation) -> str:
-    """Why an evaluation did not pass; a script's record may lack either number."""
+    """Why an evaluation did not pass; a script's record may lack both numbers."""
     if evaluation.failed:
         return "; ".join(clean(why)[:200] for why in evaluation.failed[:MOST_METRICS])
     accuracy, threshold = evaluation.figures.get("accuracy"), evaluation.threshold
@@ -264,6 +264,6 @@ def _failure(run: Run, result: Result) -> str:
 
 
 def _log_hint(run: Run, result: Result) -> Command:
-    """The command that shows the log of the rank that failed, else that of mpirun."""
+    """The command that shows the log of the rank that failed, or that of mpirun."""
     rank = result.culprit.rank if result.culprit else None
     return Command("logs", run=run.run_id, rank="mpirun" if rank is None else rank)

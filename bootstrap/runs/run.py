@@ -1,4 +1,4 @@
-"""One run: its id, the folders in which it is here and on the hosts, and its state on its chief."""
+"""One run: its id, its folders here and on the hosts, and its state on its chief."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Run:
     hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_name(self.run_id, "a run's id")  # it becomes a part of paths and of commands
+        check_name(self.run_id, "a run's id")  # it becomes part of paths and commands
 
     @property
     def folder(self) -> str:
@@ -37,15 +37,15 @@ class Run:
         return f"~/.railhead/runs/{self.run_id}"
 
     def part_of(self, inventory: Inventory) -> Inventory:
-        """The hosts of the run, where they are a part of the inventory; else all of it."""
+        """The hosts of the run, if the inventory has all of them; otherwise the inventory."""
         known = self.hosts and set(self.hosts) <= set(inventory.names)
         return inventory.only(self.hosts) if known else inventory
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> Run:
     """The run with this id, by default the last run on these hosts; UsageError if none exists."""
-    found, results = local_state.find_run(inventory, run_id)
-    return Run(found, results, local_state.hosts_of_run(found))
+    known_id, results = local_state.find_run(inventory, run_id)
+    return Run(known_id, results, local_state.hosts_of_run(known_id))
 
 
 def read_json(session: Session, path: str, kind: type[T]) -> T | None:
@@ -63,12 +63,12 @@ def read_state(chief: Session, run: Run, *, silence: float | None = None) -> Run
 
 def state_of(chief: Session, run: Run) -> str:
     """The state of a run, from its supervisor's heartbeat."""
-    found = read_state(chief, run)
-    if not found:
-        return "not on its chief any more"
-    if found.has_ended:
-        return found.state
-    age = time.time() - found.heartbeat
-    # Not `kill -0`: it also finds a process that has ended and was not waited for.
-    alive = chief.is_running(found.pid, run.folder, SUPERVISOR)
-    return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
+    state = read_state(chief, run)
+    if not state:
+        return "no longer on its chief"
+    if state.has_ended:
+        return state.state
+    age = time.time() - state.heartbeat
+    # Not `kill -0`: it also finds zombies.
+    alive = chief.is_running(state.pid, run.folder, SUPERVISOR)
+    return f"{state.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

@@ -44,7 +44,7 @@ from .request import RunRequest
 from .run import Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
-HEALTH = "health"  # the run id of every health check
+HEALTH = "health"  # the run id of all health checks
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
 
@@ -58,7 +58,7 @@ def refuse_second(cluster: SurveyedCluster) -> None:
             of_check = Hint(
                 "wait until it has ended; ",
                 Command("teardown"),
-                " ends what a broken one has left",
+                " terminates one that hangs",
             )
             raise HostsBusy(
                 f"{name} is busy with run {process.run_id}: one run at a time",
@@ -71,14 +71,14 @@ def refuse_closed_pairs(cluster: ConnectedCluster) -> None:
     closed = closed_pairs(cluster)
     if any(closed.values()):
         raise HostsNotReady(
-            "the hosts do not reach each other",
+            "the hosts cannot reach each other",
             {name: text or "ok" for name, text in closed.items()},
             hint=OPEN_PORTS,
         )
 
 
 def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
-    """Connect every host to every other one. Returns {host: one line per unreachable peer}."""
+    """Connect every host to every other one. Returns {host: a line per unreachable peer}."""
     if len(cluster.peers) < 2:
         return {}
     address = {p.name: p.address for p in cluster.peers}
@@ -115,7 +115,7 @@ def start(
 
     Args:
         data: `data` of run.json.
-        restore: places the checkpoints of an earlier run, after everything else is in place.
+        restore: places the checkpoints of an earlier run, after all other files are in place.
     """
     document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
     _require_readable(document)
@@ -146,7 +146,7 @@ def start(
 
 
 def _require_readable(document: RunDocument) -> None:
-    """UsageError for a document that the hosts would refuse: nothing was sent yet."""
+    """UsageError for a document that the hosts would refuse, before anything is sent."""
     text = json.dumps(encode(document))
     decode(RunDocument, json.loads(text), what="the options of the run", error=UsageError)
 
@@ -185,8 +185,8 @@ def lay_out(
 
 
 def _remove_interrupted(cluster: ConnectedCluster, run: Run) -> None:
-    """Remove a run over new sessions: the threads that sent it may still use the old ones, and
-    would send secrets after the removal. They end as these close."""
+    """Remove a run over new sessions: threads may still use the old ones and would send secrets
+    after the removal. They end when the old sessions close."""
     for session in cluster.sessions.values():
         session.close()
     inventory = cluster.sessions.inventory
@@ -217,8 +217,8 @@ def secret_files(document: RunDocument, host: str) -> list[str]:
 
 
 # Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host
-# that fails. ssh's own first choice of a key exchange resists quantum computers and takes twice as
-# long; the check sends nothing that has to stay secret, so it uses another one where it can.
+# that fails. ssh's default key exchange resists quantum computers and takes twice as long. The
+# check sends no secrets, so it uses a faster one if possible.
 LOGIN_CHECK = """login() { ssh -n -F ssh_config "$@" true 2>&1; }
 check() {
   output=$(login -o KexAlgorithms=curve25519-sha256 "$1") && return
@@ -247,7 +247,7 @@ def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
 
 
 def login_hint(reasons: Iterable[str]) -> Hint:
-    """What to do, by what ssh printed: a refused key is not a matter of the network."""
+    """What to do, according to ssh's output: a refused key is not a problem of the network."""
     text = " ".join(reasons)
     if "Permission denied" in text:
         return Hint(
@@ -257,13 +257,13 @@ def login_hint(reasons: Iterable[str]) -> Hint:
     if "Host key verification failed" in text or "IDENTIFICATION HAS CHANGED" in text:
         return Hint(
             Command("trust"),
-            "   # a host shows another host key to the chief than to this computer",
+            "   # a host's key differs between the chief and this computer",
         )
     return Hint("let it reach their sshd, or give addresses: --peer-address a,b")
 
 
 def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
-    """Remove the files of a run, secrets included, from the hosts that can be reached."""
+    """Remove the files of a run, including secrets, from the hosts that can be reached."""
     for session in sessions.values():
         with contextlib.suppress(Exception):
             session.call(DropTemporary(run.run_id))
@@ -319,9 +319,9 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
 def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
     """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
-    for peer, count in zip(cluster.peers, processes, strict=True):
-        offered = cluster.sessions[peer.name].call(Ports(len(ports) + count)).ports
-        ports += [port for port in offered if port not in ports][:count]
+    for peer, number in zip(cluster.peers, processes, strict=True):
+        offered = cluster.sessions[peer.name].call(Ports(len(ports) + number)).ports
+        ports += [port for port in offered if port not in ports][:number]
     return ports
 
 

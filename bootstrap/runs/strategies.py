@@ -1,4 +1,4 @@
-"""The distribution strategies of a run, one row each. Pure.
+"""The distribution strategies of runs, one row each. Pure.
 
 A new strategy is a row here, and an adapter and its name in the training package.
 """
@@ -14,7 +14,7 @@ from railhead.documents.run import Role
 
 from ..errors import UsageError
 
-AUTO = "auto"  # one of the others, chosen by `choose_for`
+AUTO = "auto"  # stands for another strategy, chosen by `choose_for`
 DEFAULT_LAUNCHER = "horovod"
 
 
@@ -22,8 +22,8 @@ DEFAULT_LAUNCHER = "horovod"
 class Strategy:
     """How the processes of a run are placed and how they find each other.
 
-    `process_per_slot`: one worker per slot of a host; else one per host. `one_host`: refused on
-    several hosts. `roles`: the roles of its processes in TF_CONFIG; empty for no TF_CONFIG.
+    `process_per_slot`: one worker per slot of a host, not per host. `one_host`: refused on several
+    hosts. `roles`: the roles of its processes in TF_CONFIG; empty for no TF_CONFIG.
     `script_keras`: the default Keras version for scripts.
     """
 
@@ -36,7 +36,7 @@ class Strategy:
 
     @property
     def has_servers(self) -> bool:
-        """Whether parameter servers hold the variables."""
+        """Whether it has parameter servers."""
         return "ps" in self.roles
 
     def place(self, slots: Sequence[int], servers: int = 0) -> list[list[str]]:
@@ -87,7 +87,7 @@ def names() -> tuple[str, ...]:
 
 
 def launcher_for(launcher: str | None, strategy: str | None) -> str:
-    """The launcher of a run: as given, else that of the strategy, else the default.
+    """The launcher of a run: the chosen one, that of the strategy, or the default.
 
     Raises:
         UsageError: unknown names, or a strategy of the other launcher.
@@ -101,7 +101,7 @@ def launcher_for(launcher: str | None, strategy: str | None) -> str:
     own = STRATEGIES[strategy].launcher
     if launcher not in (None, own):
         raise UsageError(
-            f"strategy {strategy} is for launcher {own}, and --launcher {launcher} was given",
+            f"strategy {strategy} is for launcher {own}, not for {launcher}",
             hint=f"--strategy {strategy}   # without --launcher",
         )
     return own
@@ -116,8 +116,8 @@ def resolve(launcher: str, name: str | None, hosts: int) -> Strategy:
     strategy = STRATEGIES[name] if name else _default(launcher, hosts)
     if strategy.one_host and hosts > 1:
         raise UsageError(
-            f"strategy {strategy.name} runs on one host; {hosts} were given",
-            hint="--strategy multiworker, or give one host",
+            f"strategy {strategy.name} runs on one host, not on {hosts}",
+            hint="--strategy multiworker   # or name one host",
         )
     return strategy
 
@@ -163,7 +163,9 @@ def tf_cluster(processes: Sequence[tuple[str, str, int]]) -> dict[str, tuple[str
         if not 0 < port < 65536:
             raise UsageError(f"{address}: {port} is not a port (1 to 65535)")
         if port in owner:
-            raise UsageError(f"{owner[port]} and {address} both have port {port}: each its own")
+            raise UsageError(
+                f"{owner[port]} and {address} both have port {port}: use different ones"
+            )
         owner[port] = address
         cluster[role] = (*cluster.get(role, ()), _endpoint(address, port))
     return cluster

@@ -43,22 +43,22 @@ def check_deadline(place: EndpointPlace, seconds: float) -> None:
     """
     if place.deadline is None or place.deadline.at is None:
         return
-    left = (place.deadline.at - datetime.now(timezone.utc)).total_seconds()
-    if left < seconds:
+    remaining = (place.deadline.at - datetime.now(timezone.utc)).total_seconds()
+    if remaining < seconds:
         hours = seconds / 3600 + 0.5
         raise UsageError(
-            f"the machine powers itself off in {duration(max(0.0, left))}, before the time-to-live "
-            f"of {duration(seconds)} is over",
+            f"the machine powers itself off in {duration(max(0.0, remaining))}, before the "
+            f"time-to-live of {duration(seconds)} is over",
             hint=Hint(Command("extend", hours=f"{hours:.1f}"), "   # or a shorter --hours"),
         )
 
 
 def refuse_elsewhere(endpoint: Deployed) -> None:
-    """UsageError when an endpoint of this name is recorded at another place."""
+    """UsageError if an endpoint of this name is recorded at another place."""
     other = records.find(endpoint.name)
     if other and (other.cluster, other.host) != (endpoint.cluster, endpoint.host):
         raise UsageError(
-            f"endpoint {other.name} is on {other.place} already",
+            f"endpoint {other.name} is already on {other.place}",
             hint=Hint(
                 Command("undeploy", other.name), f"   # or another name: --name {other.name}-2"
             ),
@@ -66,16 +66,16 @@ def refuse_elsewhere(endpoint: Deployed) -> None:
 
 
 def refuse_second(place: EndpointPlace, request: DeployRequest) -> bool:
-    """Whether the endpoint is there, and so gets a new version.
+    """Whether the endpoint exists, and therefore gets a new version.
 
     Raises:
-        UsageError: one of this name serves and --update is not given, or the other way round.
+        UsageError: one of this name serves without --update, or none serves with it.
     """
     folder = records.endpoint_folder(request.name)
     alive = is_alive(place.session, folder, read_state(place.session, folder))
     if alive and not request.update:
         raise UsageError(
-            f"endpoint {request.name} is deployed already",
+            f"endpoint {request.name} is already deployed",
             hint=Hint(
                 Command("deploy", name=request.name, update=True),
                 "   # a new version; or: ",
@@ -90,20 +90,20 @@ def refuse_second(place: EndpointPlace, request: DeployRequest) -> bool:
 def no_new_version(name: str) -> UsageError:
     """The error for `--update` of an endpoint that does not serve."""
     return UsageError(
-        f"endpoint {name} does not serve, so it gets no new version",
+        f"endpoint {name} does not serve, so it cannot get a new version",
         hint=Command("deploy", name=name),
     )
 
 
 def choose_port(place: EndpointPlace, wanted: int | None, usual: int) -> int:
-    """The port that was wanted, else the first free one from the usual one on.
+    """The requested port, or the first free one, counted from the usual one.
 
     Raises:
-        UsageError: the wanted port is in use, or none is free.
+        UsageError: the requested port is in use, or none is free.
     """
     first, last = (wanted, wanted) if wanted else (usual, usual + TRIED - 1)
-    found = place.session.call(FindPort(first, last)).port
-    if found is None:
+    port = place.session.call(FindPort(first, last)).port
+    if port is None:
         ports = f"port {first}" if first == last else f"each port from {first} to {last}"
         where = "this machine" if place.host == HERE else place.host
         raise UsageError(
@@ -112,7 +112,7 @@ def choose_port(place: EndpointPlace, wanted: int | None, usual: int) -> int:
             if wanted
             else "the same command with --port",
         )
-    return found
+    return port
 
 
 def deploy(
@@ -136,7 +136,7 @@ def deploy(
 def document_of(
     place: EndpointPlace, endpoint: Deployed, argv: Sequence[str], seconds: float
 ) -> EndpointDocument:
-    """endpoint.json of an endpoint with this server, which ends in so many seconds."""
+    """endpoint.json of an endpoint with this server, which ends after this number of seconds."""
     return EndpointDocument(
         name=endpoint.name,
         run_id=endpoint.run_id,
@@ -149,7 +149,7 @@ def document_of(
 
 
 def lay_out(place: EndpointPlace, endpoint: Deployed, document: EndpointDocument) -> None:
-    """Record an endpoint and make its folder on the host, with `document` as endpoint.json."""
+    """Record an endpoint and create its folder on the host, with `document` as endpoint.json."""
     folder = endpoint.folder
     files = [
         _file(folder, document),
@@ -163,7 +163,7 @@ def lay_out(place: EndpointPlace, endpoint: Deployed, document: EndpointDocument
 
 
 def start_supervisor(place: EndpointPlace, endpoint: Deployed) -> None:
-    """Start what keeps the endpoint running; it goes on without this connection."""
+    """Start the endpoint's supervisor, which continues without this connection."""
     folder = endpoint.folder
     place.session.call(
         Start(
@@ -182,7 +182,7 @@ def update(
     serves until the new one is warm. The server stays what it is.
 
     Raises:
-        RailheadError: the new version does not serve; the old one goes on.
+        RailheadError: the new version does not serve; the old one continues to serve.
     """
     session, folder = place.session, endpoint.folder
     until = clock_of(session) + request.seconds
@@ -209,14 +209,14 @@ def _file(folder: str, document: EndpointDocument) -> TextFile:
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:
-    """A version is a link to a folder with the model; it appears at once."""
-    made = session.run(["ln", "-s", model, f"{folder}/versions/{number}"])
-    if made.rc:
-        raise RailheadError(f"version {number} could not be made: {'; '.join(made.tail)}")
+    """Create a version, a link to a folder with the model, in one step."""
+    link = session.run(["ln", "-s", model, f"{folder}/versions/{number}"])
+    if link.rc:
+        raise RailheadError(f"version {number} could not be created: {'; '.join(link.tail)}")
 
 
 def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
-    """The state when this version serves."""
+    """Wait for this version to be in service; returns the state."""
     state = wait_for(
         session,
         endpoint.folder,

@@ -1,4 +1,5 @@
-"""What serves a model on a host: a runtime, the packages of locks/serving.txt, and training/.
+"""The environment that serves a model on a host: a runtime, the packages of locks/serving.txt, and
+training/.
 
 The packages are wheels of pure Python, one megabyte. They are fetched here by hash and sent in a
 folder named by a digest, so that a host needs no outbound access for them.
@@ -28,7 +29,7 @@ SERVER, CLIENT = "serving.__main__", "serving.client"
 
 @dataclass(frozen=True)
 class Server:
-    """What serves a model: its command without options, where it answers with its health."""
+    """A server of models: its command without options, and the path of its health check."""
 
     command: Sequence[str]
     health: str = "/healthz"
@@ -67,8 +68,8 @@ def place_environment(place: EndpointPlace, python: str) -> Environment:
 
 
 def _place_programs(place: EndpointPlace) -> str:
-    """The path on the host of our archive, in a folder that is named by its digest: a program that
-    runs from it keeps it when another version is placed."""
+    """The path on the host of Railhead's archive, in a folder named by its digest, so that a
+    running program keeps its archive when another version is placed."""
     folder = f"~/.railhead/serving/{hashlib.sha256(archive()).hexdigest()[:16]}"
     place.session.call(PlacePrograms(folder))
     return place.absolute(f"{folder}/{NAME}")
@@ -93,24 +94,24 @@ def _fetch(folder: Path, python: str) -> None:
     argv = [uv.local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
     argv += ["--python-platform", "x86_64-manylinux_2_28", "--python-version", python]
     argv += ["--only-binary", ":all:", "--no-config"]
-    done = log.run([*argv, "--target", str(folder), "-r", str(LOCK)], capture_output=True)
-    if done.returncode:
+    process = log.run([*argv, "--target", str(folder), "-r", str(LOCK)], capture_output=True)
+    if process.returncode:
         raise RailheadError(
-            f"the packages that serve a model could not be fetched:\n{done.stderr.strip()}",
+            f"the packages that serve a model could not be fetched:\n{process.stderr.strip()}",
             hint="the same command again, where the package index can be reached",
         )
 
 
 def python_on_host(place: EndpointPlace, run_digest: str | None) -> str:
-    """The Python of the run's runtime, else of the one that `fab bootstrap` installs there.
+    """The Python of the run's runtime, or of the one that `fab bootstrap` installs there.
 
     Raises:
         UsageError: the host has no such runtime.
     """
-    wanted = [run_digest] if run_digest else []
+    digests = [run_digest] if run_digest else []
     for launcher in (None, "tensorflow"):
-        wanted.append(choose_runtime({place.host: place.facts}, launcher, None).digest)
-    for digest in wanted:
+        digests.append(choose_runtime({place.host: place.facts}, launcher, None).digest)
+    for digest in digests:
         if digest in place.facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
     raise UsageError(

@@ -44,7 +44,7 @@ done"""
 
 @dataclass(frozen=True)
 class Model:
-    """A model here. `bundle`: a SavedModel's files, or the one Keras file."""
+    """A model on this computer. `bundle`: a SavedModel's files, or the one Keras file."""
 
     path: Path
     bundle: Bundle
@@ -69,10 +69,10 @@ def find_model(place: Path, search: ModelSearch) -> Path | None:
         UsageError: there are several, or none is the one that is named.
     """
     if place.is_file():
-        found, folder = search.choose([place.name]), place.parent
+        model, folder = search.choose([place.name]), place.parent
     else:
-        found, folder = search.choose(names_below(place)), place
-    return folder / found.path if found else None
+        model, folder = search.choose(names_below(place)), place
+    return folder / model.path if model else None
 
 
 def needs_trust(model: Path) -> bool:
@@ -91,7 +91,7 @@ def needs_trust(model: Path) -> bool:
 
 
 def send_model(session: Session, model: Model) -> str:
-    """Send a model to a host, unless it has it; returns its folder there, without the home.
+    """Send a model to a host, unless it is there; returns its folder there, relative to the home.
 
     The folder is complete if it is there. The contents are not kept twice.
     """
@@ -115,13 +115,13 @@ def find_on_chief(chief: Session, run_folder: str, search: ModelSearch) -> str |
     """
     text = chief.read(f"{run_folder}/results/manifest.json")
     files = {entry.home: entry.path for entry in read_manifest(text).files} if text else {}
-    found = search.choose(files)
-    if found is None:
+    model = search.choose(files)
+    if model is None:
         search.refuse_checkpoints(files)
         return None
-    if found.format != SAVED_MODEL:
-        return f"{run_folder}/{files[found.path]}"
-    inside = SAVED_MODEL_FILE if found.path == "." else f"{found.path}/{SAVED_MODEL_FILE}"
+    if model.format != SAVED_MODEL:
+        return f"{run_folder}/{files[model.path]}"
+    inside = SAVED_MODEL_FILE if model.path == "." else f"{model.path}/{SAVED_MODEL_FILE}"
     return f"{run_folder}/{files[inside]}".rpartition("/")[0]
 
 
@@ -131,9 +131,9 @@ def copy_on_chief(chief: Session, source: str, run_id: str) -> str:
     copy = """[ -d "$2" ] && exit 0; mkdir -p "$2.part" && cp -R "$1" "$2.part/model" || exit 1
 if [ -d "$2.part/model" ]; then mv "$2.part/model" "$2" && rmdir "$2.part"
 else mv "$2.part/model" "$2.part/${1##*/}" && mv "$2.part" "$2"; fi"""
-    done = chief.run(["sh", "-c", copy, "copy_model", source, dest])
-    if done.rc:
-        raise UsageError(f"the model of run {run_id} could not be copied: {'; '.join(done.tail)}")
+    result = chief.run(["sh", "-c", copy, "copy_model", source, dest])
+    if result.rc:
+        raise UsageError(f"the model of run {run_id} could not be copied: {'; '.join(result.tail)}")
     return dest
 
 

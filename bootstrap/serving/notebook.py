@@ -1,4 +1,4 @@
-"""JupyterLab on a host, in the runtime of a run; kept and ended as an endpoint is."""
+"""JupyterLab on a host, in the runtime of a run; kept and terminated like an endpoint."""
 
 from __future__ import annotations
 
@@ -111,15 +111,17 @@ def _install(session: Session, python: str, report: Reporter) -> str:
     report("JupyterLab is sent to the host, about 49 MB, once")
     folder = wheels.fetch([lock], version, lambda count: None)
     session.write(TextFile(f"{dest}.lock.txt", lock))
+    # A host whose runtime an earlier version installed may have another release of uv.
+    session.send_folder(uv.uv_for_hosts(), UV.rpartition("/")[0])
     with wheels.deliver(session, folder, lambda text: None):
         session.remove(part)
         argv = [UV, "pip", "install", "--quiet", "--require-hashes", "--no-deps", *wheels.FOR_UV]
         argv += ["--python", python, "--target", part, "-r", f"{dest}.lock.txt"]
-        done = session.run(argv, env=uv.ENVIRONMENT)
-    if not done.rc:
-        done = session.run(["mv", part, dest])
-    if done.rc:
-        raise RailheadError(f"JupyterLab could not be installed: {'; '.join(done.tail[-4:])}")
+        result = session.run(argv, env=uv.ENVIRONMENT)
+    if not result.rc:
+        result = session.run(["mv", part, dest])
+    if result.rc:
+        raise RailheadError(f"JupyterLab could not be installed: {'; '.join(result.tail[-4:])}")
     return dest
 
 

@@ -30,8 +30,8 @@ def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
     Raises:
         Hostile: that is missing or not valid.
     """
-    found = read_document(session, endpoint_folder(name))
-    return Deployed(name, cluster, session.host.name, found.port, found.run_id)
+    document = read_document(session, endpoint_folder(name))
+    return Deployed(name, cluster, session.host.name, document.port, document.run_id)
 
 
 def find(places: Mapping[str, EndpointPlace], name: str, cluster: str) -> Deployed:
@@ -41,13 +41,13 @@ def find(places: Mapping[str, EndpointPlace], name: str, cluster: str) -> Deploy
         UsageError: none of them has it, or several have.
     """
     folder = endpoint_folder(name)
-    there = [p for p in places.values() if not p.session.run(["test", "-d", folder]).rc]
-    if not there:
+    holders = [p for p in places.values() if not p.session.run(["test", "-d", folder]).rc]
+    if not holders:
         raise records.not_deployed(name, f" on {', '.join(places)} of {cluster}")
-    if len(there) > 1:
-        hosts = ", ".join(place.host for place in there)
+    if len(holders) > 1:
+        hosts = ", ".join(place.host for place in holders)
         raise UsageError(
             f"several hosts have an endpoint {name}: {hosts}",
             hint="the same command with one of them: --hosts HOST",
         )
-    return read_endpoint(there[0].session, name, cluster)
+    return read_endpoint(holders[0].session, name, cluster)

@@ -1,4 +1,4 @@
-"""A host, or this machine, on which endpoints are made and ended: its session, agent and facts."""
+"""A host, or this machine, on which endpoints are created: its session, its agent, its facts."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class EndpointPlace:
 
     @property
     def home(self) -> str:
-        """The home folder of the host's user; Hostile if that is no path."""
+        """The home folder of the host's user; Hostile if it is not a path."""
         if not self.facts.home.startswith("/"):
-            raise Hostile("a home folder that is no path")
+            raise Hostile("a home folder that is not a path")
         return self.facts.home
 
     def undeploy(self, endpoint: str) -> Command:
@@ -54,7 +54,7 @@ class EndpointPlace:
         return Command("undeploy", endpoint, **({} if records.find(endpoint) else self.target))
 
     def keras_home(self) -> dict[str, str]:
-        """KERAS_HOME in our folder: TensorFlow makes it when it is imported. Empty where the user
+        """KERAS_HOME in our folder: TensorFlow creates it when it is imported. Empty where the user
         has one, as for a rank (`rank.py`)."""
         has_one = ["sh", "-c", 'test -d ~/.keras || test "$KERAS_HOME"']
         if self.session.run(has_one).rc == 0:
@@ -68,7 +68,7 @@ class EndpointPlace:
 
 @contextlib.contextmanager
 def chief_place(inventory: Inventory) -> Iterator[EndpointPlace]:
-    """The chief of these hosts, to make an endpoint there."""
+    """The chief of these hosts, to create an endpoint there."""
     chief = inventory.chief
     with reach.sessions(inventory.only([chief.name])) as sessions:
         open_place = partial(_machine, inventory=inventory)

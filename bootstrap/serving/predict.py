@@ -1,7 +1,7 @@
-"""Sends files or held-out samples through an endpoint, from its own host.
+"""Sends files or held-out samples to an endpoint, from the endpoint's host.
 
-The client (training/serving/client.py) runs there, beside the data and the classes of the model:
-nothing of the model's format is known here.
+The client (training/serving/client.py) runs on that host, which has the data and the classes of the
+model: this module does not know the model's format.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SampleRow:
     right: Shown | None = None
 
     def cleaned(self) -> SampleRow:
-        """The same, with texts that a terminal shows as they are."""
+        """The same row, with texts that are safe to print on a terminal."""
         right = None if self.right is None else clean(str(self.right))
         return replace(self, prediction=clean(str(self.prediction)), right=right)
 
@@ -55,8 +55,8 @@ class Predictions:
     @staticmethod
     def read(text: str) -> Predictions:
         """Parse the client's output; Hostile if it is not valid."""
-        found = parsed(Predictions, text, "predictions")
-        return replace(found, rows=tuple(row.cleaned() for row in found.rows))
+        predictions = parsed(Predictions, text, "predictions")
+        return replace(predictions, rows=tuple(row.cleaned() for row in predictions.rows))
 
     def lines(self) -> list[str]:
         """For people."""
@@ -91,9 +91,9 @@ def predict_file(
     from .calls import samples
 
     with contextlib.closing(rest.client(place.session, endpoint.name, endpoint.port)) as client:
-        found = samples.read_file(path, client.metadata().signature)
+        rows = samples.read_file(path, client.metadata().signature)
     with tempfile.TemporaryDirectory() as folder:
-        name = samples.write(found, Path(folder))
+        name = samples.write(rows, Path(folder))
         place.session.send_tree(pack_folder(Path(folder)), f"{endpoint.folder}/input")
     return _predict(place, endpoint, environment, ["--file", f"{endpoint.folder}/input/{name}"])
 

@@ -44,18 +44,18 @@ def _file(name: str) -> Path:
 
 
 def save(endpoint: Deployed) -> None:
-    """Record an endpoint, before anything of it is started."""
+    """Record an endpoint, before any part of it is started."""
     atomic_write(_file(endpoint.name), json.dumps(encode(endpoint)) + "\n")
 
 
 def record_cluster(inventory: Inventory) -> None:
-    """Record the hosts of an endpoint, where no command has recorded them: it is found by them."""
+    """Record the hosts of an endpoint unless they are recorded: they are needed to find it."""
     if inventory.name not in local_state.clusters():
         local_state.save_cluster(inventory)
 
 
 def forget(endpoint: Deployed) -> None:
-    """Remove the record of an endpoint; one of the same name at another place stays."""
+    """Remove the record of an endpoint; keep that of an endpoint of this name elsewhere."""
     if find(endpoint.name) == endpoint:
         _file(endpoint.name).unlink()
 
@@ -74,9 +74,9 @@ def find(name: str) -> Deployed | None:
     """
     file = _file(name)
     try:
-        found = decode(Deployed, json.loads(file.read_text()), unknown_keys=False)
-        if found.name == name:
-            return found
+        endpoint = decode(Deployed, json.loads(file.read_text()), unknown_keys=False)
+        if endpoint.name == name:
+            return endpoint
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):  # Malformed is a ValueError
@@ -109,10 +109,10 @@ def not_deployed(name: str, where: str = "") -> UsageError:
 def of_cluster(cluster: str | None) -> list[Deployed]:
     """The recorded endpoints of a cluster; None: those of this machine. A damaged record is named
     and left out."""
-    found = []
+    endpoints = []
     for name in names():
         try:
-            found.append(find(name))
+            endpoints.append(find(name))
         except UsageError as damaged:
             print_lines(damaged.message)
-    return [endpoint for endpoint in found if endpoint and endpoint.cluster == cluster]
+    return [endpoint for endpoint in endpoints if endpoint and endpoint.cluster == cluster]

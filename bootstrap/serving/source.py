@@ -1,4 +1,4 @@
-"""What is deployed: the model of a run, or a folder or file of this machine."""
+"""The model to deploy: that of a run, or a folder or file on this computer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ModelSource:
 
     @property
     def search(self) -> ModelSearch:
-        """How the model is searched."""
+        """How to search for the model."""
         if self.run:
             run_id = self.run.run_id
             return ModelSearch(f"run {run_id}", Command("deploy", run_id), self.name)
@@ -66,10 +66,10 @@ class ModelSource:
         return find_model(place, search) if place else None
 
     def place_model(self, place: EndpointPlace) -> str:
-        """The folder on a host that has the model, sent there unless it has it; prints which.
+        """The folder of the model on a host, sent if the host lacks it; prints which model.
 
         Raises:
-            UsageError: there is no model, neither here nor there, or there are several.
+            UsageError: there is no model, on this computer or on the host, or there are several.
         """
         if path := self.found_here():
             print_lines(f"model: {shown(path)}")
@@ -112,7 +112,7 @@ class ModelSource:
 
 
 def shown(path: Path) -> str:
-    """A path as it is printed: from the current folder, where it is below that."""
+    """A path for printing: relative to the current folder if it is below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
@@ -123,8 +123,8 @@ def source_of(
     *,
     trusted: bool = False,
 ) -> ModelSource:
-    """The run with this id, else the last one of these hosts; or what --model names: a model of
-    the run, without a run a file or folder here.
+    """The run with this id, otherwise the last run of these hosts; or what --model names: a model
+    of the run or, without a run, a file or folder on this computer.
 
     Raises:
         UsageError: no such run is recorded, or there is no such file.
@@ -144,7 +144,7 @@ def source_of(
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
     document = local_state.recorded_run(last).run
-    if document and document.evaluates:  # it has no model of its own
+    if document and document.evaluates:  # such a run has no model
         return source_of(document.evaluates, None, trusted=trusted)
     return ModelSource(Run(last, results), trusted=trusted)
 

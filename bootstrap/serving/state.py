@@ -17,8 +17,8 @@ from ..untrusted.unpack import Hostile
 
 
 def describe(state: EndpointState, alive: bool, now: float) -> str:
-    """For people: the state, the version, the requests, and when it ends by the host's clock,
-    which is `now`."""
+    """For people: the state, the version, the requests, and the time left by the host's clock.
+    `now` is the time of that clock."""
     if state.state not in ALIVE:
         machine = f"; machine: {state.machine}" if state.machine else ""
         return clean(f"{state.state}: {state.reason}{machine}")
@@ -29,8 +29,8 @@ def describe(state: EndpointState, alive: bool, now: float) -> str:
             f"does not answer: no heartbeat for {duration(now - state.heartbeat)}; "
             "its supervisor is stopped or hangs, and will not end it in time"
         )
-    left = duration(max(0.0, state.until - now))
-    parts = [state.state, f"ends in {left}"]
+    remaining = duration(max(0.0, state.until - now))
+    parts = [state.state, f"ends in {remaining}"]
     if state.version:
         parts.insert(1, f"version {state.version}, {count(state.requests, 'request')}")
     if state.restarts:
@@ -47,7 +47,7 @@ def read_state(session: Session, folder: str) -> EndpointState | None:
 def wait_for(
     session: Session, folder: str, settled: Callable[[EndpointState], bool], seconds: float
 ) -> EndpointState | None:
-    """The state of an endpoint when it is `settled` or over; None after so many seconds."""
+    """Wait until an endpoint is `settled` or over; its state, or None when the time is over."""
 
     def found() -> EndpointState | None:
         state = read_state(session, folder)
@@ -63,10 +63,10 @@ def read_document(session: Session, folder: str) -> EndpointDocument:
         Hostile: it is missing or not valid.
     """
     name = f"an endpoint.json of {folder.rpartition('/')[2]}"
-    found = parsed(EndpointDocument, session.read(f"{folder}/endpoint.json") or "", name)
-    if not found.argv:
+    document = parsed(EndpointDocument, session.read(f"{folder}/endpoint.json") or "", name)
+    if not document.argv:
         raise Hostile(f"{name} that is not valid: argv")
-    return found
+    return document
 
 
 def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool:
@@ -84,7 +84,7 @@ def clock_of(session: Session) -> float:
     """
     tail = session.run(["date", "+%s"]).tail
     if not tail or not re.fullmatch(r"[0-9]{1,12}", tail[-1]):
-        raise Hostile("a time that is no number")
+        raise Hostile("a time that is not a number")
     return float(tail[-1])
 
 
@@ -92,5 +92,5 @@ def status_line(session: Session, endpoint: Deployed) -> str:
     """One line on an endpoint, read on its host."""
     state = read_state(session, endpoint.folder)
     alive = is_alive(session, endpoint.folder, state)
-    text = describe(state, alive, clock_of(session)) if state else "not there any more"
+    text = describe(state, alive, clock_of(session)) if state else "no longer there"
     return f"endpoint {endpoint.name} on {endpoint.place}, port {endpoint.port}: {text}"

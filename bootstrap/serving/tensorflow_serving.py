@@ -27,7 +27,7 @@ def require_program(place: EndpointPlace) -> None:
 
 
 def require_saved_model(place: EndpointPlace, folder: str) -> None:
-    """UsageError for a model on the host that is no SavedModel."""
+    """UsageError for a model on the host that is not a SavedModel."""
     if place.session.run(["test", "-f", f"{folder}/{SAVED_MODEL_FILE}"]).rc:
         raise UsageError(
             f"{PROGRAM} serves a SavedModel; this model is a Keras file",

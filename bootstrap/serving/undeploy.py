@@ -1,9 +1,10 @@
-"""Ends an endpoint, and verifies that nothing of it is left."""
+"""Terminates an endpoint, and verifies that nothing remains of it."""
 
 from __future__ import annotations
 
-from railhead.documents.agent import OF_ENDPOINTS, EndRun, FindPort
+from railhead.documents.agent import EndRun, FindPort
 from railhead.documents.endpoint import Deployed
+from railhead.documents.result import OF_ENDPOINTS
 
 from ..console.text import count
 from ..console.wait import wait_until
@@ -17,10 +18,10 @@ END_SECONDS = 20.0  # seconds for the requests in progress
 
 
 def undeploy(place: EndpointPlace, endpoint: Deployed) -> str:
-    """End an endpoint and remove its folder; returns what was verified, as text.
+    """Terminate an endpoint and remove its folder; returns what was verified, as text.
 
     Raises:
-        RailheadError: a process of it is left, or its port is still open.
+        RailheadError: one of its processes is left, or its port is still open.
     """
     session = place.session
     state = read_state(session, endpoint.folder)
@@ -35,14 +36,14 @@ def undeploy(place: EndpointPlace, endpoint: Deployed) -> str:
     swept = session.call(EndRun(endpoint.name, OF_ENDPOINTS))
     free = session.call(FindPort(endpoint.port, endpoint.port)).port
     if swept.left or (served and not free):
-        left = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
+        remains = f"pids {[*swept.left]}" if swept.left else f"port {endpoint.port} is open"
         raise RailheadError(
-            f"endpoint {endpoint.name} is not gone: {left}",
+            f"endpoint {endpoint.name} is still there: {remains}",
             hint=place.undeploy(endpoint.name),
         )
     session.remove(endpoint.folder)
     remove_unused_models(session)
     records.forget(endpoint)
     requests = f" after {count(state.requests, 'request')}" if state else ""
-    before = f"ended{requests}" if served else "had ended before"
-    return f"endpoint {endpoint.name} {before}; no process of it is left, nothing listens"
+    before = f"ended{requests}" if served else "had already ended"
+    return f"endpoint {endpoint.name} {before}; no process left, nothing listens"

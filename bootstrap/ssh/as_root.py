@@ -1,4 +1,4 @@
-"""Run a script on a host as root: directly as root, else through sudo without a password."""
+"""Run a script on a host as root: directly as root, or through sudo without a password."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def authorize(session: Session, cluster: str, lines: list[str]) -> None:
     A line belongs to a cluster when its comment is `railhead:CLUSTER`.
     """
     text = session.read(PATH) or ""
-    kept = [line for line in text.splitlines() if not line.endswith(f" railhead:{cluster}")]
-    wanted = "".join(f"{line}\n" for line in [*kept, *lines])
-    if wanted != text:
-        session.write(TextFile(PATH, wanted, 0o600))
+    others = [line for line in text.splitlines() if not line.endswith(f" railhead:{cluster}")]
+    updated = "".join(f"{line}\n" for line in [*others, *lines])
+    if updated != text:
+        session.write(TextFile(PATH, updated, 0o600))

@@ -76,7 +76,7 @@ class BoundedChannel:
         elif time.monotonic() >= self._until:
             seconds = self._until - begun  # `within` may have left none
             limit = f"{seconds:.0f} s" if seconds >= 1 else "the time of this command"
-            what = f"has not answered to the end within {limit}"
+            what = f"has not completed its answer within {limit}"
         else:
             what = f"has been silent for {self._bounds.silence:.0f} s"
         return Unresponsive(f"{self.host} {what}")

@@ -57,9 +57,9 @@ def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     root = folder.resolve()
-    found = files_in(root)
-    _refuse_large(root, found, limit)
-    return Bundle(root, tuple(_read(file) for file in found))
+    files = files_in(root)
+    _refuse_large(root, files, limit)
+    return Bundle(root, tuple(_read(file) for file in files))
 
 
 def pack_file(path: Path) -> Bundle:
@@ -72,9 +72,9 @@ def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
     """Bundle all regular files of a folder, whatever .gitignore says; links are left out."""
     root = folder.resolve()
     paths = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
-    found = [Found(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
-    _refuse_large(root, found, limit)
-    return Bundle(root, tuple(_read(file) for file in found))
+    files = [Found(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
+    _refuse_large(root, files, limit)
+    return Bundle(root, tuple(_read(file) for file in files))
 
 
 @cache
@@ -124,8 +124,8 @@ def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]
     path = _path_in(bundle.root, script)
     if path not in {file.path for file in bundle.files}:
         raise UsageError(
-            f"{path} is not among the files that ship from {bundle.root}: .gitignore leaves it out,"
-            " or it lies in a folder that never ships",
+            f"{path} is not among the files that are uploaded from {bundle.root}: .gitignore"
+            " excludes it, or it is in a folder that is never uploaded",
             hint="take it out of .gitignore, or choose another folder with --workdir",
         )
     return bundle, path
@@ -204,7 +204,7 @@ def _unchanged(root: Path, file: BundleFile) -> bytes:
         raise unreadable(root / file.path, error) from error
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise RailheadError(
-            f"{root / file.path} changed while it was being shipped",
+            f"{root / file.path} changed while it was being uploaded",
             hint="type the command again; if a program keeps writing to it, add it to .gitignore",
         )
     return content
@@ -227,8 +227,8 @@ def _refuse_home(script: Path) -> None:
     folder = script.parent.resolve()
     if Path(os.path.expanduser("~")).resolve().is_relative_to(folder):  # noqa: PTH111
         raise UsageError(
-            f"{script} lies in {folder}, which would ship whole, with the keys in it",
-            hint="move the script into a folder of its own, or name a folder with --workdir",
+            f"{script} is in {folder}, which would be uploaded as a whole, with the keys in it",
+            hint="move the script into a separate folder, or name a folder with --workdir",
         )
 
 
@@ -236,5 +236,7 @@ def _path_in(root: Path, script: Path) -> str:
     """The script's path in the bundle of `root`. A script that is a link keeps its own name."""
     place = script.parent.resolve() / script.name
     if not place.is_relative_to(root):
-        raise UsageError(f"{script} is not inside {root}", hint="choose a --workdir that holds it")
+        raise UsageError(
+            f"{script} is not inside {root}", hint="choose a --workdir that contains it"
+        )
     return place.relative_to(root).as_posix()

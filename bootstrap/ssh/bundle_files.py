@@ -51,8 +51,8 @@ class _Folder:
 def files_in(root: Path) -> list[Found]:
     """The files of `root` (a resolved path) to ship, by path; UsageError names one that cannot."""
     try:
-        found = sorted(_walk(root, _start(root)), key=lambda file: file.path)
-        return _without_own_output(found)
+        files = sorted(_walk(root, _start(root)), key=lambda file: file.path)
+        return _without_own_output(files)
     except OSError as error:
         raise unreadable(Path(error.filename or root), error) from error
 
@@ -62,14 +62,14 @@ def _without_own_output(found: list[Found]) -> list[Found]:
     outputs = [status for number in (1, 2) if (status := _regular(number))]
     if not outputs:
         return found
-    kept = []
+    remaining = []
     for file in found:
         status = file.source.stat()
         if any(os.path.samestat(status, output) for output in outputs):
             print_lines(f"{file.path} is not sent: this command writes its output to it")
         else:
-            kept.append(file)
-    return kept
+            remaining.append(file)
+    return remaining
 
 
 def _regular(descriptor: int) -> os.stat_result | None:
@@ -105,7 +105,7 @@ def _start(root: Path) -> _Folder:
 
 
 def _below(folder: Path, top: Path) -> str:
-    """A folder's path under `top`: empty for `top` itself, else ending with a slash."""
+    """A folder's path under `top`: empty for `top` itself, otherwise ending with a slash."""
     return "" if folder == top else folder.relative_to(top).as_posix() + "/"
 
 
@@ -122,7 +122,7 @@ def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
     real = os.path.realpath(folder.place)
     if real in folder.entered:
         raise UsageError(
-            f"{folder.path.rstrip('/')} is a link to a folder that holds it: it has no end",
+            f"{folder.path.rstrip('/')} is a link to a folder that contains it: it never ends",
             hint="add it to .gitignore",
         )
     with os.scandir(folder.place) as listed:
@@ -130,9 +130,9 @@ def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
     if folder.path and _never_ships(Path(real), entries.keys()):
         return
     rules = folder.rules + _rules_in(folder.place, folder.above + folder.path)
-    here = replace(folder, rules=rules, entered=(*folder.entered, real))
+    inside = replace(folder, rules=rules, entered=(*folder.entered, real))
     for name in sorted(entries):
-        yield from _visit(root, here, entries[name])
+        yield from _visit(root, inside, entries[name])
 
 
 def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Found]:
@@ -197,5 +197,5 @@ def _check_link(root: Path, place: Path, path: str) -> None:
         raise UsageError(
             f"{path} is a link to {target}, which is outside {root} and would not be on the hosts",
             hint="copy it into the folder, add the link to .gitignore, or choose a --workdir that"
-            " holds both",
+            " contains both",
         )

@@ -101,20 +101,22 @@ def _refused(host: Host, error: Any) -> str:
 def _unreachable(host: Host, error: Any) -> str:
     if error.filename:  # a private key, not the network
         return f"{error.filename} on this computer cannot be read: {error.strerror}"
-    return f"{error.strerror or error}: does it run, is there a way to its network?"
+    return f"{error.strerror or error}: does it run, is its network reachable?"
 
 
 def _no_banner(host: Host, error: Any) -> str:
     port = host.port or 22
-    return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
+    return f"port {port} is open, but no sshd answers there: frozen, too busy, or something else"
 
 
 def _no_shell(host: Host, error: Any) -> str:
-    return "its sshd lets you in and starts no shell: frozen, too busy, or your account has none"
+    return (
+        "its sshd accepts the login but starts no shell: frozen, too busy, or your account has none"
+    )
 
 
 def _jump_refused(host: Host, error: Any) -> str:
-    return f"its jump host gets no connection to {host.address} port {host.port or 22}: {error}"
+    return f"its jump host cannot connect to {host.address} port {host.port or 22}: {error}"
 
 
 def _jump(host: Host, error: Any) -> str:
@@ -247,29 +249,29 @@ def everywhere(
     Raises:
         HostsFailed: it failed on a host; the error has every host's outcome.
     """
-    done, failed = attempts(opened, work)
+    results, failed = attempts(opened, work)
     if failed:
         outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
         kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
         raise kind(f"{what} failed on {len(failed)} of {len(outcomes)} hosts", outcomes)
-    return {name: done[name] for name in opened}
+    return {name: results[name] for name in opened}
 
 
 def attempts(
     opened: Mapping[str, Session], work: Callable[[Session], T]
 ) -> tuple[dict[str, T], dict[str, RailheadError]]:
     """Run `work` on all hosts at once and wait for all: the results, and the errors."""
-    done: dict[str, T] = {}
+    results: dict[str, T] = {}
     failed: dict[str, RailheadError] = {}
 
     def one(session: Session) -> None:
         try:
-            done[session.host.name] = work(session)
+            results[session.host.name] = work(session)
         except RailheadError as failure:
             failed[session.host.name] = failure
 
     _all(one, opened)
-    return done, failed
+    return results, failed
 
 
 def _all(work: Callable[[T], object], items: Mapping[str, T]) -> None:

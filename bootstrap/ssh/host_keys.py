@@ -80,13 +80,13 @@ class _Client(paramiko.SSHClient):
     def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
         looked_up = hostname if port == 22 else f"[{hostname}]:{port}"
         name = self._name or looked_up
-        found = [(file, pins) for file, pins in self._pins if pins.lookup(name)]
-        if found:
-            self._system_host_keys = _renamed(name, looked_up, found[0][1])
+        pinned = [(file, pins) for file, pins in self._pins if pins.lookup(name)]
+        if pinned:
+            self._system_host_keys = _renamed(name, looked_up, pinned[0][1])
         try:
             super().connect(hostname, port, **kwargs)
         except BadHostKeyException as bad:
-            raise ChangedHostKey(name, bad.key, found[0][0]) from bad
+            raise ChangedHostKey(name, bad.key, pinned[0][0]) from bad
 
 
 def _renamed(name: str, looked_up: str, pins: HostKeys) -> HostKeys:

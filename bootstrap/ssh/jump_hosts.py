@@ -128,21 +128,21 @@ def _connection(
     )
 
 
-def _gateway(connection: Connection, behind: frozenset[str] = frozenset()) -> Any:
+def _gateway(connection: Connection, visited: frozenset[str] = frozenset()) -> Any:
     """ProxyJump's last hop, or ProxyCommand's text. Read here: Fabric reverses several jumps.
 
-    `Host *` with a ProxyJump applies to the jump host, too: `behind` ends that recursion.
+    `Host *` with a ProxyJump applies to the jump host, too: `visited` ends that recursion.
     """
     jumps = connection.ssh_config.get("proxyjump")
     if not jumps:
         return connection.ssh_config.get("proxycommand")
-    behind |= {connection.original_host}
+    visited |= {connection.original_host}
     gateway: Any = None
     for name in [] if jumps.lower() == "none" else jumps.split(","):
         hop = _connection(name.strip())
-        if hop.original_host in behind:
+        if hop.original_host in visited:
             return None
-        hop.gateway = gateway or _gateway(hop, behind)
+        hop.gateway = gateway or _gateway(hop, visited)
         gateway = hop
     return gateway
 

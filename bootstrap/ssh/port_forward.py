@@ -22,7 +22,7 @@ def forward_port(session: Session, serve: Serve) -> Iterator[int]:
     """Yields the port number; `serve` handles each connection to it here, in its own thread.
 
     Raises:
-        RailheadError: the host's sshd forwards no ports, or the connection is lost.
+        RailheadError: the host's sshd does not forward ports, or the connection is lost.
     """
     transport = session.connection.transport
     assert transport is not None
@@ -50,6 +50,6 @@ def _request_port(
         if not transport.is_active():
             raise ConnectionLost(f"the connection to {session.host} broke") from None
         raise RailheadError(
-            f"the sshd of {session.host} forwards no ports, and packages have no other way there",
+            f"the sshd of {session.host} does not forward ports, which packages need",
             hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",
         ) from None

@@ -159,15 +159,15 @@ class Session:
         """Run a shell command without input; returns its output with stderr, and its exit code.
         ConnectionLost when nothing came for `silence` seconds."""
         mark = f"@rc {self._mark} "
-        # Quoted: what is no sh, such as an open quote, ends the subshell and not the session.
+        # Quoted: invalid sh, such as an open quote, ends the subshell and not the session.
         text = f'( eval {shlex.quote(command)} ) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
         output = self.sh(text, silence=silence)
         lines = output.splitlines()
         at = max((i for i, line in enumerate(lines) if line.startswith(mark)), default=-1)
-        found = lines[at].removeprefix(mark) if at >= 0 else ""
-        if not EXIT_CODE.fullmatch(found):
-            raise unpack.Hostile("no exit code of a command")
-        body, code = lines[: at - 1] if at and not lines[at - 1] else lines[:at], int(found)
+        code_text = lines[at].removeprefix(mark) if at >= 0 else ""
+        if not EXIT_CODE.fullmatch(code_text):
+            raise unpack.Hostile("the output of a command without its exit code")
+        body, code = lines[: at - 1] if at and not lines[at - 1] else lines[:at], int(code_text)
         log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
         return body, code
 
@@ -319,17 +319,17 @@ class Session:
         """Fetch one file of at most `limit` bytes, as it is, into `out`, which must not exist.
 
         Raises:
-            Hostile: it is larger, or not what the host has the sha256 of.
+            Hostile: it is larger, or does not match the sha256 that the host sent.
         """
         digest = self._receive(out, limit, GetFile(path, limit))
         if size_and_sha256(str(out))[1] != digest.sha256:
-            raise unpack.Hostile("a file with another content than its sha256 says")
+            raise unpack.Hostile("a file whose content does not match its sha256")
 
     def sizes(self, root: str, patterns: Sequence[str]) -> tuple[tuple[str, int], ...]:
         """The matching files of a folder, (path, bytes) each; untrusted, as all names of a host."""
         with tempfile.TemporaryDirectory() as folder:
-            found = self.get(root, patterns, Path(folder) / "empty", limit=0)
-        return (*found.files, *found.left)
+            listed = self.get(root, patterns, Path(folder) / "empty", limit=0)
+        return (*listed.files, *listed.left)
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Collected:
         """Fetch a run's results as `get` does."""
@@ -346,16 +346,16 @@ class Session:
 
             def chunk(event: Chunk) -> None:
                 nonlocal remaining
-                left = event.chunk
-                if left > remaining:
+                missing = event.chunk
+                if missing > remaining:
                     raise unpack.Hostile(f"more than {most} bytes")
-                remaining -= left
-                while left:
-                    data = self._channel.read(left)
+                remaining -= missing
+                while missing:
+                    data = self._channel.read(missing)
                     if not data:
                         raise self._channel.lost()
                     sink.write(data)
-                    left -= len(data)
+                    missing -= len(data)
 
             more = 2 * most  # with the lines between the pieces
             return self.call(request, on_event=chunk, bytes=more)
@@ -392,11 +392,11 @@ class Session:
         raise self._channel.lost()
 
     def _decoded(self, raw: bytes) -> dict[str, Any]:
-        """One JSON line of the agent; Hostile when it is too long or no JSON object."""
+        """One JSON line of the agent; Hostile when it is too long or not a JSON object."""
         try:
             if len(raw) >= LONGEST_LINE:
                 raise unpack.Hostile(f"a line of more than {LONGEST_LINE} bytes")
-            return decode.json_object(raw, "an answer that is no JSON")
+            return decode.json_object(raw, "an answer that is not JSON")
         except unpack.Hostile:
             self.close()  # what follows may be the rest of it
             raise
@@ -434,7 +434,7 @@ def _closed_after(seconds: float, host: Host, channel: Any) -> Iterator[None]:
     except SSHException:
         if not late.is_set():
             raise
-        raise Unresponsive(f"{host} has started no shell within {seconds:.0f} s") from None
+        raise Unresponsive(f"{host} did not start a shell within {seconds:.0f} s") from None
     finally:
         timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The cost of reaching each host since its first connection: time, connections, bytes sent.
+"""The cost of reaching each host since the first connection: time, connections, bytes sent.
 
 Connections are counted where they are opened and bytes where they leave this machine, so retries,
 reconnects after a reboot, and jump hosts are included.

@@ -26,7 +26,7 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
 
     Raises:
         UsageError: the local port is in use.
-        ForwardingOff: the host's sshd forwards no ports.
+        ForwardingOff: the host's sshd does not forward ports.
     """
     _require_forwarding(session, port)
     try:
@@ -70,7 +70,7 @@ def open_channel(session: Session, port: int) -> paramiko.Channel:
     """A channel to a loopback port of the host.
 
     Raises:
-        ForwardingOff: its sshd forwards no ports.
+        ForwardingOff: its sshd does not forward ports.
         RailheadError: nothing listens there, or the connection has ended.
     """
     transport = session.connection.transport

@@ -51,7 +51,7 @@ def parsed(kind: type[T], text: str | bytes, name: str) -> T:
 
 
 def json_object(text: str | bytes, what: str) -> dict[str, Any]:
-    """A JSON object; Hostile with `what` if the text is none."""
+    """A JSON object; Hostile with `what` if the text is not one."""
     try:
         document = decoded(text)
     except ValueError:
@@ -71,8 +71,8 @@ def json_line(line: str) -> dict[str, Any]:
 
 
 def outputs(text: str, what: str) -> dict[str, Any]:
-    """What a model answered, where NaN and large numbers are results; Hostile with `what` if it is
-    no object, or has too many values."""
+    """The answer of a model, where NaN and large numbers are results; Hostile with `what` if it is
+    not an object, or has too many values."""
     try:
         return _with_nan(text, OUTPUTS)
     except ValueError as error:
@@ -84,12 +84,12 @@ def _with_nan(text: str, most: int) -> dict[str, Any]:
     if _marks(text.encode(errors="surrogatepass")) > most:
         raise ValueError("too many values")
     try:
-        found = json.loads(text, parse_int=_integer)
+        document = json.loads(text, parse_int=_integer)
     except RecursionError:
         raise ValueError("too deep") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError("not an object")
-    return found
+    return document
 
 
 def _integer(digits: str) -> int | None:

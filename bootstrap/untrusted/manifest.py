@@ -24,13 +24,13 @@ SHOWN = 5  # the most names in one line
 
 def read_manifest(text: str | bytes) -> Manifest:
     """Parse a manifest from JSON; Hostile if it is not valid."""
-    found = parsed(Manifest, text, "a manifest")
-    names = {entry.path for entry in found.files}
+    manifest = parsed(Manifest, text, "a manifest")
+    names = {entry.path for entry in manifest.files}
     folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
-    if len(names) < len(found.files) or names & folders or len(found.files) > FILES:
+    if len(names) < len(manifest.files) or names & folders or len(manifest.files) > FILES:
         raise unpack.Hostile("a manifest with a name twice, or with too many")
     homes([*names])
-    return found
+    return manifest
 
 
 def skipped(value: Any) -> tuple[Skipped, ...]:
@@ -57,7 +57,7 @@ def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
         return []
     names = ", ".join(f"{clean(s.path)[:120]} ({clean(s.kind)[:80]})" for s in left_out[:SHOWN])
     more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-    return [f"not brought: {names}{more}"]
+    return [f"not fetched: {names}{more}"]
 
 
 def refuse_changed(wrong: list[str]) -> None:
@@ -72,9 +72,9 @@ def refuse_changed(wrong: list[str]) -> None:
 
 def homes(paths: Sequence[str]) -> Mapping[str, str]:
     """The local name of each file of a run's folder; Hostile if two files have the same."""
-    found = {path: home_name(path) for path in paths}
-    if len({*found.values()}) < len(found):
+    names = {path: home_name(path) for path in paths}
+    if len({*names.values()}) < len(names):
         raise unpack.Hostile("two files for one name")
-    if any("/" in name and name.partition("/")[0] in RECORDS for name in found.values()):
+    if any("/" in name and name.partition("/")[0] in RECORDS for name in names.values()):
         raise unpack.Hostile("a folder with the name of a file of the run")
-    return found
+    return names

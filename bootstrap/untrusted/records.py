@@ -14,8 +14,8 @@ from .decode import json_line
 
 def record(line: str) -> Record | None:
     """The record in a line; None if it is not one."""
-    found = json_line(line)
-    return decode(Record, found) if found else None
+    document = json_line(line)
+    return decode(Record, document) if document else None
 
 
 def records(metrics: Path) -> list[Record]:

@@ -96,7 +96,7 @@ def unpack(packed: Path, into: Path, limit: int) -> list[str]:
         raise Hostile("a damaged archive") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         name = os.path.relpath(error.filename, into)
-        raise Hostile(f"two entries of the name {clean(name)!r}") from None
+        raise Hostile(f"an archive with two entries named {clean(name)!r}") from None
     return names
 
 
@@ -192,14 +192,14 @@ def place(file: Path, root: Path, name: str) -> None:
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
         if folder.is_symlink() or not folder.is_dir():
-            raise _in_the_way(folder, "is a link or no folder: nothing is written through it")
+            raise _in_the_way(folder, "is a link or not a folder: nothing is written through it")
     path = root.joinpath(*parts)
     refuse_folder(path)
     file.replace(path)  # a link of this name is replaced, not followed
 
 
 def refuse_folder(path: Path) -> None:
-    """RailheadError if there is a folder where a file comes."""
+    """RailheadError if there is a folder at the path of a file."""
     if path.is_dir() and not path.is_symlink():
         raise _in_the_way(path, "is a folder here and a file on the host")
 

@@ -1,4 +1,4 @@
-"""For a run that was started: follow, cancel, print logs, fetch and judge the results."""
+"""A run that was started: follow it, cancel it, fetch and judge its results."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _again(run: Run) -> Command:
 def fetch(
     status: power.ClusterStatus, run_id: str | None, to: str | None = None, *, with_checkpoint: bool
 ) -> None:
-    """Fetch what a run has written so far; from the bucket when the chief does not run.
+    """Fetch the results of a run so far; from the bucket if the chief does not run.
 
-    `to`: a folder for the results instead of the one of `fab train`; it is recorded.
-    `with_checkpoint`: also the newest checkpoint, which may be large.
+    `to`: a folder for the results instead of that of `fab train`; it is recorded.
+    `with_checkpoint`: also fetch the newest checkpoint, which may be large.
     """
     inventory = status.inventory
     run = find_run(inventory, run_id)
@@ -87,7 +87,7 @@ def last_run(inventory: Inventory) -> str:
     """The id of the last run, for a command that names no run and no hosts.
 
     Raises:
-        UsageError: its results go to another folder, and the user did not agree.
+        UsageError: its results are for another folder, and the user did not agree.
     """
     run = find_run(inventory, None)
     if not _is_elsewhere(run.results):
@@ -100,8 +100,8 @@ def last_run(inventory: Inventory) -> str:
 
 
 def also_ended(inventory: Inventory) -> list[str]:
-    """One line that names the newest runs of another folder whose results were not fetched, as they
-    may be going on; no line without such a run."""
+    """One line that names the newest runs of other folders whose results were not fetched, because
+    they may be in progress; no line without such a run."""
     runs = [local_state.find_run(inventory, run_id) for run_id in reversed(unfetched(inventory))]
     others = [f"{run_id} (its results go to {at})" for run_id, at in runs if _is_elsewhere(at)]
     more = [f"{len(others) - NAMED_RUNS} more"] if len(others) > NAMED_RUNS else []
@@ -110,16 +110,16 @@ def also_ended(inventory: Inventory) -> list[str]:
 
 
 def _is_elsewhere(results_of_run: Path) -> bool:
-    """Whether the results of a run go to no folder of `results` here, as for a run of another
-    folder."""
+    """Whether the results of a run belong in a folder outside `results` of the current folder, for
+    example because the run was started in another folder."""
     return Path.cwd() / "results" not in results_of_run.parents
 
 
 def cancel(inventory: Inventory, run_id: str | None) -> None:
-    """Cancel a run and verify on every host that none of its processes is left.
+    """Cancel a run and verify on every host that all its processes have ended.
 
     Raises:
-        HostsFailed: not on every host; it was cancelled on the others.
+        HostsFailed: some hosts failed; on the others the run was cancelled.
     """
     _cancel(inventory, find_run(inventory, run_id))
 
@@ -145,7 +145,7 @@ def _cancel(inventory: Inventory, run: Run) -> None:
 
 @contextmanager
 def connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
-    """Connect to the chief of the run only and start an agent there."""
+    """Connect to the chief of the run, and only to it, and start an agent there."""
     inventory = run.part_of(inventory)
     with reach.agents(inventory.only([inventory.chief.name])) as (sessions, _):
         yield RunConnection(run, inventory, sessions.chief)
@@ -175,7 +175,7 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
     try:
         print_lines("", text)
         _cancel(inventory, run)
-    except KeyboardInterrupt:  # perhaps before anything was cancelled
+    except KeyboardInterrupt:  # possibly before anything was cancelled
         what = "stopped waiting: the run may still have processes"
         again = Hint(Command("cancel", run=run.run_id), "   # checks each host")
         raise RunFailed(what, hint=again) from None
@@ -184,7 +184,7 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
 
 
 def fetch_ended(connection: RunConnection) -> None:
-    """Fetch the results of a run that was ended, without a judgement."""
+    """Fetch the results of a run that was ended early, without judging it."""
     results.fetch(connection.chief, connection.run, print_lines)
 
 
@@ -202,8 +202,8 @@ def finish(connection: RunConnection) -> None:
 
 
 def judge(connection: RunConnection, result: Result | None) -> None:
-    """Print how the run ended and what happens to the machines; raises what `results.judge`
-    raises."""
+    """Print how the run ended and what happens to the machines; raises the errors of
+    `results.judge`."""
     inventory, run, chief = connection.inventory, connection.run, connection.chief
     print_lines(*results.trouble_line(result))
     try:

@@ -21,8 +21,8 @@ def bootstrap(inventory: Inventory, options: Options, json_out: TextIO | None = 
 
 
 def bootstrap_idle(inventory: Inventory, options: Options) -> None:
-    """As `bootstrap`, but change nothing while a run is in progress on a host: the chief of that
-    run may be another one, whose key must stay."""
+    """Like `bootstrap`, but change nothing while a run is in progress on a host: that run may have
+    another chief, whose key must stay."""
     with surveyed(inventory, options) as cluster:
         local_state.save_cluster(cluster.inventory)
         if not any(facts.run_processes for facts in cluster.facts.values()):
@@ -32,13 +32,13 @@ def bootstrap_idle(inventory: Inventory, options: Options) -> None:
 def make_ready(
     cluster: ConnectedCluster, options: Options, json_out: TextIO | None = None
 ) -> ConnectedCluster:
-    """Print the plan and apply it. Returns the cluster with its new facts, and a new session with
-    each host that rebooted."""
+    """Print the plan and apply it. Returns the cluster with its new facts and new sessions with the
+    hosts that rebooted."""
     decided = print_plan(cluster, options, json_out)
     if decided.nothing_to_do:
         print_lines("all hosts are ready: nothing was changed")
         return cluster
-    from ..provision import apply  # not for hosts that are ready: a run starts sooner
+    from ..provision import apply  # imported late: runs on hosts that are ready start sooner
 
     with board_of(decided.hosts) as board:
         return apply.apply(cluster, decided, board)

@@ -43,14 +43,14 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     spec = DataSpec(folder.name, str(folder), "local")
     data = hashed_input(DataInput(spec, files))
     if stack:
-        uri, done = upload_to_stack(data, bucket.bucket_of(stack).store)
+        uri, uploaded = upload_to_stack(data, bucket.bucket_of(stack).store)
     else:
         assert location
         with _bucket_of_user(location) as store:
-            done = upload(data, store, location.folder)
+            uploaded = upload(data, store, location.folder)
     target = stack.target if stack else {}
     print_lines(
-        f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
+        f"{uri}: {summary(data)}; {uploaded.sent} uploaded, {uploaded.present} were there already",
         f"next: {Command('train', **target, data=f'train={uri}')} ...",
     )
 
@@ -71,65 +71,67 @@ def list_objects(uri: str) -> None:
 
 
 def list_stack(stack: Inventory) -> None:
-    """Print the data in the bucket of a stack: one line for each folder that was pushed."""
-    kept = bucket.bucket_of(stack)
-    keys = [item.key for page in kept.store.objects(DATA) for item in page]
+    """Print the data in the bucket of a stack: one line for each uploaded folder."""
+    stored = bucket.bucket_of(stack)
+    keys = [item.key for page in stored.store.objects(DATA) for item in page]
     entries = [key for key in keys if key.endswith(".json") and key.count("/") == 1]
     for key in entries:
-        uri = f"{kept.store.url}/{clean(key.removesuffix('.json'))}/"
-        print_lines(f"{uri}  {_described(kept, key)}")
+        uri = f"{stored.store.url}/{clean(key.removesuffix('.json'))}/"
+        print_lines(f"{uri}  {_described(stored, key)}")
     if not entries:
         print_lines(
-            f"no data in {kept.store.url}/{DATA}",
+            f"no data in {stored.store.url}/{DATA}",
             f"next: {Command('data push', 'FOLDER', 'bucket', **stack.target)}",
         )
 
 
-def _described(kept: bucket.Bucket, key: str) -> str:
+def _described(stack_bucket: bucket.Bucket, key: str) -> str:
     """The data that an entry of the stack's bucket describes."""
     try:
-        found = json_object(kept.read(key, ENTRY) or b"", key)
-        stored = decode(StoredData, found, error=Hostile)
+        entry = json_object(stack_bucket.read(key, ENTRY) or b"", key)
+        stored = decode(StoredData, entry, error=Hostile)
     except Hostile:
         return f"damaged: {clean(key)} does not describe data"
     files, total = count(stored.files, "file"), size(stored.bytes)
     return f"{files}, {total}, from {clean(stored.from_)}"
 
 
-def shard(given: ShardOptions, program: ProgramOptions) -> None:
-    """Write shards, in the environment of a runtime on this machine: it has TensorFlow.
+def shard(sharding: ShardOptions, program: ProgramOptions) -> None:
+    """Write shards with a runtime on this computer, which has TensorFlow.
 
     Raises:
         UsageError: there is no source, or a setting is wrong.
         RailheadError: the data is wrong, or the shards cannot be written.
     """
-    if not scheme_of(given.source) and existing_path(Path(given.source).expanduser()) is None:
-        raise UsageError(f"there is no file or folder {given.source} here")
+    if not scheme_of(sharding.source) and existing_path(Path(sharding.source).expanduser()) is None:
+        raise UsageError(f"there is no file or folder {sharding.source} here")
     python = runtime_here("the same command on a machine with Linux on x86_64")
-    environment = variables_here("RAILHEAD_RUN")  # its RAILHEAD_DATA_CACHE is the user's
+    environment = variables_here("RAILHEAD_RUN")  # RAILHEAD_DATA_CACHE stays the user's
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    argv = [str(python), "-m", "training.data", *_shard_argv(given, program)]
-    done = log.run(argv, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
-    if done.returncode:
-        reason = clean((done.stderr.strip().splitlines() or ["it gave no reason"])[-1])
-        failure = UsageError if done.returncode == 2 else RailheadError
+    argv = [str(python), "-m", "training.data", *_shard_argv(sharding, program)]
+    process = log.run(
+        argv, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    if process.returncode:
+        reason = clean((process.stderr.strip().splitlines() or ["without a message"])[-1])
+        failure = UsageError if process.returncode == 2 else RailheadError
         raise failure(f"no shards were written: {reason}")
-    print_lines(*map(clean, done.stdout.splitlines()))
-    train = Command("train", data=f"{given.split}={given.destination}")
+    print_lines(*map(clean, process.stdout.splitlines()))
+    train = Command("train", data=f"{sharding.split}={sharding.destination}")
     print_lines(f"next: {train} ...")
 
 
-def _shard_argv(given: ShardOptions, program: ProgramOptions) -> list[str]:
-    """As `python -m training.data` takes it, in any folder."""
-    argv = ["shard", _absolute(given.source), _absolute(given.destination)]
-    argv += ["--split", given.split, "--shards", str(given.shards)]
+def _shard_argv(sharding: ShardOptions, program: ProgramOptions) -> list[str]:
+    """The arguments of `python -m training.data`, independent of the current folder."""
+    argv = ["shard", _absolute(sharding.source), _absolute(sharding.destination)]
+    argv += ["--split", sharding.split, "--shards", str(sharding.shards)]
     argv += ["--preset", program.preset] if program.preset else []
     settings = [("--set", f"{name}={value}") for name, value in program.settings.items()]
     return argv + [item for pair in settings for item in pair]
 
 
 def _absolute(place: str) -> str:
-    """A URI as it is, a path in full."""
+    """A URI unchanged, a path made absolute."""
     return place if scheme_of(place) else str(Path(place).expanduser().absolute())
 
 
@@ -139,7 +141,7 @@ def _bucket_of_user(location: BucketUri) -> Iterator[Store]:
     try:
         yield bucket.open_store(location.url)
     except NoBucket:
-        hint = "make it, or check its name and your account"
+        hint = "create it, or check its name and your account"
         raise UsageError(f"there is no bucket {location.url}", hint=hint) from None
 
 

@@ -1,4 +1,4 @@
-"""`fab demo`: start two SSH hosts on this machine, train on them, tear them down."""
+"""`fab demo`: start two SSH hosts on this computer, train on them, tear them down."""
 
 from __future__ import annotations
 

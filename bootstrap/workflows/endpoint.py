@@ -1,4 +1,4 @@
-"""An endpoint that is called many times: the connection with its host stays open between calls."""
+"""An endpoint for many calls: the connection to its host stays open between them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..untrusted.unpack import Hostile
 from . import serving
 
 T = TypeVar("T")
-BYTES, ROWS = 8_000_000, 1024  # of a request, about; a larger one is sent in parts
+BYTES, ROWS = 8_000_000, 1024  # of a request, roughly; larger ones are sent in parts
 
 
 class OpenEndpoint:
-    """Calls the endpoint `name` through one SSH connection, opened by the first call; the calls of
-    several threads follow each other."""
+    """Calls the endpoint `name` through one SSH connection, which the first call opens; calls of
+    several threads run one after another."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,12 +33,12 @@ class OpenEndpoint:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """End the connection; the next call opens one."""
+        """Close the connection; the next call opens a new one."""
         with self._lock:
             self._close()
 
     def metadata(self) -> Metadata:
-        """The version that serves now, and its signature."""
+        """The current version and its signature."""
         with self._lock:
             self._known = self._ask(lambda client: client.metadata())
             return self._known
@@ -54,28 +54,28 @@ class OpenEndpoint:
         check_file(path, "")
         return self._predicted(partial(samples.rows_of_file, path))[0]
 
-    def predict(self, given: Any) -> Any:
-        """The outputs for an array of samples, or for {input: array}: as arrays if one of them is a
-        NumPy array, else as lists.
+    def predict(self, rows: Any) -> Any:
+        """The outputs for an array of samples, or for {input: array}: arrays if one of the inputs
+        is a NumPy array, otherwise lists.
 
         Raises:
-            UsageError: they are no arrays, or the model refuses them.
+            UsageError: the inputs are not arrays, or the model refuses them.
         """
         from ..serving.calls import samples
 
-        samples.check(given)
-        outputs, signature = self._predicted(partial(samples.body_of, given))
-        if not samples.has_array(given):
+        samples.check(rows)
+        outputs, signature = self._predicted(partial(samples.body_of, rows))
+        if not samples.has_array(rows):
             return outputs
         try:
             return samples.arrays_of(outputs, signature)
         except (ValueError, TypeError, OverflowError):
-            what = f"outputs of endpoint {self.name} that are not those of its signature"
+            what = f"outputs of endpoint {self.name} that do not match its signature"
             raise Hostile(what) from None
 
     def _predicted(self, body: Callable[[Signature], Any]) -> tuple[Any, Signature]:
-        """The answer to what `body` makes for a signature, and that signature. The model may have
-        been replaced by one with another signature since it was read: then it is read again."""
+        """The answer to the body that `body` creates for a signature, and that signature. If a
+        model with another signature was deployed in the meantime, the signature is read again."""
         with self._lock:
             known = self._known
             if known is None:
@@ -89,26 +89,26 @@ class OpenEndpoint:
                 return self._sent(body(self._known.signature)), self._known.signature
 
     def _sent(self, body: Any) -> Any:
-        """Rows as instances, in several requests if they are many; columns, or one value, as
+        """Send rows as instances, in several requests if there are many; columns, or one value, as
         inputs."""
         if not isinstance(body, list):
             outputs = self._ask(lambda client: client.predict({"inputs": body})).outputs
             if outputs is None:
                 raise Hostile(f"an answer of endpoint {self.name} without outputs")
             return outputs
-        found: list[Any] = []
+        collected: list[Any] = []
         for part in parts(body):
             predictions = self._predictions(part)
             if not isinstance(predictions, list) or len(predictions) != len(part):
                 raise Hostile(f"predictions of endpoint {self.name} that are not one per sample")
-            found += predictions
-        return found
+            collected += predictions
+        return collected
 
     def _predictions(self, rows: Sequence[Any]) -> Any:
         return self._ask(lambda client: client.predict({"instances": rows})).predictions
 
     def _ask(self, question: Callable[[Client], T]) -> T:
-        """The answer; a connection that broke is opened again, once."""
+        """The answer; after a broken connection, reconnect once."""
         if self._client is not None:
             try:
                 return question(self._client)
@@ -132,7 +132,7 @@ class OpenEndpoint:
 
 
 def parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Rows in parts of a request each."""
+    """Divide rows into parts, one for each request."""
     if not rows:
         return [rows]
     size = len(json.dumps(rows[0])) + 1

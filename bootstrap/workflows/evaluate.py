@@ -1,4 +1,4 @@
-"""`fab evaluate`: judges what a script has reported, or evaluates the model here or on hosts."""
+"""`fab evaluate`: checks a script's metrics, or evaluates the model, locally or on hosts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def evaluate(
     ending: EndingOptions,
     hosts: Callable[[], Inventory],
 ) -> dict[str, Any]:
-    """Evaluate the model of a run; returns its evaluation.json, or the judgement where nothing had
-    to run.
+    """Evaluate the model of a run; returns its evaluation.json, or the judgement if nothing had to
+    run.
 
     Raises:
         BelowThreshold: the evaluation missed a threshold.
@@ -45,5 +45,5 @@ def evaluate(
     options = ready_options(any_gpus, program, launcher=request.options.launcher)
     folder = earlier.run.results / FOLDER
     chosen = training.TrainOptions(request, options, folder, stop_policy=policy)
-    done = training.train(hosts(), chosen)
-    return object_in(done.results / FILE)
+    run = training.train(hosts(), chosen)
+    return object_in(run.results / FILE)

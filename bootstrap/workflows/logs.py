@@ -27,10 +27,10 @@ def show(inventory: Inventory, run_id: str | None, rank: str) -> None:
 
 
 def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
-    """Print a log of a run, and its new lines until the run ends. Ctrl-C stops only the printing.
+    """Print a log of a run, and new lines until the run ends. Ctrl-C stops only the output.
 
     Raises:
-        RunFailed: the printing was interrupted; the run continues.
+        RunFailed: the output was interrupted; the run continues.
     """
     run, name = find_run(inventory, run_id), _log_name(rank)
 
@@ -54,7 +54,7 @@ def _missing(chief: Session, run: Run, rank: str) -> UsageError:
     text = chief.read(f"{run.folder}/run.json")
     if not text:
         return UsageError(
-            f"run {run.run_id} is not on {chief.host.name} any more", hint=Command("status")
+            f"run {run.run_id} is no longer on {chief.host.name}", hint=Command("status")
         )
     ranks = f"0 to {read_run_document(text).size - 1}"
     return UsageError(

@@ -33,7 +33,7 @@ def open_notebook(
     seconds: float,
 ) -> None:
     """Start JupyterLab on the chief unless it runs there, and forward a local port to it until
-    Ctrl-C; the notebook itself goes on until its time-to-live is over. Machines that do not run are
+    Ctrl-C; the notebook itself continues until its time-to-live is over. Stopped machines are
     started."""
     source = _run_or_none(run_id, status.inventory)
     cluster, chief = status.inventory.name, status.inventory.chief.name
@@ -59,7 +59,7 @@ def open_notebook(
 
 
 def _run_or_none(run_id: str | None, inventory: Inventory) -> ModelSource:
-    """The run, else the last one of these hosts, else none."""
+    """The run, by default the last one on these hosts; no run if there is none."""
     if run_id is None and not local_state.runs(inventory.name):
         return ModelSource(None)
     return source_of(run_id, None, inventory)
@@ -74,7 +74,7 @@ def open_tunnel(inventory: Inventory, port: int, local_port: int | None) -> None
 
 
 def _forward(session: Session, port: int, local_port: int | None, path: str = "") -> None:
-    """Forward a local port until Ctrl-C; with a `path` its address is printed."""
+    """Forward a local port until Ctrl-C; with a `path`, print its URL."""
     wanted = port if local_port is None else local_port
     with contextlib.suppress(KeyboardInterrupt), tunnel(session, port, wanted) as local:
         address = f"http://127.0.0.1:{local}/{path}" if path else f"127.0.0.1:{local}"

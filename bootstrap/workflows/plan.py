@@ -29,7 +29,7 @@ from ..ssh.cluster import ConnectedCluster
 def ready_options(
     ready: ReadyOptions, program: ProgramOptions, *, launcher: str | None = None
 ) -> Options:
-    """What a plan is decided from, of the options of a command; UsageError for an invalid value.
+    """The options of a plan, from the options of a command; UsageError for an invalid value.
 
     Args:
         launcher: of the run, which limits the choice of the runtime.

@@ -20,7 +20,7 @@ ENTER = 'cd "$HOME/.railhead/runs" 2>/dev/null || exit 0'
 def prune(inventory: Inventory, keep: int) -> None:
     """Remove all but the `keep` newest runs of each host, and print how many.
 
-    Runs that are going on stay, and runs whose results are not all on this computer.
+    Runs in progress are kept, and runs whose results are not all on this computer.
 
     Raises:
         HostsFailed: a folder could not be removed.
@@ -36,8 +36,8 @@ def prune(inventory: Inventory, keep: int) -> None:
 
 def _prune_host(session: Session, keep: int, needed: Collection[str]) -> list[str]:
     busy = {process.run_id for process in session.facts().run_processes}
-    found, _ = session.shell(f"{ENTER}; ls -1")
-    old = old_runs(found, keep, {*needed, *busy})
+    names, _ = session.shell(f"{ENTER}; ls -1")
+    old = old_runs(names, keep, {*needed, *busy})
     if old:
         lines, code = session.shell(f"{ENTER}; rm -rf -- {' '.join(old)}")
         if code:

@@ -1,5 +1,5 @@
-"""`fab train --resume RUN`: the request of the run again, and its checkpoints, before anything is
-started."""
+"""`fab train --resume RUN`: finds the request and the checkpoints of the earlier run, before
+anything is started."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from ..ssh.connect import everywhere, open_sessions, start_agent
 
 
 def request_for(
-    given: ProgramOptions, earlier: EarlierRun | None
+    typed: ProgramOptions, earlier: EarlierRun | None
 ) -> tuple[RunRequest, ProgramOptions]:
-    """The request for a run with these options; with an earlier run, the request that goes on from
-    it, with its options. Prints whether the program of that run has changed.
+    """The request for a run with these options; with an earlier run, the request that continues it,
+    and its options. Prints whether the program of that run has changed.
 
     Raises:
         UsageError: an option is not valid, or contradicts the earlier run.
     """
     if earlier is None:
-        return read_request(given), given
-    request, args = resumed_request(earlier, given)
+        return read_request(typed), typed
+    request, args = resumed_request(earlier, typed)
     print_lines(*changed_program(earlier, request))
     return request, args
 
 
 def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
-    """Find the newest ones on the hosts and in the bucket (of equal ones the chief's), else those
-    on this machine; returns what places them.
+    """Find the newest checkpoints on the hosts and in the bucket (of equal ones the chief's), or
+    those on this computer; returns the function that places them.
 
     Raises:
         UsageError: there are none.
@@ -52,19 +52,19 @@ def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
     source = restore.newest(_on_hosts_and_in_bucket(cluster, earlier.run))
     if source is None:
         _bring_from_other_cluster(inventory, earlier)
-        found = checkpoints.here(earlier.run)
-        if not found.files:
-            places = [f"on {', '.join(inventory.names)}", found.place]
+        local = checkpoints.here(earlier.run)
+        if not local.files:
+            places = [f"on {', '.join(inventory.names)}", local.place]
             bucket = [f"in {inventory.bucket}"] if inventory.bucket else []
             raise checkpoints.refuse_none(earlier.run, [places[0], *bucket, places[1]])
-        source = CheckpointSource(earlier.run, found, "here")
+        source = CheckpointSource(earlier.run, local, "here")
     is_script = isinstance(earlier.document.program, Script)
     return partial(restore.place, source=source, everywhere_needed=is_script)
 
 
 def _on_hosts_and_in_bucket(cluster: ConnectedCluster, run: Run) -> list[CheckpointSource]:
-    """The places with checkpoints, the chief first. A bucket out of reach is an error only if no
-    host has any."""
+    """The places with checkpoints, the chief first. If the bucket cannot be reached, this is an
+    error only if no host has checkpoints."""
     on_hosts = _on_hosts(cluster, run)
     try:
         return [*on_hosts, *_in_bucket(cluster.inventory, run)]
@@ -76,25 +76,29 @@ def _on_hosts_and_in_bucket(cluster: ConnectedCluster, run: Run) -> list[Checkpo
 
 
 def _report_out_of_reach(place: str | None, error: RailheadError) -> None:
-    print_lines(f"checkpoints of {place} are out of reach: {error.message}")
+    print_lines(f"checkpoints of {place} cannot be reached: {error.message}")
 
 
 def _on_hosts(cluster: ConnectedCluster, run: Run) -> list[CheckpointSource]:
     look = partial(checkpoints.on_host_without_agent, run=run)
-    found = everywhere(cluster.sessions, look, what="looking for checkpoints")
-    return [CheckpointSource(run, found[name], "host", name) for name in found if found[name].files]
+    by_host = everywhere(cluster.sessions, look, what="looking for checkpoints")
+    return [
+        CheckpointSource(run, by_host[name], "host", name)
+        for name in by_host
+        if by_host[name].files
+    ]
 
 
 def _in_bucket(inventory: Inventory, run: Run) -> list[CheckpointSource]:
     if not inventory.bucket:
         return []
-    found = checkpoints.in_bucket(bucket_of(inventory), run)
-    return [CheckpointSource(run, found, "bucket")] if found.files else []
+    uploaded = checkpoints.in_bucket(bucket_of(inventory), run)
+    return [CheckpointSource(run, uploaded, "bucket")] if uploaded.files else []
 
 
 def _bring_from_other_cluster(inventory: Inventory, earlier: EarlierRun) -> None:
-    """Bring the newest checkpoint here from the cluster where the run was, if that is another
-    one: from its chief or from its bucket."""
+    """Fetch the newest checkpoint from the cluster where the run was, if that is another one: from
+    its chief or from its bucket."""
     if earlier.cluster == inventory.name or earlier.cluster not in local_state.clusters():
         return
     other, run = local_state.load_cluster(earlier.cluster), earlier.run
@@ -111,7 +115,7 @@ def _bring_from_other_cluster(inventory: Inventory, earlier: EarlierRun) -> None
 
 @contextmanager
 def _out_of_reach_is_reported(place: str | None) -> Iterator[None]:
-    """An error becomes a line: there are other places."""
+    """Print an error as a line: there are other places."""
     try:
         yield
     except RailheadError as error:
@@ -119,14 +123,14 @@ def _out_of_reach_is_reported(place: str | None) -> Iterator[None]:
 
 
 def _brought_from_chief(other: Inventory, run: Run, uploaded: Sequence[CheckpointSource]) -> bool:
-    """Bring the checkpoints of the chief, if they count; returns whether they do."""
+    """Fetch the checkpoints of the chief if they are the newest; returns whether they are."""
     with open_sessions(other.only([run.part_of(other).chief.name])) as sessions:
         if not sessions:
             raise RailheadError("; ".join(sessions.reasons.values()))
         chief = sessions.chief
         start_agent(chief)
-        found = checkpoints.on_host(chief, run)
-        on_chief = [CheckpointSource(run, found, "host", chief.host.name)] if found.files else []
+        newest = checkpoints.on_host(chief, run)
+        on_chief = [CheckpointSource(run, newest, "host", chief.host.name)] if newest.files else []
         counts = restore.newest([*on_chief, *uploaded]) in on_chief
         if counts:
             checkpoints.fetch_from_host(chief, run, print_lines)

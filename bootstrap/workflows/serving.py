@@ -1,4 +1,4 @@
-"""`fab deploy`, `predict` and `undeploy`, in order."""
+"""The steps of `fab deploy`, `predict` and `undeploy`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from ..ssh.local_session import HERE
 
 
 def deploy(options: DeployOptions, run: str | None, target: Callable[[], ClusterStatus]) -> None:
-    """Serve a model of a run, or a file, here or on a host of `target`; without either, the model
-    of the last run there."""
+    """Serve a model of a run, or a file, on this computer or on a host of `target`; by default the
+    model of the last run on those hosts."""
     request = read_request(options)
     if options.trust_model and not options.here:
-        raise UsageError("--trust-model goes with --here: a host loads the model without it")
+        raise UsageError("--trust-model is for --here: a host loads the model without it")
     if options.here:
         deploy_here(request, source_of(run, options.model, trusted=options.trust_model))
         return
@@ -54,10 +54,10 @@ def deploy(options: DeployOptions, run: str | None, target: Callable[[], Cluster
 
 
 def deploy_here(request: DeployRequest, source: ModelSource) -> None:
-    """Serve a model on this machine.
+    """Serve a model on this computer.
 
     Raises:
-        UsageError: there is no model, it is not trusted, or an endpoint of this name serves.
+        UsageError: there is no model, it is not trusted, or an endpoint with this name is running.
     """
     path = source.found_here(safe_first=request.server != TENSORFLOW_SERVING)
     if path is None:
@@ -67,24 +67,24 @@ def deploy_here(request: DeployRequest, source: ModelSource) -> None:
     endpoint = Deployed(request.name, None, HERE, PORT, source.run_id)
     refuse_elsewhere(endpoint)
     with place_here() as place:
-        is_there = refuse_second(place, request)
-        endpoint = _with_port(place, request, endpoint, is_there)
+        exists = refuse_second(place, request)
+        endpoint = _with_port(place, request, endpoint, exists)
         _require_server(place, request)
         folder = place.absolute(send_model(place.session, pack_model(path)))
         print_lines("getting the runtime ready (the first time takes minutes)")
-        _start(place, request, endpoint, folder, str(runtime_here()), is_there)
+        _start(place, request, endpoint, folder, str(runtime_here()), exists)
 
 
 def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: ModelSource) -> None:
-    """Serve a model on the chief of these hosts; start their machines that do not run.
+    """Serve a model on the chief of these hosts; start their stopped machines.
 
     Raises:
-        UsageError: there is no model or no runtime, an endpoint of this name serves, or the
-            machine's deadline comes before the time-to-live is over.
+        UsageError: there is no model or no runtime, an endpoint with this name is running, or the
+            machine's deadline is before the end of the time-to-live.
     """
     cluster, chief = status.inventory.name, status.inventory.chief.name
     endpoint = Deployed(request.name, cluster, chief, PORT, source.run_id)
-    # What is known here comes before machines are started.
+    # Checks that need no machine come first.
     refuse_elsewhere(endpoint)
     if source.found_here() is None and source.run is None:
         raise source.no_model_error(HERE)
@@ -92,22 +92,22 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: ModelS
         raise no_new_version(request.name)
     with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
-        is_there = refuse_second(place, request)
-        endpoint = _with_port(place, request, endpoint, is_there)
+        exists = refuse_second(place, request)
+        endpoint = _with_port(place, request, endpoint, exists)
         _require_server(place, request)
         python = python_on_host(place, source.runtime)
         folder = source.place_model(place)
         records.record_cluster(inventory)
-        _start(place, request, endpoint, folder, python, is_there)
+        _start(place, request, endpoint, folder, python, exists)
 
 
 def _with_port(
-    place: EndpointPlace, request: DeployRequest, endpoint: Deployed, is_there: bool
+    place: EndpointPlace, request: DeployRequest, endpoint: Deployed, exists: bool
 ) -> Deployed:
     """The endpoint with its port, which a new version does not change."""
-    if is_there:
-        there = on_host.read_endpoint(place.session, endpoint.name, endpoint.cluster)
-        return replace(endpoint, port=there.port)
+    if exists:
+        serving = on_host.read_endpoint(place.session, endpoint.name, endpoint.cluster)
+        return replace(endpoint, port=serving.port)
     return replace(endpoint, port=choose_port(place, request.port, PORT))
 
 
@@ -122,10 +122,10 @@ def _start(
     endpoint: Deployed,
     model: str,
     python: str,
-    is_there: bool,
+    exists: bool,
 ) -> None:
-    """Start the endpoint, or give one that is there a new version; print where it serves."""
-    if is_there:
+    """Start the endpoint, or deploy a new version to an existing one; print where it serves."""
+    if exists:
         state = update(place, request, endpoint, model, print_lines)
     else:
         if request.server == TENSORFLOW_SERVING:
@@ -135,10 +135,10 @@ def _start(
             server = place_environment(place, python).server()
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
         state = deploying.deploy(place, request, endpoint, model, server)
-    left = duration(max(0.0, state.until - clock_of(place.session)))
+    remaining = duration(max(0.0, state.until - clock_of(place.session)))
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
-        f"port {endpoint.port} of 127.0.0.1; it ends in {left}",
+        f"port {endpoint.port} of 127.0.0.1; it ends in {remaining}",
         f"next: {predict_hint(endpoint.name, endpoint.run_id)}",
     )
     url = f"http://127.0.0.1:{endpoint.port}/v1/models/{endpoint.name}:predict"
@@ -151,7 +151,7 @@ def _start(
 
 @contextlib.contextmanager
 def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, EndpointPlace]]:
-    """An endpoint and its place: on one of these hosts, or, with None, where it is recorded.
+    """An endpoint and its place: on one of these hosts or, for None, its recorded place.
 
     Raises:
         UsageError: there is none, or its machine does not run.
@@ -161,9 +161,9 @@ def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, E
         with _recorded_place(endpoint) as place:
             yield endpoint, place
     else:
-        with places(inventory) as there:
-            endpoint = on_host.find(there, name, inventory.name)
-            yield endpoint, there[endpoint.host]
+        with places(inventory) as by_host:
+            endpoint = on_host.find(by_host, name, inventory.name)
+            yield endpoint, by_host[endpoint.host]
 
 
 @contextlib.contextmanager
@@ -195,12 +195,12 @@ def _recorded_place(endpoint: Deployed) -> Iterator[EndpointPlace]:
         with place_here() as place:
             yield place
     else:
-        with places(_host_of(endpoint)) as there:
-            yield there[endpoint.host]
+        with places(_host_of(endpoint)) as by_host:
+            yield by_host[endpoint.host]
 
 
 def _host_of(endpoint: Deployed) -> Inventory:
-    """The host of an endpoint alone, at its current address."""
+    """Only the host of an endpoint, at its current address."""
     assert endpoint.cluster
     status = power.cluster_status(local_state.load_cluster(endpoint.cluster))
     if endpoint.host in status.not_running:
@@ -262,8 +262,8 @@ def show_log(name: str, inventory: Inventory | None = None) -> None:
 
 
 def undeploy(name: str, inventory: Inventory | None = None) -> None:
-    """End an endpoint and verify it; one whose recorded machine does not run, or was destroyed, is
-    only forgotten.
+    """Terminate an endpoint and verify that it has ended; if its recorded machine does not run or
+    was destroyed, only delete its record.
 
     Args:
         inventory: the hosts among which the endpoint is; None: where it is recorded.
@@ -279,7 +279,7 @@ def undeploy(name: str, inventory: Inventory | None = None) -> None:
 
 
 def _gone(endpoint: Deployed) -> str:
-    """Why nothing of an endpoint is left to end; "" if there may be something."""
+    """Why an endpoint has nothing to terminate; "" if it may be running."""
     if endpoint.cluster is None:
         return ""
     if endpoint.cluster not in local_state.clusters():

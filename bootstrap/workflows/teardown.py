@@ -1,4 +1,4 @@
-"""`fab teardown`: remove Railhead's files from hosts, stop or destroy machines, verify."""
+"""`fab teardown`: remove Railhead's files from hosts, stop or destroy machines, verify both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..serving import records
 
 
 def teardown(inventory: Inventory, options: TeardownOptions) -> None:
-    """Clean hosts of no stack; then check the receipt."""
+    """Clean hosts that belong to no stack; then check the receipt."""
     if options.with_bucket:
         raise _no_bucket()
     receipt = teardown_hosts(
@@ -44,10 +44,10 @@ def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
 
 
 def _forget_endpoints(cluster: str) -> None:
-    """The receipt has verified that none of them is left."""
+    """Forget the endpoints: the receipt has verified that all have ended."""
     for endpoint in records.of_cluster(cluster):
         records.forget(endpoint)
 
 
 def _no_bucket() -> UsageError:
-    return UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
+    return UsageError("--with-bucket needs --destroy and a stack that has a bucket")

@@ -1,4 +1,4 @@
-"""`fab tensorboard`: TensorBoard on this machine, for a run that goes on or has ended."""
+"""`fab tensorboard`: TensorBoard on this computer, for a run in progress or one that has ended."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ..runs.run import Run, find_run, read_state
 from ..ssh.bundle import archive
 from .attach import connected
 
-EVERY = 5.0  # seconds between two looks for new events
+EVERY = 5.0  # seconds between two checks for new events
 STARTING = 60.0  # seconds until TensorBoard must answer
 
 
 def show(status: power.ClusterStatus, run_id: str | None) -> None:
-    """Start TensorBoard, print its address, and bring new events until Ctrl-C.
+    """Start TensorBoard, print its address, and fetch new events until Ctrl-C.
 
     Raises:
         UsageError: the run has written no events and no metrics.
@@ -40,9 +40,9 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
     run = find_run(status.inventory, run_id)
     with _source(status, run) as source:
         source.bring()
-        if not _has_events(run) and source.goes_on():
+        if not _has_events(run) and source.is_running():
             print_lines("the run has no events yet; waiting for the first ones")
-        while not _has_events(run) and source.goes_on():
+        while not _has_events(run) and source.is_running():
             time.sleep(EVERY)
             source.bring()
         if not _has_events(run):
@@ -66,19 +66,19 @@ def _has_events(run: Run) -> bool:
 
 
 class _Here:
-    """Everything that can be shown is here."""
+    """All data is on this computer."""
 
     def bring(self) -> None:
-        """Nothing to bring."""
+        """Nothing to fetch."""
 
-    def goes_on(self) -> bool:
-        """No more will come."""
+    def is_running(self) -> bool:
+        """No more data will come."""
         return False
 
 
 @contextlib.contextmanager
 def _source(status: power.ClusterStatus, run: Run) -> Iterator[_Here | _Following]:
-    """What brings the events here: from the results, the bucket, or the chief."""
+    """The source of the events: the results, the bucket or the chief."""
     inventory = run.part_of(status.inventory)
     if (run.results / "result.json").exists():
         yield _Here()
@@ -94,14 +94,14 @@ def _source(status: power.ClusterStatus, run: Run) -> Iterator[_Here | _Followin
 
 
 class _Following:
-    """Brings events from the chief; a connection that breaks is opened again."""
+    """Fetches events from the chief; reconnects after a broken connection."""
 
     def __init__(self, connection: RunConnection) -> None:
         self.connection, self.events = connection, HostEvents(connection.run)
         self.lost = False
 
     def bring(self) -> None:
-        """Bring what is new; what cannot be reached is reported once."""
+        """Fetch new events; an error is reported once."""
         try:
             self.connection.ensure_open()
             self.events.bring(self.connection.chief)
@@ -111,20 +111,20 @@ class _Following:
                 print_lines(f"no new events: {error.message}")
             self.lost = True
 
-    def goes_on(self) -> bool:
-        """Whether the run has not ended."""
+    def is_running(self) -> bool:
+        """Whether the run is in progress."""
         if self.lost:
             return False
         state = read_state(self.connection.chief, self.connection.run)
         return state is not None and not state.has_ended
 
 
-def _python(folder: Path) -> Path:
-    """The Python that shows this folder.
+def _python(results: Path) -> Path:
+    """The Python of the environment that can show this folder.
 
-    The environment with the profiler's page is larger: it is made for a run with a profile only.
+    The environment with the profiler is larger: it is created only for a run with a profile.
     """
-    if any(folder.rglob(event_files.PROFILES)):
+    if any(results.rglob(event_files.PROFILES)):
         try:
             return python_of("profiler")
         except RailheadError as error:
@@ -148,7 +148,7 @@ def _tensorboard(folder: Path) -> Iterator[str]:
             stdout=output,
             stderr=output,
             env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
-            start_new_session=True,  # Ctrl-C is for us
+            start_new_session=True,  # Ctrl-C ends `fab`, not TensorBoard
         ) as process,
     ):
         try:
@@ -161,7 +161,7 @@ def _tensorboard(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _archive_file() -> Iterator[str]:
-    """A file with our archive: TensorBoard's environment does not have our packages."""
+    """A file with Railhead's archive: TensorBoard's environment does not have its packages."""
     with tempfile.NamedTemporaryFile(suffix=".pyz") as file:
         file.write(archive())
         file.flush()
@@ -169,7 +169,7 @@ def _archive_file() -> Iterator[str]:
 
 
 def _wait_for_answer(process: subprocess.Popen[bytes], address: str, output: IO[bytes]) -> None:
-    """RailheadError if TensorBoard ends or does not answer in time; with its last lines."""
+    """RailheadError with the last lines if TensorBoard ends, or if it does not answer in time."""
     if not wait_until(lambda: _ended_or_answers(process, address), seconds=STARTING, every=0.2):
         raise RailheadError(f"TensorBoard does not answer within {STARTING:.0f} s")
     if process.poll() is not None:

@@ -37,7 +37,7 @@ from .plan import ready_options, surveyed
 class TrainOptions:
     """The run request, the options to make the hosts ready, and the local results folder.
     `detach`: return when the run has started. `earlier`: the run that is resumed.
-    `whole`: the cluster of which the hosts are a part; it stays recorded as it is."""
+    `whole`: the cluster that the hosts belong to; its record stays unchanged."""
 
     request: RunRequest
     options: Options
@@ -55,7 +55,7 @@ def train_options(
     begin: StartOptions,
     folder: Path,
 ) -> TrainOptions:
-    """The validated options of `fab train`; `folder` gets the results. UsageError for an invalid
+    """The validated options of `fab train`; the results go to `folder`. UsageError for an invalid
     value."""
     policy = stop_policy.stop_policy_of(ending)
     earlier = None if begin.resume is None else earlier_run(begin.resume)
@@ -104,7 +104,7 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
 
 
 def with_strategy(request: RunRequest, cluster: SurveyedCluster) -> RunRequest:
-    """The request with a strategy by name in place of `auto`; prints which one, and why."""
+    """The request with a strategy in place of `auto`; prints which one, and why."""
     gpus = len(gpus_of(cluster.facts[cluster.chief]))
     chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
     if why:
@@ -126,11 +126,11 @@ def run_summary(request: RunRequest, cluster: SurveyedCluster) -> str:
 
 
 def program_summary(request: RunRequest) -> str:
-    """What the ranks run, and on which model if it is an evaluation."""
+    """The program of the ranks, with the model if it is an evaluation."""
     if isinstance(request.program, Script):
         program = f"script {request.program.path}"
     else:
-        program = f"the {request.program.kind} of Railhead"
+        program = f"the built-in {request.program.kind}"
         if request.bundle.root != REPO:
             program += f", as in {request.bundle.root / 'training'}"
     evaluated = request.options.evaluates
@@ -138,7 +138,7 @@ def program_summary(request: RunRequest) -> str:
 
 
 def roles_summary(strategy: Strategy, placement: list[list[str]], cluster: SurveyedCluster) -> str:
-    """Which roles each host has, such as " (h1: chief, worker; h2: ps, worker)"."""
+    """The roles of each host, such as " (h1: chief, worker; h2: ps, worker)"."""
     if not strategy.has_servers:
         return ""
     hosts = [

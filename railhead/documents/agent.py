@@ -1,4 +1,4 @@
-"""The operations of a host's agent: each is a request with its reply, its events and its bounds.
+"""The operations of a host's agent: each class is a request, with its reply, events and bounds.
 
 One request is one JSON line, with the name of the operation as `op`; its reply and its events are
 JSON lines too. The agent (bootstrap/remote/agent) carries them out.
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar, get_args
 
 from railhead.documents.codec import key
 from railhead.documents.manifest import Skipped
-from railhead.documents.result import Swept
+from railhead.documents.result import OF_RUNS, Swept
 
 LONGEST_LINE = 64_000_000  # bytes of a line of the agent: all file names of a run, or a log
 LAST_PORT = 65535
@@ -21,8 +21,8 @@ LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one operation: the longest silence and the whole time in seconds, and the bytes that it
-    may send."""
+    """The limits of one operation: its longest silence and its total time, in seconds, and the
+    bytes that the agent may send."""
 
     silence: float
     seconds: float
@@ -39,8 +39,7 @@ E = TypeVar("E")
 
 
 class Request(Generic[R, E]):
-    """An operation with its arguments. `R`: its reply; `E`: one of its events, NoReturn where it
-    has none."""
+    """An operation with its arguments. `R`: its reply; `E`: its events, NoReturn if it has none."""
 
     op: ClassVar[str]
     bounds: ClassVar[Bounds]
@@ -67,7 +66,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an operation failed; `errno` is the name of an error of the system, or empty."""
+    """Why an operation failed; `errno` is the name of a system error, or empty."""
 
     errno: str
     text: str
@@ -178,7 +177,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Grown:
-    """The bytes by which the use of the disk has grown."""
+    """The bytes by which disk use has grown."""
 
     grown: int
 
@@ -228,15 +227,15 @@ class Start(Request[Started, NoReturn], op="start"):
 
 @dataclass(frozen=True)
 class Chunk:
-    """So many bytes of a file follow."""
+    """This number of bytes of a file follows."""
 
     chunk: int = key(at_least=1)
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Files, each with its bytes: those that were sent, and those for which too few bytes were
-    left; `changed`: sent while they were truncated, so their content is not usable."""
+    """Files, each with its size: those that were sent, and those that exceeded the byte limit;
+    `changed`: files that were truncated while they were sent, so their content is not usable."""
 
     files: tuple[tuple[str, int], ...]
     left: tuple[tuple[str, int], ...]
@@ -269,7 +268,7 @@ class GetFile(Request[Digest, Chunk], op="get_file", bounds=WORK):
 
 @dataclass(frozen=True)
 class Collected(Sent):
-    """A run's results; what is not a file is `skipped`."""
+    """A run's results; `skipped` lists what is not a regular file."""
 
     skipped: tuple[Skipped, ...]
 
@@ -354,7 +353,7 @@ class Dialed:
 
 @dataclass(frozen=True)
 class Dial(Request[Dialed, NoReturn], op="dial"):
-    """Connect to peers, (address, port) each, within so many seconds."""
+    """Connect to peers, (address, port) each, within this number of seconds."""
 
     peers: tuple[tuple[str, int], ...]
     timeout: float
@@ -403,7 +402,7 @@ class FindPort(Request[FoundPort, NoReturn], op="free_port"):
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Whether data is complete, and the bytes that an interrupted transfer has left."""
+    """Whether data is complete, and how many bytes an interrupted transfer has stored."""
 
     complete: bool
     there: int = key(at_least=0)
@@ -419,7 +418,7 @@ class DataFolders:
 
 @dataclass(frozen=True)
 class DataState(Request[DataFolders, NoReturn], op="data_state", bounds=WORK):
-    """Find what is there of data."""
+    """Find which data is on the host, and how much of it."""
 
     folders: tuple[str, ...]
 
@@ -440,7 +439,7 @@ class PathKinds:
 
 @dataclass(frozen=True)
 class PathsState(Request[PathKinds, NoReturn], op="paths_state", bounds=WORK):
-    """Find what paths are."""
+    """Find what kind each path is."""
 
     paths: tuple[str, ...]
 
@@ -459,7 +458,7 @@ class NeededParts:
 
 @dataclass(frozen=True)
 class Received:
-    """The paths whose content was not that of the manifest; then nothing is complete."""
+    """The paths whose content differs from the manifest; if there is any, nothing is complete."""
 
     wrong: tuple[str, ...]
 
@@ -507,10 +506,6 @@ class IsRunning(Request[Running, NoReturn], op="is_running"):
     pid: int
     folder: str
     program: str
-
-
-# The variables that mark the processes of a run, and of an endpoint, with its name.
-OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"
 
 
 @dataclass(frozen=True)

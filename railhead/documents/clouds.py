@@ -1,4 +1,4 @@
-"""What stacks, `fab` and the hosts all know of a cloud."""
+"""Facts about the clouds for the stacks, `fab` and the hosts."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ COMMON_FACTS = {
 
 
 def is_no_capacity(text: str) -> bool:
-    """Whether the message of a refusal is one for capacity."""
+    """Whether the message of a refusal means that the cloud has no capacity."""
     return any(code in text for facts in COMMON_FACTS.values() for code in facts.no_capacity)

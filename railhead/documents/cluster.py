@@ -1,4 +1,4 @@
-"""The cluster document, schema 1: what a stack, or a record on this computer, says of the hosts.
+"""The cluster document, schema 1: a stack's output, or a record on this computer, about the hosts.
 
 tests/cases/documents/cluster-*.json are examples of every form.
 """
@@ -44,7 +44,7 @@ class DocumentHost:
 
 @dataclass(frozen=True)
 class DocumentDeadline:
-    """What stops one host by itself: the cloud, at the time `at` (UTC) or `seconds` after each
+    """When the cloud stops one host automatically: at the time `at` (UTC), or `seconds` after each
     start."""
 
     kind: str
@@ -75,7 +75,7 @@ class Ssh:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterDocument:
-    """A cluster. `id` is in the tags of what its stack made; `bucket` is a URI."""
+    """A cluster. `id` is in the tags of all resources of its stack; `bucket` is a URI."""
 
     schema: int = key(choices=(SCHEMA,))
     id: str | None = key(None, omit=True)

@@ -1,6 +1,6 @@
 """Documents as frozen dataclasses: `decode` checks a JSON value against one, `encode` writes one.
 
-Standard library only (hence not pydantic), because hosts have nothing else. Python 3.10.
+Standard library only (so not pydantic), because hosts have no other packages. Python 3.10.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class _Wrong(Malformed):
 
 @dataclass(frozen=True)
 class Rule:
-    """What else than its type is required of a value. `check`: a predicate, and the words for it:
-    "must be WORDS"."""
+    """The requirements on a value besides its type. `check`: a predicate, and its description for
+    the message "must be WORDS"."""
 
     choices: tuple[Any, ...] = ()
     at_least: float | None = None
@@ -84,7 +84,7 @@ def key(
     `read` makes of the JSON value.
 
     Args:
-        default: of a document without the key. Without a default the key is required.
+        default: the value for a document without the key. Without a default the key is required.
         pattern: a regular expression that the whole text matches.
         since: documents of an older `schema` may lack the key, and get the default; in those of
             this schema and newer ones it is required.
@@ -112,7 +112,7 @@ def decode(
             int]`, `int | None`, a Literal.
         what: names the document in messages.
         error: makes the exception from the message, such as "hosts[0].port must be an integer".
-        unknown_keys: ignore keys that are not in the dataclass; else they are refused.
+        unknown_keys: ignore keys that are not in the dataclass; otherwise they are refused.
 
     Raises:
         error: a key is missing, of another type, or not within its rules.
@@ -129,13 +129,13 @@ def encode(document: Any) -> Any:
         return document
     if hasattr(document, FIELDS):
         kind: Any = type(document)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for attribute, name, rule, default in _written(kind):
             value = getattr(document, attribute)
             if not rule.omit or value != default:
                 # What a program wrote is JSON already, perhaps deeper than this can follow.
-                found |= value if rule.rest else {name: encode(value)}
-        return found
+                values |= value if rule.rest else {name: encode(value)}
+        return values
     if isinstance(document, Mapping):
         return {name: encode(value) for name, value in document.items()}
     return [encode(item) for item in document] if isinstance(document, (tuple, list)) else document
@@ -147,17 +147,17 @@ def _written(kind: Any) -> tuple[tuple[str, str, Rule, Any], ...]:
     return tuple((f.name, _name(f), _rule(f), _default(f)) for f in fields(kind))
 
 
-def _name(found: Any) -> str:
+def _name(one: Any) -> str:
     """The key of a field."""
-    return cast(str, found.name.removesuffix("_"))
+    return cast(str, one.name.removesuffix("_"))
 
 
-def _rule(found: Any) -> Rule:
-    return cast(Rule, found.metadata.get(_RULE, Rule()))
+def _rule(one: Any) -> Rule:
+    return cast(Rule, one.metadata.get(_RULE, Rule()))
 
 
-def _default(found: Any) -> Any:
-    return found.default if found.default_factory is MISSING else found.default_factory()
+def _default(one: Any) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 # A type becomes a function once; the lists of a run have a hundred thousand files.
@@ -220,12 +220,12 @@ class _Record:
 
     @functools.cached_property
     def keys(self) -> dict[str, _Key]:
-        """Those that an object has itself."""
+        """The keys of the object itself."""
         return {name: key for name, key in self.all_keys.items() if not key.rule.rest}
 
     @functools.cached_property
     def rest(self) -> _Key | None:
-        """The one for all other keys of an object."""
+        """The field for all other keys of an object."""
         return next((key for key in self.all_keys.values() if key.rule.rest), None)
 
     def read(self, value: Any, schema: int) -> Any:
@@ -238,23 +238,25 @@ class _Record:
         missing = [n for n, k in self.keys.items() if n not in value and k.is_needed(schema)]
         if missing:
             raise _Wrong(f"an object that also has the keys {', '.join(missing)}")
-        found, name = {}, ""
+        arguments, name = {}, ""
         try:
             for name, key in self.keys.items():
                 if name in value:
-                    found[key.attribute] = key.read(value[name], schema)
+                    arguments[key.attribute] = key.read(value[name], schema)
         except _Wrong as wrong:
             wrong.at = f".{name}{wrong.at}"
             raise
-        if len(value) > len(found):
-            self._read_others(value, found, schema)
-        return self.kind(**found)
+        if len(value) > len(arguments):
+            self._read_others(value, arguments, schema)
+        return self.kind(**arguments)
 
-    def _read_others(self, value: Mapping[str, Any], found: dict[str, Any], schema: int) -> None:
+    def _read_others(
+        self, value: Mapping[str, Any], arguments: dict[str, Any], schema: int
+    ) -> None:
         """Put the keys that are not of the dataclass where it has them, or refuse them."""
         others = {name: inner for name, inner in value.items() if name not in self.keys}
         if self.rest:
-            found[self.rest.attribute] = self.rest.read(others, schema)
+            arguments[self.rest.attribute] = self.rest.read(others, schema)
         elif not self.unknown_keys:
             known = ", ".join(self.keys)
             raise _Wrong(
@@ -273,27 +275,27 @@ def _items(reads: list[Read], many: bool, value: Any, schema: int) -> Any:
         raise _Wrong("a list", value)
     if not many and len(value) != len(reads):
         raise _Wrong(f"a list of {len(reads)}", value)
-    found: list[Any] = []
+    items: list[Any] = []
     try:
         for read, item in zip(repeat(reads[0]) if many else reads, value, strict=False):
-            found.append(read(item, schema))
+            items.append(read(item, schema))
     except _Wrong as wrong:
-        wrong.at = f"[{len(found)}]{wrong.at}"
+        wrong.at = f"[{len(items)}]{wrong.at}"
         raise
-    return tuple(found)
+    return tuple(items)
 
 
 def _mapping(read: Read, value: Any, schema: int) -> Any:
     if not isinstance(value, dict):
         raise _Wrong("an object", value)
-    found, name = {}, ""
+    values, name = {}, ""
     try:
         for name, inner in value.items():
-            found[name] = read(inner, schema)
+            values[name] = read(inner, schema)
     except _Wrong as wrong:
         wrong.at = f".{name}{wrong.at}"
         raise
-    return found
+    return values
 
 
 def _one_of(kinds: Iterable[Any], rule: Rule, unknown_keys: bool) -> Read:

@@ -30,18 +30,18 @@ class Deployed:
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """Where the endpoint is, for people."""
         return f"{self.host} of {self.cluster}" if self.cluster else "this machine"
 
     @property
     def folder(self) -> str:
-        """Its folder on its host."""
+        """The endpoint's folder on its host."""
         return f"{FOLDER}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointDocument:
-    """endpoint.json: how the supervisor keeps an endpoint. `argv` is the command of its server,
+    """endpoint.json: how the supervisor runs an endpoint. `argv` is the command of its server,
     `stop` the one that stops the machine at the end, `until` the end of the time-to-live in seconds
     since 1970 by the clock of the host. `health` is the path that answers when it serves.
     `opens_port`: the server does so itself."""
@@ -62,8 +62,8 @@ class EndpointDocument:
 @dataclass(frozen=True, kw_only=True)
 class EndpointState:
     """state.json: what the supervisor of an endpoint last wrote. Times are seconds since 1970.
-    `machine`: what became of a machine that was to be stopped; `failed`: versions that do not load,
-    {version: why}."""
+    `machine`: what happened to a machine that was to be stopped; `failed`: versions that do not
+    load, {version: why}."""
 
     state: str = key(choices=STATES)
     pid: int = key(at_least=2, at_most=PID)
@@ -79,7 +79,7 @@ class EndpointState:
 
 @dataclass(frozen=True)
 class Health:
-    """What a server that is ready answers; others than ours have other values there."""
+    """The answer of a ready server; servers other than Railhead's have other values in it."""
 
     version: Integer = None
     requests: Integer = None
@@ -88,7 +88,7 @@ class Health:
 
 @dataclass(frozen=True)
 class VersionError:
-    """Why a version does not serve; empty if it does."""
+    """Why a version cannot be used; empty if it can."""
 
     error_message: str
 
@@ -104,7 +104,7 @@ class VersionStatus:
 
 @dataclass(frozen=True)
 class ServingStatus:
-    """What TensorFlow Serving answers in place of a health."""
+    """The answer of TensorFlow Serving in place of a health."""
 
     model_version_status: tuple[VersionStatus, ...]
 

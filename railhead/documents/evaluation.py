@@ -1,6 +1,6 @@
 """evaluation.json: how good a model is on held-out data, and whether that is enough.
 
-A script's has what the script has reported, therefore it is read leniently.
+That of a script has the values that the script reported, so it is read leniently.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Evaluation:
     @property
     def figures(self) -> Mapping[str, float]:
         """Its metrics that are finite numbers."""
-        found = {name: finite(value) for name, value in self.metrics.items()}
-        return {name: value for name, value in found.items() if value is not None}
+        numbers = {name: finite(value) for name, value in self.metrics.items()}
+        return {name: value for name, value in numbers.items() if value is not None}
 
 
 NONE = Evaluation()  # of a run that was not evaluated
@@ -85,7 +85,7 @@ class Reported:
     values: Mapping[str, Any] = key({}, rest=True)
 
     def after(self, others: Mapping[str, Any]) -> Reported:
-        """With other values, before which those of the program come."""
+        """With other values; those of the program come first."""
         return Reported({**others, **self.values})
 
     def judged(self, judgement: Judgement) -> Reported:
@@ -93,7 +93,7 @@ class Reported:
         return Reported({**self.values, **encode(judgement)})
 
     def read(self) -> Evaluation:
-        """What is known of it."""
+        """The evaluation, read leniently."""
         return decode(Evaluation, dict(self.values))
 
 

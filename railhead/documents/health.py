@@ -1,4 +1,4 @@
-"""What the probes of `fab health` print (bootstrap/remote/probes)."""
+"""The output of the probes of `fab health` (bootstrap/remote/probes)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Device:
 
 @dataclass(frozen=True)
 class Probed:
-    """The GPUs that TensorFlow sees, and the speed of each device; empty if they were counted
-    alone."""
+    """The GPUs that TensorFlow sees, and the speed of each device; no speeds if GPUs were only
+    counted."""
 
     gpus: int
     devices: tuple[Device, ...]

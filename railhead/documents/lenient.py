@@ -1,4 +1,4 @@
-"""Types of keys that a user's script may have written: what does not fit is left out, not refused.
+"""Types of keys that a user's script may have written: unfit values are left out, not refused.
 
 A number may also be a text that is one ("0.5": a script's own types, as JSON has them).
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def number(value: Any) -> float | None:
-    """A number or a text that is one, NaN among them; None for all else."""
+    """A number or a text that is one, NaN among them; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -26,14 +26,14 @@ def number(value: Any) -> float | None:
 
 def finite(value: Any) -> float | None:
     """A number as `number` has it, if it is finite."""
-    found = number(value)
-    return found if found is not None and math.isfinite(found) else None
+    parsed = number(value)
+    return parsed if parsed is not None and math.isfinite(parsed) else None
 
 
 def numbers(values: Mapping[str, Any]) -> Mapping[str, float]:
     """The numbers of a mapping."""
-    found = {name: number(value) for name, value in values.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    parsed = {name: number(value) for name, value in values.items()}
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
 def _integer(value: Any) -> int | None:
@@ -65,13 +65,13 @@ def each(kind: type[T]) -> Callable[[Any], tuple[T, ...]]:
     """Reads a list of documents; those that do not fit are left out."""
 
     def read(value: Any) -> tuple[T, ...]:
-        found = []
+        documents = []
         for item in value if isinstance(value, (list, tuple)) else ():
             try:
-                found.append(decode(kind, item))
+                documents.append(decode(kind, item))
             except Malformed:
                 continue
-        return tuple(found)
+        return tuple(documents)
 
     return read
 

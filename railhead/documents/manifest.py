@@ -45,26 +45,26 @@ class Entry:
 
     @property
     def home(self) -> str:
-        """Its name in the folder of the results on the user's computer."""
+        """The file's name in the folder of the results on the user's computer."""
         return home_name(self.path)
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A name in the folder of a run that is not copied, and why: `link`, `FIFO`, ..."""
+    """A path in a run's folder that is not copied, and why: `link`, `FIFO`, ..."""
 
     path: str
     kind: str
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file with content, which then exists only on the host."""
+        """Whether this is a file with content; its content then exists only on the host."""
         return self.kind not in ("link", "FIFO", "socket", "device")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The results of a run that has ended, and what of its folder is not among them."""
+    """The results of a run that has ended, and the skipped paths of its folder."""
 
     files: tuple[Entry, ...]
     skipped: tuple[Skipped, ...] = ()

@@ -1,6 +1,6 @@
 """A line of metrics.jsonl, which the program of a run may have written: nothing in it is refused.
 
-The keys of each kind are in docs/architecture.md. What has no field of its own counts as a figure.
+The keys of each kind are in docs/architecture.md. A key without a field counts as a figure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""result.json: how a run has ended. The supervisor writes it once, at the end of the run.
+"""result.json: how a run ended. The supervisor writes it once, at the end of the run.
 
 docs/architecture.md describes each key.
 """
@@ -13,6 +13,9 @@ from railhead.documents.codec import key
 from railhead.documents.evaluation import NONE, Evaluation, Reported
 
 FINAL = ("succeeded", "failed", "cancelled")
+# The variables that mark the processes of a run, and of an endpoint, with its name. They are here
+# and not beside the operations of the agent: on a host, those take a third of a program's start.
+OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"
 LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
 
 
@@ -29,7 +32,7 @@ TIME = (is_time, "a time such as 2026-11-22T10:22:43Z")
 
 @dataclass(frozen=True)
 class Culprit:
-    """What failed first. `rank` is None where a whole host was lost or mpirun itself failed; a rank
+    """The first failure. `rank` is None where a whole host was lost or mpirun itself failed; a rank
     has `exit` or `signal`. `lines`: the last ones that it printed."""
 
     rank: int | None
@@ -41,7 +44,8 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Swept:
-    """The processes of a run on one host: how many were ended, and the pids of those left."""
+    """The processes of a run on one host: how many were terminated, and the pids of those that
+    still run."""
 
     ended: int = key(at_least=0)
     left: tuple[int, ...] = key()
@@ -75,5 +79,5 @@ class Result:
 
     @property
     def evaluated(self) -> Evaluation:
-        """What is known of the evaluation."""
+        """The evaluation, read leniently."""
         return self.evaluation.read() if self.evaluation else NONE

@@ -118,8 +118,8 @@ class NamedHost:
 
 @dataclass(frozen=True)
 class AfterRun:
-    """What stops the machines after a run needs of run.json: whatever else is wrong in it must not
-    keep them running."""
+    """The part of run.json that stops the machines after a run: faults in other parts must not keep
+    them running."""
 
     run_id: str
     hosts: tuple[NamedHost, ...]

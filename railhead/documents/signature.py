@@ -35,7 +35,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ServingDefault:
-    """What a model is called with and what it answers, by name."""
+    """The inputs and outputs of a model, by name."""
 
     inputs: Mapping[str, TensorInfo]
     outputs: Mapping[str, TensorInfo]
@@ -57,14 +57,14 @@ class SignatureMap:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model."""
+    """The metadata of a model."""
 
     signature_def: SignatureMap
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model has answered."""
+    """The model that answered."""
 
     version: str = key(pattern=r"[0-9]{1,18}")
 

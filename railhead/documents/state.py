@@ -11,7 +11,7 @@ from railhead.documents.result import FINAL, LARGEST, TIME
 
 @dataclass(frozen=True)
 class Machines:
-    """What becomes of the machines after the run. `results`: where they are; `until`: the time to
+    """What happens to the machines after the run. `results`: where they are; `until`: the time to
     which the machines are kept; `stopped`: "ok" by host, or why it does not stop; `upload` and
     `checkpoints`: why the results and the last checkpoints are not in the bucket."""
 

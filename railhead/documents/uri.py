@@ -34,7 +34,7 @@ class BucketUri:
 
     @property
     def folder(self) -> str:
-        """What the keys of the objects below the prefix begin with."""
+        """The beginning of the keys of the objects below the prefix."""
         return self.prefix and f"{self.prefix}/"
 
     def key(self, name: str) -> str:
@@ -43,7 +43,7 @@ class BucketUri:
 
 
 def scheme_of(text: str) -> str:
-    """What is before `://`; empty for a path."""
+    """The part before `://`; empty for a path."""
     match = _SCHEME.fullmatch(text)
     return match[1] if match else ""
 

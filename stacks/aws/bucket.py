@@ -17,7 +17,7 @@ def make_bucket(config: ClusterConfig, parent: pulumi.Resource) -> s3.Bucket:
     """A private, encrypted, versioned bucket in the machines' region.
 
     `pulumi destroy` does not empty it, and AWS refuses to remove a bucket with objects. So all
-    other resources are made after it and removed before it. Its settings are removed together
+    other resources are created after it and removed before it. Its settings are removed together
     with it, so that a bucket that remains keeps them.
     """
     # checkov:skip=CKV_AWS_18: access logs need a second bucket, and nothing reads them

@@ -30,7 +30,7 @@ Document = ClusterDocument | None
 
 @dataclass(frozen=True)
 class Lookups:
-    """What was looked up in AWS before anything is made."""
+    """What was looked up in AWS before anything is created."""
 
     location: Location
     ami: str

@@ -27,7 +27,7 @@ def _region(values: Values) -> list[str]:
     if not _REGION.fullmatch(region):
         return [f"region: {region!r} is not a region of aws, as in us-east-1"]
     if region.startswith(("us-gov-", "cn-")):
-        return [f"region: {region} is in a partition of AWS of its own, which is not supported"]
+        return [f"region: {region} is in a separate partition of AWS, which is not supported"]
     return []
 
 

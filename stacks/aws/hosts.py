@@ -94,10 +94,10 @@ def _log_no_group(name: str, found: str | None) -> None:
 def _options(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
     """How machines are replaced. Old ones are removed first: a quota may not allow both.
 
-    Values that each `up` looks up again are fixed when a machine is made: a newer image, or
+    Values that each `up` looks up again are fixed when a machine is created: a newer image, or
     another first subnet of an existing VPC, must not replace machines and their disks. Changed
-    user data would stop them: a machine keeps the timer and the key that it was made with. So does
-    its place: another `count` or `placement` must not replace it. Another `spot` does.
+    user data would stop them: a machine keeps the timer and the key of its creation. It also
+    keeps its place: another `count` or `placement` must not replace it. Another `spot` does.
     """
     fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
     if not config.spot:

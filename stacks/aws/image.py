@@ -1,6 +1,6 @@
 """The image of the hosts: one of our names, looked up in AWS's public parameters, or an AMI id.
 
-Either is looked up before anything is made: one that does not exist, or that does not fit on the
+Either is looked up before anything is created: one that does not exist, or that does not fit on the
 disk, would break an `up` at its first machine.
 """
 

@@ -50,9 +50,9 @@ def make_network(
 def _subnet(
     config: ClusterConfig, location: Location, new: ec2.Vpc, opts: pulumi.ResourceOptions
 ) -> ec2.Subnet:
-    """Each zone has its own block, so that a subnet in another zone can be made beside it.
+    """Each zone has its own block, so that a subnet in another zone can be created beside it.
 
-    Without configured zones the zone is fixed when the cluster is made: a change in AWS's list
+    Without configured zones the zone is fixed when the cluster is created: a change in AWS's list
     of zones must not move machines.
     """
     blocks = list(BLOCK.subnets(new_prefix=20))

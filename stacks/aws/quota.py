@@ -43,7 +43,7 @@ def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed,
 
 def _state(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) -> QuotaState:
     """The quota's value and what others use. A stack that has all its machines makes none: what
-    others use is no reason to refuse it."""
+    others use is not a reason to refuse it."""
     quota = quota_of(config.machine_type, spot=config.spot)
     used = usage.vcpus_of_others(config, quota, opts)
     if used and config.quotas == "check" and is_complete(config, opts):
@@ -65,7 +65,7 @@ def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
             opts=pulumi.ResourceOptions(parent=parent, retain_on_delete=True),
         )
         pulumi.log.info(
-            f"only the quota is requested, no machines are made. AWS's answer: "
+            f"only the quota is requested, no machines are created. AWS's answer: "
             f"{console(need)}; once it is granted: {GRANTED}"
         )
 

@@ -1,8 +1,8 @@
 """The second deadline: for each instance a schedule of EventBridge Scheduler that stops it, once.
 
-It is made as soon as its instance exists, and waits for no other. Its name comes from the
+It is created as soon as its instance exists, and waits for no other. Its name comes from the
 instance's id: a new instance gets a new schedule with a new time. The time is fixed when the
-schedule is made, so that a second `up` changes nothing. `fab start` and `fab extend` move it
+schedule is created, so that a second `up` changes nothing. `fab start` and `fab extend` move it
 through the Scheduler's API.
 """
 
@@ -76,7 +76,7 @@ def schedule(
     stopper: StopRole,
     opts: pulumi.ResourceOptions,
 ) -> scheduler.Schedule:
-    """The schedule of one instance. It fires `deadline_hours` after the instance was made."""
+    """The schedule of one instance. It fires `deadline_hours` after the instance was created."""
     verb = "terminate" if config.spot else "stop"
     return scheduler.Schedule(
         f"{config.name}-{number}",

@@ -29,8 +29,8 @@ def cloud_config(hours: float, key: tuple[str, str] | None = None) -> str:
 
 
 def injected_key(text: str | None) -> str | None:
-    """The public key in a machine's user data: the one that it was made with, whatever the config
-    is now. None where no key was injected."""
+    """The public key in a machine's user data: the one of its creation, whatever the config is
+    now. None where no key was injected."""
     try:
         return str(json.loads((text or "").removeprefix(HEAD))["ssh_keys"][PUBLIC])
     except (ValueError, KeyError, TypeError):

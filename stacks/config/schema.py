@@ -67,7 +67,7 @@ KEYS = (
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
     Key("deadline_hours", ALL, validators.deadline, "after how many hours each machine "
         "powers itself off, and the cloud stops it, 0.25 to 168. Counted from when the machine "
-        "was made, and again from each `fab start`. local: no effect, nothing stops local hosts "
+        "was created, and again from each `fab start`. local: no effect, nothing stops local hosts "
         "by itself", default="8"),
     Key("region", REMOTE, validators.region, "the cloud's region"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas. All "
@@ -81,8 +81,8 @@ KEYS = (
     Key("project", GCP, validators.project, "the Google Cloud project", required=True),
     Key("spot", REMOTE, switch, "spot machines: cheaper, but the cloud can take them away at any "
         "time; on AWS a spot machine that stops is terminated", default="false"),
-    Key("placement", AWS, switch, "put new machines into a cluster placement group; a machine "
-        "keeps its place. Unset: true for on-demand machines"),
+    Key("placement", AWS, switch, "put new machines into a cluster placement group; existing "
+        "machines are not moved. Unset: true for on-demand machines"),
     Key("disk_gb", REMOTE, validators.disk_gb, "the size of each host's disk", default="100"),
     Key("disk_mbps", AWS, validators.disk_mbps, "the disk's throughput, MiB/s", default="250"),
     Key("image", REMOTE, validators.image, "the system image: one of our names, or the cloud's own "
@@ -97,13 +97,13 @@ KEYS = (
         "key is not read", default="~/.ssh/id_ed25519.pub"),
     Key("host_keys", AWS, choice("console", "injected"), "how host keys of new machines are "
         "verified. console: read from the machine's console output, some minutes after the first "
-        "boot. injected: made by `pulumi up`, given to the machine, known at once, and replaced at "
-        "the first login", default="console"),
+        "boot. injected: created by `pulumi up`, given to the machine, known at once, and replaced "
+        "at the first login", default="console"),
     Key("network", REMOTE, validators.network, "an existing VPC (aws: its id, gcp: its name). "
-        "Unset: the stack makes one"),
-    Key("bucket", REMOTE, switch, "make a bucket for results", default="true"),
+        "Unset: the stack creates one"),
+    Key("bucket", REMOTE, switch, "create a bucket for results", default="true"),
     Key("bucket_name", REMOTE, validators.bucket_name, "the bucket's globally unique name. Unset: "
-        "made from the cluster's name"),
+        "derived from the cluster's name"),
     Key("data_buckets", REMOTE, data_prefixes, "data that the hosts may read: up to 10 addresses "
         "in buckets that exist, separated by commas. aws: s3://BUCKET/FOLDER, gcp: "
         "gs://BUCKET/FOLDER; without a folder the whole bucket"),
@@ -112,7 +112,7 @@ KEYS = (
         "machines", default="check"),
     Key("contact_email", GCP, validators.email, "where Google answers a quota request"),
     Key("price_per_hour", REMOTE, validators.price, "the price of the whole cluster per hour in "
-        "US dollars, where our price list has none or another"),
+        "US dollars, if the built-in price list has none or a different one"),
     Key("oslogin", GCP, switch, "use OS Login instead of SSH keys in the metadata",
         default="false"),
 )  # fmt: skip

@@ -120,7 +120,7 @@ def _other_namespaces(
     others: Mapping[str, str], cloud: str, found: Mapping[str, object]
 ) -> list[str]:
     """Settings of Pulumi's own packages, as in aws:profile, which have no effect here; those that
-    are what this stack has anyway are no mistake."""
+    are what this stack has anyway are not a mistake."""
     errors = []
     for name, value in others.items():
         package, _, key = name.partition(":")

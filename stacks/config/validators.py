@@ -228,8 +228,8 @@ def public_key_error(content: str) -> str:
         blob = base64.b64decode(rest[0] if rest else "", validate=True)
         fields = _fields(blob)
     except ValueError:
-        return f"what follows {kind} is no key, or not all of it"
-    return "" if fields[:1] == [kind.encode()] and len(fields) > 1 else f"it is no key of {kind}"
+        return f"what follows {kind} is not a key, or not all of it"
+    return "" if fields[:1] == [kind.encode()] and len(fields) > 1 else f"it is not a key of {kind}"
 
 
 def _fields(blob: bytes) -> list[bytes]:

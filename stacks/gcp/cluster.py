@@ -30,7 +30,7 @@ Document = ClusterDocument | None
 
 @dataclass(frozen=True)
 class Lookups:
-    """What was looked up in Google Cloud before anything is made. `network` is an existing one;
+    """What was looked up in Google Cloud before anything is created. `network` is an existing one;
     `google` is None where there is no token for Google's REST APIs."""
 
     location: Location

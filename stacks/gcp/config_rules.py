@@ -48,7 +48,7 @@ def _image(values: Values) -> list[str]:
     image = values["image"]
     if image and image.startswith("projects/") and not _IMAGE_PATH.fullmatch(image):
         return [
-            f"image: {image!r} is no path as in projects/P/global/images/NAME or "
+            f"image: {image!r} is not a path such as projects/P/global/images/NAME or "
             "projects/P/global/images/family/NAME"
         ]
     v100 = values["gpu_type"] == "nvidia-tesla-v100"
@@ -93,7 +93,7 @@ def _user(values: Values) -> list[str]:
         ]
     if values["oslogin"] and user == USER:
         return [
-            f"ssh_user: OS Login gives every account a user name of its own, and {user!r} is none\n"
+            f"ssh_user: OS Login gives every account its own user name, and {user!r} is none\n"
             '  next: pulumi config set ssh_user "$(gcloud compute os-login describe-profile '
             "--format='value(posixAccounts[0].username)')\""
         ]

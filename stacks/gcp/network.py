@@ -17,7 +17,7 @@ RANGE = "10.164.0.0/20"
 
 @dataclass(frozen=True)
 class Network:
-    """A network and its subnet in the cluster's region, as ids. `own`: made for this cluster."""
+    """A network and its subnet in the cluster's region, as ids. `own`: created for this cluster."""
 
     network: pulumi.Input[str]
     subnet: pulumi.Input[str]

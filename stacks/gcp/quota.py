@@ -47,7 +47,7 @@ def check(
 
 
 def _alone(state: QuotaState, complete: bool) -> QuotaState:
-    """A stack that has all its machines makes none: what others use is no reason to refuse it."""
+    """A stack that has all its machines needs no more: what others use does not matter."""
     return QuotaState(state.limit, 0) if complete else state
 
 
@@ -100,7 +100,7 @@ def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Re
             opts=pulumi.ResourceOptions(parent=parent, retain_on_delete=True),
         )
     pulumi.log.info(
-        "only the quotas are requested, no machines are made. Google's answer: "
+        "only the quotas are requested, no machines are created. Google's answer: "
         f"{CONSOLE}?project={config.project}"
     )
 

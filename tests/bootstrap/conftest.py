@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hosts.operator import Cluster, Operator
+from places import CASES
 from standins.agent_process import Agent
+from standins.aws import boto_data
 from standins.gpu_hosts import with_cards
 from standins.pulumi_command import PulumiCommand
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.evaluation import request as evaluation_request
 from bootstrap.facts.host import HostFacts, parse
 from bootstrap.inventory import local_state
 from bootstrap.lifecycle import reach
+from bootstrap.plan.runtimes import REPO
+from bootstrap.runs import request as run_request
+from bootstrap.ssh.local_session import LocalSession, local_session
 from bootstrap.ssh.session import Session
-
-CASES = Path(__file__).parents[1] / "cases"
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +36,26 @@ def debian() -> HostFacts:
     """The facts of a Debian 12 host, 192.0.2.2 in 192.0.2.0/24, that has every part."""
     held = json.loads((CASES / "facts/debian-12.json").read_text())
     return parse("\n".join(held["output"]))
+
+
+@pytest.fixture(scope="module")
+def remembered_checks() -> Iterator[None]:
+    """The built-in training checks the same settings once for all tests of a file; each check is a
+    process."""
+    real, known = run_request.check_settings, dict[str, dict[str, Any]]()
+
+    def check(preset: str | None, settings: Mapping[str, str], repo: Path = REPO) -> dict[str, Any]:
+        key = repr((preset, settings))
+        if repo != REPO:
+            return real(preset, settings, repo)
+        if key not in known:
+            known[key] = real(preset, settings, repo)
+        return copy.deepcopy(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (run_request, evaluation_request):
+            patch.setattr(module, "check_settings", check)
+        yield
 
 
 @pytest.fixture
@@ -51,16 +77,15 @@ def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def aws_client(no_aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     """An AWS of this test's own (moto), with credentials; makes clients of its services."""
-    boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
-    moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
-    from standins.aws import moto_plus
+    pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
+    pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
+    from standins.aws.account import account, client
 
+    boto_data.read_once()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    moto_plus.add()
-    moto_plus.reset()
-    with moto.mock_aws():
-        yield lambda service: boto3.client(service, region_name="us-east-1")
+    with account():
+        yield client
 
 
 @pytest.fixture
@@ -70,6 +95,7 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import boto3
 
     moto = pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
+    boto_data.read_once()
     server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
@@ -101,7 +127,7 @@ def s3(s3_server: Any) -> Any:
 @pytest.fixture
 def on_s3(s3: Any) -> Any:
     """A bucket of S3."""
-    from standins.buckets import OnS3
+    from standins.stores.buckets import OnS3
 
     return OnS3(s3)
 
@@ -121,8 +147,8 @@ def private_key() -> str:
 def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) -> Iterator[Any]:
     """A Cloud Storage of its own, and a service account that it knows."""
     pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
-    from standins.buckets import OnGcs
-    from standins.storage import Store
+    from standins.gcp.storage import Store
+    from standins.stores.buckets import OnGcs
 
     world = Store({"results-b": []}, token="t-1")
     server = world.serve()
@@ -188,6 +214,20 @@ def session(
         yield opened["h1"]
 
 
+@pytest.fixture(scope="session")
+def facts_here(home_of_session: Path) -> HostFacts:
+    """The facts of this machine; reading them takes a second of CPU time."""
+    with local_session() as session:
+        return session.facts()
+
+
+@pytest.fixture
+def known_facts(facts_here: HostFacts, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of this test with this machine know its facts."""
+    known = replace(facts_here, home=str(home))
+    monkeypatch.setattr(LocalSession, "facts", lambda _: known)
+
+
 @pytest.fixture
 def operator(home: Path, cluster: Cluster) -> Operator:
     """A user with the key, and without any known host."""
@@ -201,7 +241,4 @@ def agent(home: Path) -> Iterator[Agent]:
     """An agent at home in this test's home."""
     agent = Agent(home)
     yield agent
-    assert agent.process.stdin and agent.process.stdout
-    agent.process.stdin.close()
-    agent.process.wait(10)
-    agent.process.stdout.close()
+    agent.close()

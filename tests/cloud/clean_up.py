@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from places import ROOT
+
 from bootstrap.inventory import pulumi_stack
 from bootstrap.lifecycle import stack_machines
 
-REPO = Path(__file__).resolve().parents[2]
 
-
-def typed(*argv: str, codes: tuple[int, ...] = (0,), folder: Path = REPO) -> str:
+def typed(*argv: str, codes: tuple[int, ...] = (0,), folder: Path = ROOT) -> str:
     """Run a command in the clone and show it; what it printed."""
     print("$", *argv, flush=True)
     done = subprocess.run(
@@ -22,7 +22,7 @@ def typed(*argv: str, codes: tuple[int, ...] = (0,), folder: Path = REPO) -> str
     return done.stdout
 
 
-def clean_up(stack: str, folder: Path = REPO) -> None:
+def clean_up(stack: str, folder: Path = ROOT) -> None:
     """End everything that has the stack's id, also after an `up` that broke off.
 
     Raises:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cloud.clean_up import REPO, clean_up, typed
+from cloud.clean_up import clean_up, typed
+from places import ROOT
 
 from bootstrap.gpu_tools import tested_on
 
@@ -50,7 +51,7 @@ def stack() -> Iterator[dict[str, Any]]:
     try:
         typed("pulumi", "up", "--yes", "--skip-preview", "--non-interactive")
         output = subprocess.check_output(
-            ["pulumi", "stack", "output", "cluster", "--json"], cwd=REPO
+            ["pulumi", "stack", "output", "cluster", "--json"], cwd=ROOT
         )
         yield {"document": json.loads(output), "started": started}
     finally:
@@ -67,7 +68,7 @@ def test_up_train_stop_train_again_and_destroy(stack: dict[str, Any]) -> None:
     write(stack, receipt)
 
 
-def write(stack: dict[str, Any], receipt: str, root: Path = REPO) -> None:
+def write(stack: dict[str, Any], receipt: str, root: Path = ROOT) -> None:
     """tested-on/<cloud>.json: what ran, when, how long, at most at what cost."""
     hours = (time.monotonic() - stack["started"]) / 3600
     price = stack["document"]["price"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import CASES, ROOT
 
 from railhead.documents.codec import Malformed, decode, encode
 from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
@@ -16,7 +16,6 @@ from railhead.documents.evaluation import ClassFigures, Evaluation, Mistake, Thr
 from railhead.documents.records import Record
 from railhead.documents.sweep import SweepDocument
 
-TESTS = Path(__file__).parents[1]
 DOCUMENTS: dict[str, type[Any]] = {
     "deployed": Deployed, "endpoint": EndpointDocument, "endpoint-notebook": EndpointDocument,
     "endpoint-state": EndpointState, "sweep": SweepDocument,
@@ -24,7 +23,7 @@ DOCUMENTS: dict[str, type[Any]] = {
 
 
 def kept(name: str) -> Any:
-    return json.loads((TESTS / f"cases/documents/{name}.json").read_text())
+    return json.loads((CASES / f"documents/{name}.json").read_text())
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -34,16 +33,16 @@ def test_what_is_read_is_written_again(name: str) -> None:
 
 
 def test_an_evaluation_is_read() -> None:
-    found = decode(Evaluation, kept("evaluation"))
-    assert found.figures == {
+    evaluation = decode(Evaluation, kept("evaluation"))
+    assert evaluation.figures == {
         "accuracy": 0.75, "loss": 0.3, "epoch": 3.0, "precision": 0.75, "recall": 0.7,
     }  # fmt: skip
-    assert (found.samples, found.split, found.threshold) == (4.0, "test", 0.9)
-    assert found.confusion == ((1.0, 1.0), (0.0, 2.0)) and found.classes == ("3", "8")
-    assert found.per_class == (ClassFigures("3", 2.0, 1.0, 0.5, None),)
-    assert found.worst == (Mistake("worst/1.png", "3", "8", 4.0),)
-    assert found.thresholds == (Threshold("loss", "max", 0.2),)
-    assert (found.passed, len(found.failed)) == (False, 1)
+    assert (evaluation.samples, evaluation.split, evaluation.threshold) == (4.0, "test", 0.9)
+    assert evaluation.confusion == ((1.0, 1.0), (0.0, 2.0)) and evaluation.classes == ("3", "8")
+    assert evaluation.per_class == (ClassFigures("3", 2.0, 1.0, 0.5, None),)
+    assert evaluation.worst == (Mistake("worst/1.png", "3", "8", 4.0),)
+    assert evaluation.thresholds == (Threshold("loss", "max", 0.2),)
+    assert (evaluation.passed, len(evaluation.failed)) == (False, 1)
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", {}, [None], [[None]], [{"metric": 1}], 10**400])
@@ -64,6 +63,6 @@ def test_an_endpoint_whose_time_is_not_a_number_is_refused() -> None:
     [("tasks.md", "### Thresholds", Evaluation), ("architecture.md", "## The records", Record)],
 )
 def test_the_keys_are_described(page: str, heading: str, kind: type[Any]) -> None:
-    text = (TESTS.parent / "docs" / page).read_text().partition(f"\n{heading}\n")[2]
+    text = (ROOT / "docs" / page).read_text().partition(f"\n{heading}\n")[2]
     words = set(re.findall(r"`(\w+)`", text.partition("\n## ")[0]))
     assert {field.name for field in fields(kind)} - {"metrics", "figures"} <= words

@@ -57,7 +57,7 @@ SAME: list[tuple[str, Any, Any, Any]] = [  # name, as typed, from Python, value
 
 
 @pytest.mark.parametrize(("name", "typed", "given", "value"), SAME)
-def test_what_is_typed_and_what_python_gives_are_the_same(
+def test_a_typed_value_and_one_of_python_are_the_same(
     name: str, typed: Any, given: Any, value: Any
 ) -> None:
     assert getattr(from_texts(Group, {name: typed}, ValueError), name) == value

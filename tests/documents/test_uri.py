@@ -32,7 +32,7 @@ def test_an_object_is_below_the_prefix() -> None:
     ["", "x", "/x", "ftp://bkt/x", "s3:/bkt", "s3://", "gs:///x", "s3://UP/x", "s3://b/x"]
     + ["s3://bkt\n/x", "s3://bkt/x\n", "s3://bkt/\0"],
 )
-def test_all_else_is_refused_as_the_caller_wants(text: str) -> None:
+def test_anything_else_is_refused_as_the_caller_wants(text: str) -> None:
     with pytest.raises(KeyError):
         bucket_uri(text, error=KeyError)
 

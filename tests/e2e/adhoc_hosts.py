@@ -1,4 +1,4 @@
-"""Somebody who names full hosts by `--hosts`, and what runs there."""
+"""A person who names full hosts by `--hosts`, and the processes there."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import os
 from pathlib import Path
 
 from e2e.local_hosts import Operator, wait_until
+from hosts.base import recipe_digest
 from hosts.full_host import FullHost
 from hosts.network import Network
+from hosts.prepared import digest_of
 
 from bootstrap.remote.programs import SUPERVISOR
 
-# Joins the ranks as Horovod would, without a second of TensorFlow's import, and ticks for as many
-# seconds as its argument says. Rank 0 leaves a file only if it reaches its end.
-TICKS = """
+# Joins the ranks as Horovod would, without importing TensorFlow, and ticks for the seconds in its
+# argument, or until its host has a file. Rank 0 writes a file only if it reaches its end.
+END_OF_TICKS = "/root/end-of-ticks"
+TICKS = f"""
 import atexit, ctypes, os, pathlib, sys, time
 mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
 mpi.MPI_Init(None, None)
 atexit.register(mpi.MPI_Finalize)
 end = time.monotonic() + float(sys.argv[1])
-while time.monotonic() < end:
+while time.monotonic() < end and not os.path.exists("{END_OF_TICKS}"):
     print("tick", flush=True)
     time.sleep(0.2)
 if os.environ["RAILHEAD_RANK"] == "0":
@@ -30,7 +33,7 @@ if os.environ["RAILHEAD_RANK"] == "0":
 def introduce(operator: Operator, *hosts: FullHost, user: str = "root", pinned: bool = True) -> str:
     """Give the person's ssh an alias and a pin for each host; the aliases, as --hosts has them.
 
-    `lap-h1` is a name that no host has ever heard of.
+    `lap-h1` is a name that the hosts do not know.
     """
     for host in hosts:
         write_ssh(operator, host.ssh_config(f"lap-{host.name}", user=user))
@@ -55,8 +58,26 @@ def _append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def make_ready(network: Network, operator: Operator) -> Path:
-    """Make one full host ready and return its disk, for others to start from.
+# What `fab bootstrap` runs and installs. A change there makes another disk.
+MADE_BY = (
+    "bootstrap/facts",
+    "bootstrap/plan",
+    "bootstrap/ssh",
+    "bootstrap/provision",
+    "bootstrap/remote",
+    "bootstrap/workflows/bootstrap.py",
+    "railhead/documents",
+    "locks",
+)
+
+
+def digest_of_ready_disk() -> str:
+    """A digest of all that decides what is on a disk that is ready."""
+    return digest_of(MADE_BY, recipe_digest())
+
+
+def make_ready(network: Network, operator: Operator, path: Path) -> None:
+    """Make one full host ready and move its disk to `path`, for others to start from.
 
     The wheel comes from the person's cache, or is built there with what --system installs.
     """
@@ -67,7 +88,14 @@ def make_ready(network: Network, operator: Operator) -> Path:
     hosts = introduce(operator, seed)
     operator.fab("bootstrap", "--hosts", hosts, "--system", seconds=1800).ended(0, "ready")
     operator.fab("teardown", "--hosts", hosts).ended(0, "keys removed")
-    return seed.retire()
+    seed.keep_disk(path)
+
+
+def without_mpirun(host: FullHost) -> FullHost:
+    """Take Open MPI's programs off the host's disk, as if nobody had ever installed them."""
+    removal = host.exec("dpkg", "--remove", "--force-depends", "openmpi-bin")
+    assert removal.returncode == 0, removal.stderr
+    return host
 
 
 def marked_on(host: FullHost) -> list[str]:
@@ -101,16 +129,16 @@ def our_keys(host: FullHost) -> list[str]:
 
 
 def written(host: FullHost) -> dict[str, tuple[int, int]]:
-    """Size and time of every file that its disk has beyond what it started from, logs apart."""
-    found = {}
+    """Size and time of every file written to its disk, without logs."""
+    files = {}
     for folder, _, names in os.walk(host.disk.upper):
         for name in names:
             path = Path(folder, name)
             inside = path.relative_to(host.disk.upper).as_posix()
             if not inside.startswith("var/log/"):
                 status = path.lstat()
-                found[inside] = (status.st_size, status.st_mtime_ns)
-    return found
+                files[inside] = (status.st_size, status.st_mtime_ns)
+    return files
 
 
 def run_id(out: str) -> str:
@@ -119,12 +147,12 @@ def run_id(out: str) -> str:
 
 
 def wait_for_ticks(*hosts: FullHost, more: int = 1) -> None:
-    """Wait until the rank of each host, the chief first, has ticked so many times more."""
+    """Wait until the rank of each host (the chief first) has ticked so many more times."""
     runs = hosts[0].disk.root / "root/.railhead/runs"
 
     def ticks() -> list[int]:
         logs = [runs.glob(f"*/logs/rank-{rank}.log") for rank in range(len(hosts))]
-        return [sum(log.read_text().count("tick") for log in found) for found in logs]
+        return [sum(log.read_text().count("tick") for log in of_rank) for of_rank in logs]
 
     before = ticks()
 

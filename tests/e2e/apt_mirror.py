@@ -1,5 +1,5 @@
-"""Our repository over HTTP, from a mirror that has bad minutes. It is also a proxy: a request for
-another host is answered from the repository too."""
+"""Our repository over HTTP, from a mirror that can fail. It is also a proxy: a request for another
+host is answered from the repository too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mirror(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving(address: str, repository: Repository) -> Iterator[str]:
-    """The address of a mirror that serves the repository there; it has no bad minutes yet."""
+    """The address of a mirror that serves the repository; it does not fail yet."""
     Mirror.bad = []
 
     def handler(*args: Any) -> Mirror:
@@ -47,5 +47,5 @@ def serving(address: str, repository: Repository) -> Iterator[str]:
 
 
 def use_mirror(host: SystemdHost, address: str) -> None:
-    """The host has no other source; apt itself tries once."""
+    """Make it the host's only additional source."""
     host.write("/etc/apt/sources.list.d/ours.list", Repository.source(address))

@@ -1,4 +1,4 @@
-"""What apt can install on the systemd hosts of the tests, and the disk they start from."""
+"""The packages for the systemd hosts of the tests, and the disk from which these start."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ BRIEF_APT = 'Acquire::Languages "none"; Acquire::Retries::Delay "false";'
 
 
 def fill(folder: Path) -> Repository:
-    """Packages of ours: quick ones, ones that take their time, and a driver's."""
-    made = Repository(folder)
-    made.add("quick", postinst=NOTE)
-    made.add("slow", postinst=f"sleep 3\n{NOTE}")
-    made.add("slow-to-unpack", preinst="sleep 3", postinst=NOTE, files={"/opt/torn": "whole"})
-    made.add("fails", postinst="echo this cannot be; exit 7")
-    made.add("needs-more", depends="no-such-package (>= 2)")
-    add_drivers(made)
-    return made
+    """Packages for tests: quick ones, slow ones, and those of a driver."""
+    repository = Repository(folder)
+    repository.add("quick", postinst=NOTE)
+    repository.add("slow", postinst=f"sleep 3\n{NOTE}")
+    repository.add("slow-to-unpack", preinst="sleep 3", postinst=NOTE, files={"/opt/torn": "whole"})
+    repository.add("fails", postinst="echo this cannot be; exit 7")
+    repository.add("needs-more", depends="no-such-package (>= 2)")
+    add_drivers(repository)
+    return repository
 
 
 def disk(network: Network, repository: Repository) -> Path:
@@ -41,6 +41,6 @@ def disk(network: Network, repository: Repository) -> Path:
 
 
 def known_keyring(repository: Repository) -> dict[str, Keyring]:
-    """NVIDIA's way to its repository, with ours in its place."""
+    """The package with the key of NVIDIA's repository, replaced by one of ours."""
     package = repository.add("cuda-keyring", postinst=NOTE)
     return {"debian-12": Keyring(f"file:{OURS}/{package.name}", sha256(package))}

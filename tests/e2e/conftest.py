@@ -1,4 +1,4 @@
-"""Full hosts for the tests in this folder; skipped, with the reason, where they cannot be."""
+"""Full hosts for the tests in this folder; skipped with a reason where they cannot run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,12 +19,13 @@ from hosts.bastion import Bastion
 from hosts.full_host import FullHost, start_hosts
 from hosts.network import Network
 from hosts.packages import Repository
+from hosts.prepared import prepared
 from hosts.systemd import SystemdHost
 
 from bootstrap.provision.apt_upstream import MIRRORS
 from bootstrap.ssh import jump_hosts
 
-# Set where a skip would hide a broken machine, as in CI.
+# Set where a skip would hide a broken machine, for example in CI.
 REQUIRED = "RAILHEAD_FULL_HOSTS"
 
 
@@ -44,7 +46,7 @@ def mirrors_of_this_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def full_hosts_possible() -> None:
-    """Skip here, or fail with RAILHEAD_FULL_HOSTS=required, where there can be no full hosts."""
+    """Skip, or fail with RAILHEAD_FULL_HOSTS=required, if full hosts cannot run here."""
     refuse(requirements.missing() or requirements.base_or_reason())
 
 
@@ -81,34 +83,50 @@ def full_hosts(network: Network) -> Iterator[Callable[..., list[FullHost]]]:
 
 @pytest.fixture
 def bastion(network: Network) -> Iterator[Bastion]:
-    """A host with two legs, and one behind it that the machine cannot reach by itself."""
+    """A host in two networks, and a host that only it can reach."""
     with Bastion(network) as bastion:
         yield bastion
 
 
 @pytest.fixture
 def operator(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local_hosts.Operator]:
-    """Somebody in an empty folder, whose last hosts are the two ready ones."""
+    """A person in an empty folder, whose last hosts are the two ready ones."""
     folder = tmp_path / "project"
     folder.mkdir()
     somebody = local_hosts.Operator(ready, folder, shared_caches)
     yield somebody
-    if left := local_hosts.marked(ready):
+    with contextlib.suppress(AssertionError):  # a supervisor ends soon after its run
+        local_hosts.wait_until(lambda: not local_hosts.marked(ready), 20, "all runs have ended")
+    if processes := local_hosts.marked(ready):
         somebody.fab("cancel")  # so that one failure is not reported as many
-        pytest.fail(f"the test left processes of a run behind: {left}")
+        pytest.fail(f"the test left processes of a run: {processes}")
 
 
 @pytest.fixture(scope="session")
-def ready_disk(network: Network, home_of_session: Path, shared_caches: Path) -> Path:
-    """The disk of a full host that `fab bootstrap` made ready; without any key of a cluster."""
+def trained(
+    ready: Path, shared_caches: Path, tmp_path_factory: pytest.TempPathFactory
+) -> local_hosts.Training:
+    """A training on both hosts, with a model to serve; tests read its results."""
+    operator = local_hosts.Operator(ready, tmp_path_factory.mktemp("trained"), shared_caches)
+    command = (*local_hosts.with_settings((*local_hosts.DIGITS, "export=on")), "--strategy", "auto")
+    done = operator.fab(*command, seconds=300).ended(0)
+    return local_hosts.Training(operator.last, done.out)
+
+
+@pytest.fixture(scope="session")
+def ready_disk(network: Network, home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
+    """The disk of a full host that `fab bootstrap` made ready, without a cluster's keys."""
     folder = home_of_session.parent / "maker"
     folder.mkdir()
-    return adhoc_hosts.make_ready(network, local_hosts.Operator(folder, folder, shared_caches))
+    maker = local_hosts.Operator(folder, folder, shared_caches)
+    make = partial(adhoc_hosts.make_ready, network, maker)
+    with prepared("ready", adhoc_hosts.digest_of_ready_disk(), make) as disk:
+        yield disk
 
 
 @pytest.fixture
 def ready_hosts(network: Network, ready_disk: Path) -> Iterator[Callable[..., list[FullHost]]]:
-    """Start hosts that are ready but for the keys, `h1, h2 = ready_hosts("h1", "h2")`."""
+    """Start hosts that lack only the keys: `h1, h2 = ready_hosts("h1", "h2")`."""
     started: list[FullHost] = []
 
     def start(*names: str, disk_mb: int = 0) -> list[FullHost]:
@@ -126,7 +144,7 @@ def ready_hosts(network: Network, ready_disk: Path) -> Iterator[Callable[..., li
 
 @pytest.fixture
 def laptop(tmp_path: Path, shared_caches: Path) -> local_hosts.Operator:
-    """Somebody with a home of their own, who has named no host yet."""
+    """A person with a new home, who has not named any host yet."""
     folder = tmp_path / "project"
     folder.mkdir()
     return local_hosts.Operator(tmp_path / "laptop", folder, shared_caches)
@@ -134,13 +152,13 @@ def laptop(tmp_path: Path, shared_caches: Path) -> local_hosts.Operator:
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """Packages of ours: quick ones, ones that take their time, and a driver's."""
+    """Packages for tests: quick ones, slow ones, and those of a driver."""
     return apt_packages.fill(tmp_path_factory.mktemp("packages") / "ours")
 
 
 @pytest.fixture(scope="session")
 def stocked(network: Network, repository: Repository) -> list[Path]:
-    """A systemd host's disk without a Python, whose apt knows our repository alone."""
+    """A systemd host's disk without Python, whose apt knows only our repository."""
     refuse(systemd.missing())
     return [apt_packages.disk(network, repository)]
 
@@ -173,6 +191,6 @@ def team(
 
 @pytest.fixture(name="mirror")
 def address_of_mirror(network: Network, repository: Repository) -> Iterator[str]:
-    """The address of a mirror of our packages that has bad minutes."""
+    """The address of a mirror of our packages that can fail."""
     with apt_mirror.serving(network.gateway, repository) as address:
         yield address

@@ -1,5 +1,5 @@
-"""A card on a systemd host's bus, and the packages that drive it: the hardware's stand-ins, at the
-outermost seam. A driver is there from the boot after its installation on.
+"""Stand-ins for hardware: a GPU on the bus of a systemd host, and the packages of its driver. A
+driver works from the first boot after its installation.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from hosts.packages import Repository
 from hosts.systemd import SystemdHost
 
-RAN = "/var/log/ran"  # each stand-in's postinst adds a line, so that we see who ran how often
+RAN = "/var/log/ran"  # the postinst of each package adds a line
 NOTE = f"echo $DPKG_MAINTSCRIPT_PACKAGE >>{RAN}"
 SMI = '#!/bin/sh\n[ "$1" = -pm ] || echo Tesla T4\n'
 UNIT = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
@@ -36,24 +36,24 @@ WantedBy=multi-user.target
 """
 
 
-def add_drivers(made: Repository) -> None:
-    """NVIDIA's packages by name: a pin, one driver in two versions, and one of each flavour."""
-    made.add("nvidia-driver-pinning-580", postinst=NOTE, files={
+def add_drivers(repository: Repository) -> None:
+    """Packages with NVIDIA's names: a pin, a driver in two versions, and one of each flavour."""
+    repository.add("nvidia-driver-pinning-580", postinst=NOTE, files={
         "/etc/apt/preferences.d/nvidia-580": "Package: cuda-drivers*\nPin: version 580*\n"
                                              "Pin-Priority: 1000\n"})  # fmt: skip
     for version in ("580.1", "610.1"):
-        made.add("cuda-drivers", version=version, postinst=NOTE, files={
+        repository.add("cuda-drivers", version=version, postinst=NOTE, files={
             "/usr/bin/nvidia-smi": SMI, "/lib/systemd/system/nvidia-persistenced.service": UNIT,
             "/usr/sbin/modprobe": f'#!/bin/sh\necho "$@" >>{RAN}\n'})  # fmt: skip
     for name, kind in MODULES.items():
         version = f"NVRM version: NVIDIA UNIX {kind}  580.95.05  Tue Sep 23\n"
-        made.add(name, postinst=NOTE, files={
+        repository.add(name, postinst=NOTE, files={
             "/usr/bin/nvidia-smi": LOADED_SMI, f"{LOADED}/nvidia/version": version,
             "/lib/systemd/system/nvidia-persistenced.service": UNIT})  # fmt: skip
 
 
 def put_card(host: SystemdHost, device: str) -> None:
-    """A card on the bus, headers for the kernel that runs, and the units that show them."""
+    """Put a GPU on the bus, with headers for the running kernel, and restart."""
     for name, text in {"vendor": "0x10de", "class": "0x030200", "device": device}.items():
         host.write(f"{BUS}/0000:00:1e.0/{name}", f"{text}\n")
     host.write(f"/lib/modules/{os.uname().release}/build/Makefile", "")

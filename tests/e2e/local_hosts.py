@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[2]
+from e2e import preloaded_fab
+from places import ROOT
+
 FAB = Path(sys.executable).parent / "fab"
 
 
@@ -34,7 +35,7 @@ class Operator:
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Type `fab words` and do not wait."""
         return subprocess.Popen(
-            [str(FAB), "-r", str(REPO), *args],
+            [str(FAB), "-r", str(ROOT), *args],
             cwd=self.folder,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,
@@ -43,16 +44,14 @@ class Operator:
             text=True,
         )
 
-    def fab(self, *args: str, env: Mapping[str, str] | None = None, seconds: float = 110) -> Done:
-        """Type `fab words` and wait."""
-        process = self.start(*args, env=env)
-        try:
-            out, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=30)
-            raise AssertionError(f"{args} took more than {seconds} s:\n{out}") from None
-        return Done(process.returncode, out)
+    def fab(self, *args: str, env: Mapping[str, str] | None = None, seconds: float = 200) -> Done:
+        """Type `fab words` and wait; in a fork of a process that has imported it."""
+        argv = [str(FAB), "-r", str(ROOT), *args]
+        server = preloaded_fab.server(ROOT)
+        code, out = server.run(argv, self.folder, self.environment(env), seconds)
+        if code is None:
+            raise AssertionError(f"{args} took more than {seconds} s:\n{out}")
+        return Done(code, out)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file in the folder."""
@@ -66,11 +65,14 @@ class Operator:
         """The folder of the last results here."""
         return max((self.folder / "results").iterdir())
 
+    def run_folder(self, run: str) -> Path:
+        """The folder of a run on h1 of the ready hosts."""
+        return self.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs" / run
+
     def state(self, run_id: str) -> str:
         """The state of a run, as the chief of the ready hosts has it."""
-        runs = self.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs"
-        read: str = json.loads((runs / run_id / "state.json").read_text())["state"]
-        return read
+        state: str = json.loads((self.run_folder(run_id) / "state.json").read_text())["state"]
+        return state
 
     def recorded(self) -> set[str]:
         """The ids of the runs that were started from here on any cluster."""
@@ -98,6 +100,67 @@ class Done:
         for word in args:
             assert word in self.out, f"{word!r} was not printed:\n{self.out}"
         return self
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that several tests look at: its results, and what the command printed."""
+
+    results: Path
+    out: str
+
+
+# A training of seconds that repeats its losses.
+DIGITS = ("model=mlp", "epochs=4", "global_batch=64", "checkpoint_steps=5", "shift=0")
+
+
+def with_settings(settings: Sequence[str]) -> tuple[str, ...]:
+    """`fab train` with these settings."""
+    return ("train", *(word for setting in settings for word in ("--set", setting)))
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file with one JSON document per line."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run_id(out: str) -> str:
+    """The id in `run ID started`."""
+    return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """What a command has printed up to the line that has `text`."""
+    assert process.stdout
+    out = ""
+    for line in process.stdout:
+        out += line
+        if text in line:
+            return out
+    raise AssertionError(f"it ended without {text!r}:\n{out}")
+
+
+def ranks_of(operator: Operator) -> list[str]:
+    """Command lines of this person's ranks and of the children of SLOW."""
+    lines = marked(operator.home)
+    return [line for line in lines if "rank.rank" in line or "sleep 360" in line]
+
+
+@contextlib.contextmanager
+def changed_cluster(operator: Operator, change: Callable[[Any], Any]) -> Iterator[None]:
+    """The cluster document has other values meanwhile."""
+    path = operator.home / ".railhead/clusters/ready/cluster.json"
+    document = path.read_text()
+    path.write_text(json.dumps({**json.loads(document), **change(json.loads(document))}))
+    try:
+        yield
+    finally:
+        path.write_text(document)
+
+
+def only_first_host(operator: Operator) -> contextlib.AbstractContextManager[None]:
+    """The cluster has one host meanwhile."""
+    return changed_cluster(operator, lambda document: {"hosts": document["hosts"][:1]})
 
 
 def marked(home: Path) -> list[str]:
@@ -141,7 +204,7 @@ def cluster(home: Path, name: str, caches: Path, hosts: int = 2) -> Iterator[Non
     """Local hosts in `home`, started here and stopped at the end."""
     environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(caches)}
     local = [sys.executable, "-m", "bootstrap.clouds.local"]
-    quiet: dict[str, Any] = {"env": environment, "cwd": REPO, "stdout": subprocess.DEVNULL}
+    quiet: dict[str, Any] = {"env": environment, "cwd": ROOT, "stdout": subprocess.DEVNULL}
     subprocess.run([*local, "start", name], input=b'{"hosts": %d}' % hosts, check=True, **quiet)
     try:
         yield

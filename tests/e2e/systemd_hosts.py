@@ -1,4 +1,4 @@
-"""Systemd hosts for system changes: what a person does to them, and what they show of it."""
+"""Systemd hosts for system changes: how tests change them, and what they read from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ echo 'status: {status}'; echo 'errors:'; echo '  - (scripts_user, RuntimeError(1
 
 
 class SystemdHosts:
-    """Some systemd hosts, and what somebody here does to them."""
+    """Some systemd hosts, and the system changes on them."""
 
     def __init__(self, hosts: list[SystemdHost], user: str) -> None:
         self.hosts = hosts
@@ -47,7 +47,7 @@ class SystemdHosts:
         return opened
 
     def work(self, **changes: Any) -> dict[str, HostFacts]:
-        """All of it, as `fab bootstrap` does it, the same on every host; new facts come back."""
+        """The same changes on every host, as `fab bootstrap` makes them; returns the new facts."""
         with self.sessions() as opened:
             return self.work_on(opened, dict.fromkeys(opened, Changes(**changes)))
 
@@ -57,7 +57,7 @@ class SystemdHosts:
             return change_system(opened, facts, wanted, board)
 
     def run_system_script(self, policy: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
-        """The script alone on the first host; what it printed."""
+        """Run only the script, on the first host; returns its output."""
         lines: list[str] = []
         options = {name: kw.pop(name) for name in ("keyrings",) if name in kw}
         with self.sessions() as opened:
@@ -69,7 +69,7 @@ class SystemdHosts:
         return lines
 
     def killed_at(self, step: str, **changes: Any) -> None:
-        """A controller of its own that is killed when this step says its first word."""
+        """Run the script, and kill this process at the first output of a step."""
 
         def report(line: str) -> None:
             if line.startswith(f"{step}: "):
@@ -80,7 +80,7 @@ class SystemdHosts:
             run_system_script(session, session.facts(), Changes(**changes), report, policy=BRIEF)
 
     def killed_in_reboot(self) -> None:
-        """The same, as soon as the host has got the order to reboot."""
+        """Reboot the host, and kill this process when the host has the command."""
         with self.sessions() as opened:
             (session, *_) = opened.values()
             facts = session.facts()
@@ -91,7 +91,7 @@ Start = Callable[..., SystemdHosts]
 
 
 def who_ran(host: SystemdHost) -> list[str]:
-    """The stand-ins whose postinst has run, each as often as it ran."""
+    """The packages whose postinst has run, once for each time."""
     path = host.disk.root / RAN.lstrip("/")
     return path.read_text().split() if path.exists() else []
 
@@ -101,12 +101,12 @@ def timers(host: SystemdHost) -> set[str]:
 
 
 def runs(host: SystemdHost, word: str) -> list[int]:
-    """The machine's pids of the host's processes with this among their words."""
+    """The machine's pids of the host's processes with this argument."""
     return [process.pid for process in host.processes() if word in process.argv]
 
 
 def start_apt(host: SystemdHost, package: str, maintainer_script: str) -> threading.Thread:
-    """Another apt on the host, at work until that script of the package sleeps."""
+    """Start another apt on the host; returns while that script of the package sleeps."""
     argv = ("apt-get", "install", "-y", "-q", package)
     other = threading.Thread(target=host.exec, args=argv, daemon=True)
     other.start()
@@ -117,6 +117,6 @@ def start_apt(host: SystemdHost, package: str, maintainer_script: str) -> thread
 
 
 def give_cloud_init(host: SystemdHost, code: int, status: str) -> None:
-    """A cloud-init that ends so."""
+    """Install a cloud-init that ends with this code."""
     host.write("/usr/bin/cloud-init", CLOUD_INIT.format(code=code, status=status))
     (host.disk.root / "usr/bin/cloud-init").chmod(0o755)

@@ -1,6 +1,6 @@
-"""Ad-hoc hosts, by the ssh that a person already has: who they are, how they are met.
+"""Ad-hoc hosts, reached by the ssh settings that a person already has.
 
-Full hosts: each has its own network, so what a name means differs from machine to machine.
+Full hosts have their own networks, so a name may mean another machine on each of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Start = Callable[..., list[FullHost]]
 
 
 def fingerprint(host: FullHost) -> str:
-    """SHA256:... as ssh-keygen tells it."""
+    """SHA256:..., as ssh-keygen prints it."""
     argv = ["ssh-keygen", "-lf", str(host.disk.root / "etc/ssh/ssh_host_ed25519_key.pub")]
     return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.split()[1]
 
@@ -54,15 +54,15 @@ def test_user_port_and_key_come_from_the_persons_ssh_config(
 
 
 def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Start) -> None:
-    """The second one's sshd has a port of its own, also for mpirun on the chief."""
+    """The second one's sshd listens on another port, also for mpirun on the chief."""
     h1, h2 = ready_hosts("h1", "h2")
     h2.exec("/usr/sbin/sshd", "-p", "2222")
     h2.block(port=22, refuse=True)
     write_ssh(laptop, h2.ssh_config("lap-h2") + "  Port 2222\n")
     trust(laptop, h2.known_hosts_line(f"[{h2.address}]:2222"))
     hosts = introduce(laptop, h1) + ",lap-h2"
-    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
-    done.ended(0, "key: the chief cannot", "epoch 2/2", "succeeded")
+    command = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
+    command.ended(0, "key: the chief cannot", "epoch 2/2", "succeeded")
     run = json.loads((laptop.last / "run.json").read_text())
     assert [h["peer_address"] for h in run["hosts"]] == [h1.address, h2.address]
     assert {"model.keras", "curves.svg", "metrics.jsonl"} <= {p.name for p in laptop.last.iterdir()}
@@ -71,42 +71,37 @@ def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Star
 
 def test_one_named_host_is_a_run_too(laptop: Operator, ready_hosts: Start) -> None:
     hosts = introduce(laptop, *ready_hosts("h1"))
-    laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(0, "1 rank on 1 host")
+    laptop.write("ticks.py", TICKS)
+    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    laptop.fab(*train).ended(0, "1 rank on 1 host", "succeeded")
     assert laptop.result()["size"] == 1
 
 
-def test_a_run_over_a_bastion_and_the_host_behind_it(
+def test_a_bastion_and_the_host_after_it_are_trusted_in_order_and_train_together(
     laptop: Operator, network: Network, ready_disk: Path
 ) -> None:
-    """The jump goes by another address to the inner host than to the laptop."""
+    """The jump host has another address for the inner host than for the laptop."""
     with Bastion(network, layers=[ready_disk]) as bastion:
-        bastion_config = bastion.jump.ssh_config("door") + bastion.inner.ssh_config(jump="door")
-        write_ssh(laptop, bastion_config)
-        trust(laptop, bastion.known_hosts())
+        write_ssh(laptop, bastion.jump.ssh_config("door") + bastion.inner.ssh_config(jump="door"))
+        plan = ("plan", "--hosts", "inner")
+        for host in (bastion.jump, bastion.inner):
+            laptop.fab(*plan).ended(2, fingerprint(host), "next: fab trust --hosts inner")
+            laptop.fab("trust", "--hosts", "inner", "--yes").ended(0, fingerprint(host))
         laptop.write("ticks.py", TICKS)
-        args = ("--script", "ticks.py", "--args", "0.2")
-        done = laptop.fab("train", "--hosts", "door,inner", *args).ended(0, "succeeded")
-        assert f"door = {bastion.jump_inside}, inner = {bastion.inner.address}" in done.out
+        train = ("train", "--hosts", "door,inner", "--script", "ticks.py", "--args", "0.2")
+        command = laptop.fab(*train).ended(0, "succeeded")
+        assert f"door = {bastion.jump_inside}, inner = {bastion.inner.address}" in command.out
         assert (laptop.last / "outputs" / "finished.txt").read_text() == "door"
-
-
-def test_a_bastions_unknown_key_is_queried_about_before_the_inner_hosts(
-    laptop: Operator, bastion: Bastion
-) -> None:
-    write_ssh(laptop, bastion.jump.ssh_config("door") + bastion.inner.ssh_config(jump="door"))
-    plan = ("plan", "--hosts", "inner")
-    for host in (bastion.jump, bastion.inner):
-        laptop.fab(*plan).ended(2, fingerprint(host), "next: fab trust --hosts inner")
-        laptop.fab("trust", "--hosts", "inner", "--yes").ended(0, f"{fingerprint(host)}")
-    laptop.fab(*plan).ended(0, "[inner] runtime:")
 
 
 def test_an_unknown_key_is_shown_and_pinned_only_when_agreed(
     laptop: Operator, full_hosts: Start
 ) -> None:
     hosts = introduce(laptop, *(machines := full_hosts("h1", "h2")), pinned=False)
-    done = laptop.fab("train", "--hosts", hosts).ended(2, "unknown host key", "fab trust --hosts")
-    assert all(fingerprint(host) in done.out for host in machines)
+    command = laptop.fab("train", "--hosts", hosts).ended(
+        2, "unknown host key", "fab trust --hosts"
+    )
+    assert all(fingerprint(host) in command.out for host in machines)
     laptop.fab("trust", "--hosts", hosts).ended(2, "stdin is not a terminal")
     laptop.fab("plan", "--hosts", hosts).ended(2, "unknown host key")
     laptop.fab("trust", "--hosts", hosts, "--yes").ended(
@@ -122,42 +117,45 @@ def test_a_swapped_key_is_refused_and_never_pinned_over(
     h1, h2 = full_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
     h2.swap_host_key()
-    done = laptop.fab("train", "--hosts", hosts).ended(2, "REFUSED", fingerprint(h2), "ssh-keygen")
-    assert "lap-h1  ok" in done.out
+    command = laptop.fab("train", "--hosts", hosts).ended(
+        2, "REFUSED", fingerprint(h2), "ssh-keygen"
+    )
+    assert "lap-h1  ok" in command.out
     laptop.fab("trust", "--hosts", hosts, "--yes").ended(2, "REFUSED")
     laptop.fab("plan", "--hosts", hosts).ended(2, "REFUSED")
 
 
 def test_one_machine_under_two_names_is_refused(laptop: Operator, full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
-    done = laptop.fab("plan", "--hosts", f"{introduce(laptop, h1)},root@{h1.address}")
-    assert done.code == 2
+    command = laptop.fab("plan", "--hosts", f"{introduce(laptop, h1)},root@{h1.address}")
+    assert command.code == 2
     write_ssh(laptop, h1.ssh_config("again"))
-    done = laptop.fab("plan", "--hosts", "lap-h1,again").ended(2, "one and the same machine")
+    command = laptop.fab("plan", "--hosts", "lap-h1,again").ended(2, "are the same machine")
 
 
-@pytest.mark.parametrize("calls", [False, True])
-def test_a_closed_pair_is_named_before_the_run(
-    laptop: Operator, ready_hosts: Start, calls: bool
+def test_closed_connections_between_hosts_are_named_before_the_run(
+    laptop: Operator, ready_hosts: Start
 ) -> None:
+    """Of a pair in both directions and in one, and of the port by which mpirun starts ranks: what
+    Open MPI says without it helps nobody."""
     h1, h2, h3 = ready_hosts("h1", "h2", "h3")
     hosts = introduce(laptop, h1, h2, h3)
-    h2.block(h3, calls=calls)
-    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(2, "do not reach")
-    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
-    assert f"cannot reach lap-h2 at {h2.address}" in values["lap-h3"]
-    assert values["lap-h1"].split()[1] == "ok" and ("ok" in values["lap-h2"]) == calls
-    assert "started" not in done.out and not (laptop.folder / "results").exists()
-
-
-def test_a_closed_ssh_port_is_named_before_the_run(laptop: Operator, ready_hosts: Start) -> None:
-    """mpirun starts ranks by ssh; what OpenMPI says without it helps nobody."""
-    h1, h2, h3 = ready_hosts("h1", "h2", "h3")
-    hosts = introduce(laptop, h1, h2, h3)
+    train = ("train", "--hosts", hosts, "--preset", "smoke")
+    for one_direction in (False, True):
+        h2.block(h3, calls=one_direction)
+        command = laptop.fab(*train).ended(2, "cannot reach each other")
+        lines = [line for line in command.out.splitlines() if line.startswith("  lap-")]
+        outcomes = {line.split()[0]: line for line in lines}
+        assert f"cannot reach lap-h2 at {h2.address}" in outcomes["lap-h3"]
+        assert outcomes["lap-h1"].split()[1] == "ok"
+        assert ("ok" in outcomes["lap-h2"]) == one_direction
+        assert "started" not in command.out and not (laptop.folder / "results").exists()
+        h2.heal()
     h2.block(h1, 22, refuse=True)
-    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
-    done.ended(2, "the chief, lap-h1, cannot log in", f"{h2.address} port 22: Connection refused")
-    assert "lap-h3  ok" in done.out and "started" not in done.out
+    command = laptop.fab(*train)
+    refused = f"{h2.address} port 22: Connection refused"
+    command.ended(2, "the chief, lap-h1, cannot log in", refused)
+    assert "lap-h3  ok" in command.out and "started" not in command.out
     laptop.fab("status", "--hosts", hosts).ended(0, "no run yet")
 
 
@@ -189,7 +187,7 @@ def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
     wait_for_ticks(h1, h2)
     assert our_keys(h1) and our_keys(h2)
     torn = laptop.fab("teardown", "--hosts", hosts).ended(0, f"keeps the results of {run}")
-    assert torn.out.count("none is left (looked through /proc)") == 2
+    assert torn.out.count("no process left (checked in /proc)") == 2
     for host in (h1, h2):
         assert (host.busy(seconds=2), marked_on(host), our_keys(host)) == ([], [], [])
         assert "ssh-ed25519" in host.read("/root/.ssh/authorized_keys")
@@ -206,40 +204,40 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_ho
     laptop.fab("bootstrap", "--hosts", hosts).ended(0)
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     assert not (h1.disk.root / "root/.railhead").exists() and our_keys(h1) == []
-    left = {path.name for path in (h1.disk.root / "root").iterdir()}
-    assert not left & {".cache", ".keras"}  # caches of uv and pip, and what Keras writes
+    names = {path.name for path in (h1.disk.root / "root").iterdir()}
+    assert not names & {".cache", ".keras"}  # caches of uv and pip, and what Keras writes
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] uv:", "[lap-h1] runtime:")
 
 
 @pytest.fixture
 def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
-    """A bare host without outbound access, when the wheel for its system is built."""
+    """A bare host without outbound access; the wheel for its system has been built."""
     refuse(systemd.missing())
     network = Network()
-    # In memory: to remove 1.7 GB of files takes long.
+    # In memory: removing 1.7 GB of files takes long.
     host = SystemdHost(network, "h1", disk_mb=4000)
     host.start()
     yield host
     network.close()
 
 
-def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
+def test_a_host_without_outbound_access_gets_everything_through_the_connection(
     laptop: Operator, shut_in: SystemdHost
 ) -> None:
-    """Python and OpenMPI of the system, the runtime and Horovod: it imports them in the end,
-    without that no host is ready. What it asks for beside its mirrors it does not get."""
+    """Python and Open MPI of the system, the runtime and Horovod, which a ready host has
+    imported. It gets nothing but what its mirrors have."""
     hosts = introduce(laptop, shut_in)
     args = ("bootstrap", "--hosts", hosts, "--system")
-    done = laptop.fab(*args, seconds=290).ended(0, "[lap-h1] ready")
-    assert "[lap-h1] its apt has no outbound access (no answer from " in done.out
-    assert "python3, mpirun missing" in done.out
-    assert "[lap-h1] has no outbound access (no answer from " in done.out
-    assert done.out.count("MB through this connection)") == 2 and "fetches" not in done.out
+    command = laptop.fab(*args, seconds=290).ended(0, "[lap-h1] ready")
+    assert "[lap-h1] its apt has no outbound access (no answer from " in command.out
+    assert "python3, mpirun missing" in command.out
+    assert "[lap-h1] has no outbound access (no answer from " in command.out
+    assert command.out.count("MB through this connection)") == 2 and "fetches" not in command.out
     ours = shut_in.disk.root / "root/.railhead"
     assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
     assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
-    # in the runtime, and not once more in uv's cache
+    # in the runtime, and no second copy in uv's cache
     assert list(ours.glob("envs/*/lib/*/site-packages/horovod"))
     assert not list(ours.glob("cache/uv/archive-*/*/horovod"))
     assert "127.0.0.1" not in shut_in.exec("apt-config", "dump").stdout

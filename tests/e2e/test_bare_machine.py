@@ -1,4 +1,4 @@
-"""scripts/setup on a bare Debian: a root file system with apt and nothing else that we need.
+"""scripts/setup on a bare Debian: a root file system with apt, without our requirements.
 
 It fetches some 200 MB from the registries that this machine reaches, so it is slow and root's.
 """
@@ -9,16 +9,19 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, locked, mirror
+from hosts.base import SEALED, SUITE, architecture, copy_apt_settings, mirror
 from hosts.command import PATH
 from hosts.command import run as command
+from hosts.disk import Disk
+from hosts.prepared import digest_of, prepared
+from places import ROOT
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
 # Not where Debian keeps its own: installing ca-certificates there would write that file anew.
 CERTIFICATES = "/etc/machine-certificates.crt"
 POLICY = "#!/bin/sh\n# not from railhead\nexit 0\n"
@@ -29,18 +32,39 @@ ENABLED = "find /etc/systemd/system /etc/rc?.d -name '*ssh*' ! -name 'K*'"
 Inside = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def minimal_system() -> Path:
-    """Debian's minimal variant, without a Python; built once (network) and cached."""
-    system = CACHE / f"bare-{SUITE}-{architecture()}"
-    with locked(CACHE / "bare-lock"):
-        if not system.exists():
-            part = system.with_name(system.name + ".part")
-            shutil.rmtree(part, ignore_errors=True)
-            source = [mirror()] if mirror() else []
-            command(*SEALED, "debootstrap", "--variant=minbase", SUITE, str(part), *source)
-            copy_apt_settings(part)
-            part.rename(system)
-    return system
+# Set-up installs these. Their dependencies are on the disk already, so that a test installs some
+# ten packages, not a hundred.
+PARTS = "openssh-server openmpi-bin libopenmpi-dev cmake g++ make"
+NEVER = f"{PARTS} openssh-client openssh-sftp-server"
+DEPENDENCIES = f"""
+set -eu
+apt-get update -q
+needed=$(apt-get install -s --no-install-recommends {PARTS} | sed -n 's/^Inst \\([^ ]*\\) .*/\\1/p')
+for name in {NEVER}; do needed=$(echo "$needed" | grep -vx -e "$name"); done
+DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $needed
+rm -rf /var/cache/apt/archives/*.deb /var/lib/apt/lists/*
+for tool in python3 ssh sshd mpirun mpicxx cmake g++ make; do
+  if command -v $tool; then exit 1; fi
+done
+"""
+
+
+@contextmanager
+def minimal_system() -> Iterator[Path]:
+    """Debian's minimal variant without a Python, kept in the caches (network, minutes)."""
+
+    def build(system: Path) -> None:
+        part = system.with_name(system.name + ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        source = [mirror()] if mirror() else []
+        command(*SEALED, "debootstrap", "--variant=minbase", SUITE, str(part), *source)
+        copy_apt_settings(part)
+        command(*SEALED, "chroot", str(part), "/bin/sh", "-c", DEPENDENCIES)
+        part.rename(system)
+
+    digest = digest_of((), SUITE, architecture(), DEPENDENCIES)
+    with prepared("bare", digest, build) as system:
+        yield system
 
 
 def clone_into(folder: Path) -> None:
@@ -52,7 +76,7 @@ def clone_into(folder: Path) -> None:
 
 
 def settings(root: Path) -> dict[str, str]:
-    """Give the machine at `root` this machine's way to package indexes: names, certificates."""
+    """Copy this machine's settings for package indexes: name servers, certificates."""
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
     kept = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "HTTPS_PROXY", "https_proxy")
     found = {name: os.environ[name] for name in kept if name in os.environ}
@@ -72,11 +96,17 @@ def needs() -> str:
 
 @pytest.fixture(scope="module")
 def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    """Run a shell command as root on the bare machine, in the clone, in a world of its own."""
+    """Run a shell command as root in the clone on the bare machine, isolated from this one."""
     if reason := needs():
         pytest.skip(reason)
-    root = tmp_path_factory.mktemp("bare") / "root"
-    command("cp", "-a", str(minimal_system()), str(root))
+    with minimal_system() as system:
+        disk = Disk(tmp_path_factory.mktemp("bare") / "disk", base=system)
+        yield shell_in(disk.root)
+        command("umount", str(disk.root))
+
+
+def shell_in(root: Path) -> Inside:
+    """Copy the clone into the root file system; returns a function that runs commands there."""
     environment = settings(root) | {"HOME": "/root", "LC_ALL": "C"}
     environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     clone_into(root / "srv/railhead")
@@ -88,8 +118,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
             argv, env=environment, capture_output=True, text=True, timeout=seconds
         )
 
-    yield run
-    command("rm", "-rf", str(root))
+    return run
 
 
 def test_a_bare_debian_becomes_ready(inside: Inside) -> None:
@@ -97,7 +126,7 @@ def test_a_bare_debian_becomes_ready(inside: Inside) -> None:
     assert refused.returncode == 2
     assert "next: apt-get install -y python3 python3-venv" in refused.stderr
 
-    # As set-up's next command says, but for python3-venv: set-up knows how to add that itself.
+    # The command that set-up printed, without python3-venv: set-up can install that itself.
     python = "apt-get update -q && apt-get install -y -q --no-install-recommends python3"
     policy = f"printf '%s' '{POLICY}' >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d"
     prepared = inside(f"{python} && {policy}")

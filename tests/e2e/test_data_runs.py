@@ -1,4 +1,4 @@
-"""Data by name, end to end on two local hosts: our training and scripts, folders and buckets."""
+"""Data by name on two local hosts: the built-in training and scripts, folders and buckets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local_hosts import Operator
-from standins.object_stores import S3, Gcs
+from e2e.local_hosts import Operator, json_lines
+from standins.stores.object_stores import S3, Gcs
 
 from training.data.records import masked_crc
 
@@ -54,49 +54,24 @@ def names(numbers: list[int]) -> list[str]:
     return [f"part-{number}.txt" for number in numbers]
 
 
-def test_our_training_trains_on_a_local_folder_that_is_sent_once(operator: Operator) -> None:
-    rows = [f"{i % 7},{i % 3},{i % 5},{(i % 7) > 3:d}" for i in range(200)]
-    operator.write("table/train.csv", "\n".join(["a,b,c,label", *rows]) + "\n")
-    text = (
-        "--data",
-        "train=table",
-        "--set",
-        "data=csv",
-        "--set",
-        "model=linear",
-        "--set",
-        "epochs=1",
-    )
-    first = operator.fab("train", *text).ended(0, ", complete", "succeeded")
-    assert "already on all hosts" not in first.out
-    (entry,) = json.loads((operator.last / "run.json").read_text())["data"]
-    assert entry["name"] == "train" and entry["distribution"] is None
-    assert len(set(entry["paths"])) == 1 and len(entry["paths"]) == 2
-    again = operator.fab("train", *text).ended(0, "already on all hosts", "succeeded")
-    assert ", complete" not in again.out
-
-
-def test_a_script_finds_each_name_replicated_or_sharded(operator: Operator) -> None:
+def test_a_script_reads_each_name_replicated_sharded_or_by_links(
+    operator: Operator, tmp_path: Path
+) -> None:
     write_files(operator, "all", 3)
     write_files(operator, "parts", 5)
+    (tmp_path / "on-hosts").mkdir()
+    for number in range(3):
+        (tmp_path / f"on-hosts/part-{number}.txt").write_text(str(number))
     operator.write("code/train.py", REPORT)
-    data = ("--data", "whole=all", "--data", "mine=parts,shard", "--data", "one=all/part-1.txt")
+    data = ["--data", "whole=all", "--data", "mine=parts,shard", "--data", "one=all/part-1.txt"]
+    data += ["--data", f"a=host:{tmp_path}/on-hosts"]
+    data += ["--data", f"b=host:{tmp_path}/on-hosts,shard"]
     operator.fab("train", "--script", "code/train.py", *data).ended(0)
     ranks = [found_by(operator, rank) for rank in (0, 1)]
     assert [sorted(r["RAILHEAD_DATA_WHOLE"]) for r in ranks] == [names([0, 1, 2])] * 2
     assert [sorted(r["RAILHEAD_DATA_MINE"]) for r in ranks] == [names([0, 2, 4]), names([1, 3])]
     assert [sorted(r["RAILHEAD_DATA_ONE"]) for r in ranks] == [names([1])] * 2
     assert ranks[1]["RAILHEAD_DATA_MINE"]["part-3.txt"].startswith("parts 3 ")
-
-
-def test_data_that_is_on_the_hosts_is_shared_by_links(operator: Operator, tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / "there").mkdir(exist_ok=True)
-        (tmp_path / f"there/part-{number}.txt").write_text(str(number))
-    operator.write("code/train.py", REPORT)
-    data = ("--data", f"a=host:{tmp_path}/there", "--data", f"b=host:{tmp_path}/there,shard")
-    operator.fab("train", "--script", "code/train.py", *data).ended(0)
-    ranks = [found_by(operator, rank) for rank in (0, 1)]
     assert [sorted(r["RAILHEAD_DATA_A"]) for r in ranks] == [names([0, 1, 2])] * 2
     assert [sorted(r["RAILHEAD_DATA_B"]) for r in ranks] == [names([0, 2]), names([1])]
 
@@ -125,25 +100,6 @@ def test_a_path_of_sagemaker_that_is_written_into_a_script_gets_a_hint(operator:
     done = operator.fab("train", "--script", "code/train.py", *options)
     done.ended(1, "/opt/ml/input/data/train is a folder of SageMaker", "SM_CHANNEL_TRAIN")
     assert (operator.last / "model/saved.txt").read_text() == "h1"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (("--data", "train=nowhere"), "no file or folder nowhere here"),
-        (("--data", "train=empty"), "--data train: empty has no files"),
-        (("--set", "data=images"), "data=images needs the data itself"),
-        (("--data", "train=some"), "data=digits, which takes no files"),
-        (("--data", "train=host:/nowhere", "--set", "data=images"), "there is no /nowhere"),
-    ],
-)
-def test_data_that_cannot_be_used_is_exit_2(
-    operator: Operator, text: tuple[str, ...], expected: str
-) -> None:
-    (operator.folder / "empty").mkdir()
-    operator.write("some/a.jpg", "x")
-    operator.fab("train", *text).ended(2, expected)
-    assert not (operator.folder / "results").exists()
 
 
 # --- Buckets
@@ -239,14 +195,26 @@ def test_a_script_reads_a_stream_from_memory(
     assert operator.result()["swept"] == {name: {"ended": 0, "left": []} for name in ("h1", "h2")}
 
 
-def test_our_training_reads_a_bucket_by_itself(
+def test_the_built_in_training_reads_a_folder_that_is_sent_once_and_a_bucket(
     operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
 ) -> None:
-    rows = [f"{i % 7},{i % 3},{(i % 7) > 3:d}" for i in range(100)]
-    s3_store.put("data", "table/train.csv", "\n".join(["a,b,label", *rows, ""]).encode())
+    rows = [f"{i % 7},{i % 3},{(i % 7) > 3:d}" for i in range(200)]
+    table = "\n".join(["a,b,label", *rows, ""])
+    operator.write("table/train.csv", table)
+    s3_store.put("data", "table/validation.csv", table.encode())
     settings = ("--set", "data=csv", "--set", "model=linear", "--set", "epochs=1")
-    data = ("--data", "train=s3://data/table", *options_of_s3)
-    operator.fab("train", *settings, *data, env=s3_store.environ).ended(0, "succeeded")
-    progress = [json.loads(x) for x in (operator.last / "metrics.jsonl").read_text().splitlines()]
-    assert [x["epochs"] for x in progress if x["kind"] == "epoch"] == [1]
+    data = ("--data", "validation=s3://data/table", *options_of_s3)
+    train = ("train", "--data", "train=table")
+    first = operator.fab(*train, *settings, *data, env=s3_store.environ)
+    first.ended(0, ", complete", "succeeded")
+    assert "already on all hosts" not in first.out
+    entries = {x["name"]: x for x in json.loads((operator.last / "run.json").read_text())["data"]}
+    assert entries["train"]["distribution"] is None
+    assert len({*entries["train"]["paths"]}) == 1 and len(entries["train"]["paths"]) == 2
+    records = json_lines(operator.last / "metrics.jsonl")
+    assert [x["epochs"] for x in records if x["kind"] == "epoch"] == [1]
     assert (operator.last / "model.keras").stat().st_size > 1000
+    operator.write("code/train.py", REPORT)
+    second = operator.fab(*train, "--script", "code/train.py").ended(0, "already on all hosts")
+    assert ", complete" not in second.out
+    assert found_by(operator, 1) == {"RAILHEAD_DATA_TRAIN": {"train.csv": table}}

@@ -1,4 +1,4 @@
-"""The full hosts themselves: each fault that other tests build on is really one."""
+"""The full hosts themselves: each fault that other tests rely on really happens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Start = Callable[..., list[FullHost]]
 def ssh(
     host: FullHost, command: str, *, user: str = "root", connect_seconds: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command by OpenSSH with the host's key pinned, and no other way in."""
+    """Run a command by OpenSSH with only the host's key pinned."""
     pins = host.network.folder / "pins"
     pins.write_text(host.known_hosts_line())
     options = [f"UserKnownHostsFile={pins}", "StrictHostKeyChecking=yes", "BatchMode=yes"]
@@ -42,13 +42,13 @@ def ssh(
 
 
 def connects(host: FullHost, other: FullHost, seconds: float = 4) -> bool:
-    """Whether a process on one host gets a TCP connection to another's sshd in time."""
+    """Whether a process on one host can connect to another's sshd in time."""
     code = f"import socket; socket.create_connection(({other.address!r}, 22), timeout={seconds})"
     return host.exec("python3", "-c", code).returncode == 0
 
 
 def cut_off(host: FullHost, other: FullHost) -> bool:
-    """Whether it gets none; a second is enough, as an unhindered one takes milliseconds."""
+    """Whether it cannot; a second is enough, because a connection takes milliseconds."""
     return not connects(host, other, seconds=1)
 
 
@@ -60,8 +60,8 @@ def test_four_hosts_answer_with_their_own_pinned_keys(full_hosts: Start) -> None
 
 def test_the_ordinary_user_has_a_home_and_no_sudo(full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
-    done = ssh(h1, "id -un; pwd; command -v sudo", user="rail")
-    assert (done.stdout, done.returncode) == ("rail\n/home/rail\n", 1)
+    login = ssh(h1, "id -un; pwd; command -v sudo", user="rail")
+    assert (login.stdout, login.returncode) == ("rail\n/home/rail\n", 1)
 
 
 def test_a_swapped_key_is_another_key(full_hosts: Start) -> None:
@@ -147,7 +147,7 @@ def seconds(source: FullHost, target: FullHost) -> float:
         return float(source.exec("python3", "-c", SEND, target.address).stdout)
 
 
-def test_a_slow_way_is_slow_to_that_peer_and_from_nobody(full_hosts: Start) -> None:
+def test_a_slow_connection_is_slow_to_that_peer_only(full_hosts: Start) -> None:
     h1, h2, h3 = full_hosts("h1", "h2", "h3")
     h1.slow(h2, mbit=8)
     assert seconds(h1, h2) > 0.8
@@ -210,13 +210,13 @@ def test_a_bound_folder_of_the_machine_appears_on_the_host(
 
 
 def connecting(host: FullHost) -> float:
-    """Seconds until its kernel takes a connection, the least of some: others work here too."""
-    found = []
+    """Seconds until its kernel accepts a connection; the least of five, because of other load."""
+    times = []
     for _ in range(5):
         begun = time.monotonic()
         socket.create_connection((host.address, 22), timeout=4).close()
-        found.append(time.monotonic() - begun)
-    return min(found)
+        times.append(time.monotonic() - begun)
+    return min(times)
 
 
 def test_a_far_host_answers_late_also_after_a_restart(full_hosts: Start) -> None:
@@ -252,7 +252,7 @@ def test_a_lossy_host_loses_its_part_on_each_way(full_hosts: Start) -> None:
             with contextlib.suppress(OSError):  # also while its Python starts
                 asking.send(b"?")
                 back += len(asking.recv(100))
-    assert 320 < back < 385  # 361 of 400 is what is to be expected
+    assert 320 < back < 385  # expected: 361 of 400
 
 
 def test_the_kernels_count_of_calls_is_that_of_sshd(full_hosts: Start) -> None:
@@ -287,7 +287,7 @@ def test_a_killed_run_is_swept_by_the_next_network(
     tag, relay = killed_run()
     assert (cleanup.ROOT / tag).exists() and not cleanup.is_zombie(relay)
     Network().close()
-    assert run_processes(tag) == [] and cleanup.is_zombie(relay)
+    assert remains_of(tag) == [] and cleanup.is_zombie(relay)
 
 
 def test_mounts_whose_namespace_is_gone_are_swept_too(
@@ -296,27 +296,29 @@ def test_mounts_whose_namespace_is_gone_are_swept_too(
     tag, _ = killed_run()
     cleanup.end_processes(f"{tag}_0")
     subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
-    assert any("overlay" in line for line in run_processes(tag))
+    assert any("overlay" in line for line in remains_of(tag))
     Network().close()
-    assert run_processes(tag) == []
+    assert remains_of(tag) == []
 
 
 def killed_run() -> tuple[str, int]:
-    """Start one far host in a process that dies by kill -9: the tag of its network, and the pid
-    of what stands between them."""
+    """Start one far host in a process that is then killed; returns the tag of its network, and
+    the pid of the process that delays its packets."""
     code = "import os, signal; from hosts.network import Network; from hosts.full_host import *\n"
     code += "n = Network(); h, = start_hosts(n, 'h1'); h.far(rtt_ms=100)\n"
     code += "print(n.tag, h.legs.relay.pid, flush=True)\n"
     code += "os.kill(os.getpid(), signal.SIGKILL)"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, env=env)
-    assert done.returncode == -signal.SIGKILL
-    tag, relay = done.stdout.split()
+    process = subprocess.run(
+        [sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, env=env
+    )
+    assert process.returncode == -signal.SIGKILL
+    tag, relay = process.stdout.split()
     return tag, int(relay)
 
 
-def run_processes(tag: str) -> list[str]:
-    """What is on the machine with a network's tag."""
+def remains_of(tag: str) -> list[str]:
+    """Everything on the machine with a network's tag."""
     shown = [["ip", "link"], ["ip", "netns"], ["nft", "list", "tables"], ["mount"]]
     text = [subprocess.run(argv, text=True, capture_output=True).stdout for argv in shown]
     lines = [line for part in text for line in part.splitlines() if tag in line]

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from e2e.local_hosts import REPO, Operator
+from e2e.local_hosts import Operator
+from places import ROOT
 
 SCRIPT = """
 import socket, sys
@@ -50,7 +51,7 @@ def test_images_from_training_to_the_end_of_the_endpoint(
     if variable not in os.environ:
         pytest.skip(f"{variable} names no folder of its IDX files")
     script = operator.write("images.py", SCRIPT)
-    environment = {**operator.environment(), "PYTHONPATH": str(REPO)}
+    environment = {**operator.environment(), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, str(script), preset, os.environ[variable], str(gate)],
         cwd=operator.folder, env=environment, timeout=2300,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator, wait_until
-from standins.servers import free_port
+from standins.stores.servers import free_port
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -61,6 +61,6 @@ def test_a_notebook_runs_in_the_runtime_and_ends(operator: Operator, port: int) 
     assert second.partition("token=")[2] == address.partition("token=")[2]
     again.send_signal(signal.SIGINT)
     again.communicate(timeout=30)
-    operator.fab("undeploy", "notebook").ended(0, "no process of it is left, nothing listens")
+    operator.fab("undeploy", "notebook").ended(0, "no process left, nothing listens")
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0

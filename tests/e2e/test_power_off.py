@@ -1,7 +1,7 @@
 """The command that stops cloud machines, `sudo -n systemctl poweroff`, on hosts with a systemd.
 
-The real supervisor on the first host runs a shell command as mpirun, and then what it runs after
-every run: stop_machines, which powers off the other host over ssh, and its own host last.
+The real supervisor on the first host runs a shell command as mpirun. Then it runs stop_machines, as
+after every run: that powers off the other host over ssh, and its own host last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from e2e.local_hosts import wait_until
 from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
-from standins.run_documents import run_json
+from standins.runs.run_documents import run_json
 
 from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.ssh.bundle import archive
@@ -32,13 +32,13 @@ START = (
 
 
 class Machines:
-    """Two machines of a cloud with a run on them, as `rail`, who may use sudo."""
+    """Two cloud machines with a run of the user `rail`, who may use sudo."""
 
     def __init__(self, chief: SystemdHost, other: SystemdHost) -> None:
         self.chief, self.other = chief, other
 
     def prepare(self, mpirun: str, keep_minutes: float | None) -> None:
-        """The folder of a run on the chief; `keep_minutes` None: --no-stop."""
+        """Create the folder of a run on the chief; `keep_minutes` None: --no-stop."""
         stop = {"argv": [list(POWER_OFF)] * 2, "keep_minutes": keep_minutes}
         run = run_json(
             hosts=[{"name": "m1"}, {"name": "m2"}],
@@ -73,7 +73,7 @@ class Machines:
         return self.chief.exec("sh", "-c", command, user="rail").stdout
 
     def phase(self) -> str:
-        """What the chief says of the machines, and of the run before that."""
+        """The phase of the machines in state.json; before that, the state of the run."""
         path = self.chief.disk.root / RUN.lstrip("/") / "state.json"
         try:
             state = json.loads(path.read_text())
@@ -85,7 +85,7 @@ class Machines:
         return json.loads(self.chief.read(f"{RUN}/results/result.json"))
 
     def power_off(self) -> None:
-        """Both power themselves off, the other one first."""
+        """Wait until both have powered themselves off, the other one first."""
         self.other.wait_for_power_off()
         self.chief.wait_for_power_off()
 
@@ -94,21 +94,23 @@ class Machines:
 def machines(network: Network) -> Iterator[Callable[..., Machines]]:
     """Start both and a run on them: `machines("exit 0", keep_minutes=20)`."""
     refuse(systemd.missing())
-    made: list[SystemdHost] = []
+    hosts: list[SystemdHost] = []
 
     def start(mpirun: str, *, keep_minutes: float | None) -> Machines:
         for name in ("m1", "m2"):
-            made.append(SystemdHost(network, name, base=systemd.cloud_image()))
-            made[-1].start(wait=False)
-        for host in made:
+            host = SystemdHost(network, name, base=systemd.cloud_image())
+            hosts.append(host)
+            host.write("/etc/cloud/cloud-init.disabled", "")
+            host.start(wait=False)
+        for host in hosts:
             host.wait()
-        both = Machines(*made)
+        both = Machines(*hosts)
         both.prepare(mpirun, keep_minutes)
         both.start()
         return both
 
     yield start
-    for host in made:
+    for host in hosts:
         host.remove()
 
 

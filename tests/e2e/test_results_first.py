@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local_hosts import REPO, Operator, is_followed, marked, wait_until
+from e2e.local_hosts import Operator, is_followed, marked, wait_until
+from places import ROOT
 
 JOIN = """
 import ctypes, os, time, pathlib
@@ -35,7 +36,7 @@ def local(operator: Operator, verb: str) -> Any:
     """What `python -m bootstrap.clouds.local verb` says of the ready hosts."""
     argv = [sys.executable, "-m", "bootstrap.clouds.local", verb, "ready"]
     done = subprocess.run(
-        argv, cwd=REPO, env=operator.environment(), input=b'{"hosts": 2}', capture_output=True
+        argv, cwd=ROOT, env=operator.environment(), input=b'{"hosts": 2}', capture_output=True
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -87,13 +88,13 @@ def supervisors(operator: Operator) -> list[str]:
 
 def last_run(operator: Operator) -> str:
     """The id of the last run that was recorded."""
-    found = sorted((operator.home / ".railhead/clusters/ready/runs").glob("*.json"))
-    return str(found[-1].stem)
+    records = sorted((operator.home / ".railhead/clusters/ready/runs").glob("*.json"))
+    return str(records[-1].stem)
 
 
 def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Operator) -> None:
     owner.write("train.py", JOIN)
-    done = owner.fab("train", "--script", "train.py").ended(0, "succeeded", "[h1] stopped, says")
+    done = owner.fab("train", "--script", "train.py").ended(0, "succeeded", "[h1] stopped (/proc")
     assert running(owner) == []
     assert "[h2] stopped" in done.out
     assert (owner.last / "outputs/model-0.txt").read_text() == "weights"
@@ -101,25 +102,30 @@ def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Operator) 
     assert output["results"] == "fetched" and output["stopped"]["h2"] == "ok"
 
 
-def test_a_failure_keeps_them_and_with_keep_0_they_stop(owner: Operator) -> None:
-    owner.write("bad.py", JOIN + "time.sleep(1)\nos._exit(3)\n")
-    done = owner.fab("train", "--script", "bad.py").ended(1, "exited with 3", "(20 min), then")
-    assert "kept until" in done.out
+def test_a_failure_is_reported_and_keeps_them_and_with_keep_0_they_stop(owner: Operator) -> None:
+    script = "if rank == 1:\n    print('about to fail')\n    os._exit(3)\ntime.sleep(600)\n"
+    owner.write("bad.py", JOIN + script)
+    done = owner.fab("train", "--script", "bad.py")
+    done.ended(1, "rank 1 on h2 exited with 3", "| about to fail", "(20 min), then", "kept until")
+    assert owner.result()["culprit"]["exit"] == 3
     assert running(owner) == ["h1", "h2"]
-    wait_until(lambda: is_kept(owner), 5, "they are kept")
+    wait_until(lambda: is_kept(owner), 30, "they are kept")
     owner.fab("status").ended(0, "machines: keeping, kept until", "results fetched")
     owner.fab("train", "--script", "bad.py", "--keep", "0").ended(1, "the machines stop now")
     stopped(owner)
 
 
 def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
-    owner.write("short.py", JOIN + "time.sleep(5)\n")
-    process = owner.start("train", "--script", "short.py")
-    wait_until(lambda: len(marked(owner.home)) > 3, 40, "the ranks run")
-    wait_until(lambda: is_followed(owner.home), 30, "it is followed")
+    go = owner.folder / "go"
+    wait = f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.1)\n"
+    owner.write("short/train.py", JOIN + wait)
+    process = owner.start("train", "--script", "short/train.py")
+    wait_until(lambda: len(marked(owner.home)) > 3, 60, "the ranks run")
+    wait_until(lambda: is_followed(owner.home), 60, "it is followed")
     process.kill()
     process.communicate()
-    stopped(owner, 70)
+    go.touch()
+    stopped(owner, 150)
     assert machines(owner, last_run(owner))["results"] == "only on h1"
     owner.fab("status").ended(0, "results only on h1, which does not run")
     owner.fab("teardown").ended(0, "h1       ok  stopped", "only on h1, on its disk")
@@ -128,7 +134,7 @@ def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
 def test_a_teardown_stops_them_with_a_receipt(owner: Operator) -> None:
     done = owner.fab("teardown").ended(0, "Receipt for ready")
     assert running(owner) == []
-    assert re.search(r"h2 +ok  stopped \(says /proc, 20", done.out), done.out
+    assert re.search(r"h2 +ok  stopped \(/proc, 20", done.out), done.out
     again = owner.fab("teardown").ended(0).out
     assert re.search(r"h1 +ok  stopped", again), again
 
@@ -136,7 +142,7 @@ def test_a_teardown_stops_them_with_a_receipt(owner: Operator) -> None:
 def test_a_run_that_was_left_stops_its_machines(owner: Operator) -> None:
     owner.write("short.py", JOIN)
     owner.fab("train", "--script", "short.py", "--detach").ended(0, "fab attach")
-    assert stopped(owner, 60) < 50
+    stopped(owner, 150)  # not the 20 minutes of a failure
 
 
 def test_no_stop_leaves_them_running(owner: Operator) -> None:
@@ -145,14 +151,6 @@ def test_no_stop_leaves_them_running(owner: Operator) -> None:
     assert "the machines keep running (--no-stop)" in done.out
     wait_until(lambda: not supervisors(owner), 30, "its supervisor has ended")
     assert running(owner) == ["h1", "h2"]
-
-
-def test_hosts_of_no_stack_are_not_stopped(operator: Operator) -> None:
-    operator.write("train.py", JOIN)
-    operator.fab("train", "--script", "train.py").ended(0, "succeeded")
-    wait_until(lambda: not supervisors(operator), 30, "its supervisor has ended")
-    assert running(operator) == ["h1", "h2"]
-    assert machines(operator, operator.last.name) == {}
 
 
 @pytest.fixture
@@ -184,7 +182,7 @@ def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Operator, s3: 
     owner.write("train.py", JOIN)
     started = owner.fab("train", "--script", "train.py", "--detach", env={"NO_PROXY": "127.0.0.1"})
     started.ended(0, "bucket: what writes to s3://results-b is not there")
-    stopped(owner, 90)
+    stopped(owner, 150)
     run_id = last_run(owner)
     assert machines(owner, run_id)["results"] == f"in s3://results-b/runs/{run_id}"
     assert not (owner.folder / "results" / run_id / "result.json").exists()
@@ -196,36 +194,21 @@ def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Operator, s3: 
     record.write_text(json.dumps(document))
 
 
-def test_max_hours_ends_a_run(operator: Operator) -> None:
-    operator.write("slow.py", JOIN + "time.sleep(300)\n")
-    done = operator.fab("train", "--script", "slow.py", "--max-hours", "0.01", seconds=120)
+def test_max_hours_end_a_run_and_hosts_without_a_stack_are_not_stopped(operator: Operator) -> None:
+    operator.write("slow.py", JOIN + "time.sleep(600)\n")
+    done = operator.fab("train", "--script", "slow.py", "--max-hours", "0.01")
     done.ended(1, "0.01 hours (--max-hours) were over")
     result = operator.result()
-    assert result["state"] == "cancelled" and 36 <= result["seconds"] < 100
+    assert result["state"] == "cancelled" and 36 <= result["seconds"] < 300
+    wait_until(lambda: not supervisors(operator), 30, "its supervisor has ended")
     assert marked(operator.home) == []
-
-
-BAD = {
-    "keep no number": (("--keep", "long"), "--keep: 'long' is not a number"),
-    "keep too long": (("--keep", "1441"), "from 0 to 1440"),
-    "keep and no stop": (("--keep", "5", "--no-stop"), "contradict each other"),
-    "no hours": (("--max-hours", "0"), "--max-hours: 0 is not a number"),
-    "hours without end": (("--max-hours", "inf"), "inf is not a number"),
-}
-
-
-@pytest.mark.parametrize("text, output", BAD.values(), ids=BAD)
-def test_bad_options_for_the_end_start_nothing(
-    operator: Operator, text: tuple[str, ...], output: str
-) -> None:
-    before = operator.recorded()
-    operator.fab("train", *text).ended(2, output)
-    assert operator.recorded() == before
+    assert running(operator) == ["h1", "h2"]
+    assert machines(operator, operator.last.name) == {}
 
 
 def test_no_path_leads_to_a_power_off() -> None:
     """What is sent to hosts has no command of its own: it runs those of run.json alone."""
-    source = "".join(p.read_text() for p in (REPO / "bootstrap/remote").rglob("*.py"))
+    source = "".join(p.read_text() for p in (ROOT / "bootstrap/remote").rglob("*.py"))
     for part in ("class MachineStopper", "class Supervisor", "def forward_output"):
         assert part in source, "the files that were to be read"
     for other in ("hvd.shutdown()", ".shutdown(socket."):  # of Horovod, and of a connection

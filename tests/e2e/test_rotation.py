@@ -1,4 +1,4 @@
-"""An injected host key is changed at the first contact, with a real sshd, whatever breaks off."""
+"""An injected host key is replaced at the first contact, with a real sshd, also after a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SH = Session.sh
 
 
 class Killed(BaseException):
-    """The control side ends here."""
+    """The command is killed here."""
 
 
 class Cluster:
@@ -54,7 +54,7 @@ class Cluster:
         self.inventory = Inventory("rotated", output, cloud="aws", key_file=key)
 
     def contact(self) -> None:
-        """What every command begins with."""
+        """The first steps of every command."""
         cloud: Any = None  # it is not called: the document has the keys
         standing = {
             h.name: InstanceState("running", None, "it", "", serial="i-1") for h in self.hosts
@@ -82,7 +82,7 @@ class Cluster:
         power._wait_for_ssh(self.inventory, self.messages.append, Clock())
 
     def changed(self) -> None:
-        """Every host has a key that was not injected, and only that one is pinned."""
+        """Every host has a new key, and only that one is pinned."""
         keys = [one.host_key for one in self.machines]
         assert not set(keys) & set(self.injected)
         lines = [f"{one.name} {key} i-1" for one, key in zip(self.machines, keys, strict=True)]
@@ -100,15 +100,15 @@ def test_the_first_contact_makes_a_key_on_the_host_and_the_next_does_not(full_ho
     cluster.contact()
     assert [one.host_key for one in cluster.machines] == keys and cluster.messages == changes
     (first, _) = cluster.machines
-    left = first.exec("sh", "-c", f"ls -l {FILE}*; ssh-keygen -y -f {FILE}").stdout.splitlines()
-    assert [line.split()[0] for line in left[:2]] == ["-rw-------", "-rw-r--r--"]
-    assert " ".join(left[2].split()[:2]) == keys[0], "what stays on the disk is what it shows"
+    files = first.exec("sh", "-c", f"ls -l {FILE}*; ssh-keygen -y -f {FILE}").stdout.splitlines()
+    assert [line.split()[0] for line in files[:2]] == ["-rw-------", "-rw-r--r--"]
+    assert " ".join(files[2].split()[:2]) == keys[0], "the key on the disk is the one in use"
     first.restart()
     cluster.known()
 
 
 def kill_at(patch: pytest.MonkeyPatch, step: str) -> None:
-    """End the control side before a step: nothing of ours comes after."""
+    """Kill the command before a step."""
     if step == "pin":
         patch.setattr(
             cloud_host_keys, "replace_pins", before_second(cloud_host_keys.replace_pins, dying)
@@ -126,7 +126,7 @@ def dying(*_: object) -> None:
 
 
 def before_second(put: Any, happens: Callable[[], None]) -> Any:
-    """Something happens before the second pins are written: those of new keys."""
+    """Call `happens` before the pins of the new keys are written."""
     written: list[Any] = []
 
     def one(inventory: Inventory, pins: Any) -> None:
@@ -139,7 +139,7 @@ def before_second(put: Any, happens: Callable[[], None]) -> Any:
 
 
 def before_switch(happens: Callable[[], None]) -> Any:
-    """Something happens before sshd loads the new key."""
+    """Call `happens` before sshd loads the new key."""
 
     def one(session: Session, text: str, **options: Any) -> str:
         if "NEW=" in text:
@@ -150,7 +150,7 @@ def before_switch(happens: Callable[[], None]) -> Any:
 
 
 def after_switch(session: Session, text: str, **options: Any) -> str:
-    """The host has done it, and nobody hears of that."""
+    """Kill the command after the host has switched, before its reply arrives."""
     output = SH(session, text, **options)
     if "NEW=" in text:
         raise Killed
@@ -160,7 +160,7 @@ def after_switch(session: Session, text: str, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("step", "reboot"), [("pin", False), ("switch", True), ("answer", False), ("see", True)]
 )
-def test_killed_at_any_step_the_next_time_goes_on(
+def test_killed_at_any_step_the_next_attempt_continues(
     full_hosts: Start, monkeypatch: pytest.MonkeyPatch, step: str, reboot: bool
 ) -> None:
     cluster = Cluster(full_hosts("h1"))
@@ -194,7 +194,7 @@ def test_a_host_that_crashed_within_its_own_steps_is_known(
     cluster.changed()
 
 
-def test_a_sshd_that_does_not_take_the_new_key_is_reported_and_not_gone_on_with(
+def test_an_sshd_that_does_not_load_the_new_key_is_reported(
     full_hosts: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Cluster(full_hosts("h1"))
@@ -231,7 +231,7 @@ def test_a_stranger_is_refused_before_during_and_after(
     host.restart()
     cluster.contact()
     cluster.changed()
-    # Whoever read the injected key in the user data poses as the host.
+    # Somebody with the injected key from the user data pretends to be the host.
     host.write(FILE, private)
     host.write(f"{FILE}.pub", public)
     host.restart()
@@ -241,7 +241,7 @@ def test_a_stranger_is_refused_before_during_and_after(
 def test_two_computers_at_once_lock_nobody_out(
     full_hosts: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One of them finds another key on the disk than it knows, leaves it there, and says so."""
+    """One of them finds an unknown key on the disk, leaves it there, and reports it."""
     cluster = Cluster(full_hosts("h1"))
     second = Cluster(cluster.machines)
 
@@ -263,7 +263,7 @@ def test_two_computers_at_once_lock_nobody_out(
 
 @pytest.mark.slow
 def test_under_systemd_and_by_sudo_as_on_a_machine_of_a_stack(network: Network) -> None:
-    """sshd is reloaded by its unit there, and goes on with the new key after a reboot, too."""
+    """There its unit reloads sshd; it keeps the new key after a reboot."""
     if reason := systemd.missing():
         required = os.environ.get("RAILHEAD_FULL_HOSTS") == "required"
         (pytest.fail if required else pytest.skip)(reason)
@@ -281,7 +281,7 @@ def test_under_systemd_and_by_sudo_as_on_a_machine_of_a_stack(network: Network) 
         host.remove()
 
 
-def test_without_root_it_is_not_gone_on_with(full_hosts: Start) -> None:
+def test_without_root_the_key_stays_and_the_command_ends(full_hosts: Start) -> None:
     cluster = Cluster(full_hosts("h1"), user="rail")
     with pytest.raises(HostsNotReady, match="cannot be changed: .*sudo.*not found"):
         cluster.contact()

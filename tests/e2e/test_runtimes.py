@@ -1,4 +1,4 @@
-"""The runtime without Horovod on two local hosts: our training, and a script with Keras 2."""
+"""The runtime without Horovod on two local hosts: the built-in training, a script with Keras 2."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from draws import drawn
+from e2e import kept_environments
 from e2e.local_hosts import Operator, cluster
 
 KERAS_2 = """
@@ -22,6 +24,13 @@ print("with", tf.__version__, keras.__version__, strategy.num_replicas_in_sync)
 """
 
 
+# Each run of the tests takes one: arguments, and what is printed.
+PROGRAMS = {
+    ("--preset", "smoke"): "Keras 3",
+    ("--script", "code/fit.py"): "with 2.21.0 2.21.0 2",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_newest_tensorflow_trains_without_horovod(tmp_path: Path, shared_caches: Path) -> None:
@@ -29,14 +38,17 @@ def test_the_newest_tensorflow_trains_without_horovod(tmp_path: Path, shared_cac
     for path in (home, folder):
         path.mkdir()
     operator = Operator(home, folder, shared_caches)
+    operator.write("code/fit.py", KERAS_2)
     newest = ("--runtime", "tf2.21", "--launcher", "tensorflow")
+    program, printed = drawn([*PROGRAMS.items()])
     with cluster(home, "newest", shared_caches):
-        hosts = ("--preset", "smoke", *newest)
-        done = operator.fab("train", *hosts, seconds=600).ended(0, "succeeded")
-        done.ended(0, "runtime tf2.21-cpu on Python", "; --runtime tf2.21", "Keras 3")
+        with kept_environments.alone(shared_caches) as kept:
+            kept_environments.give_to_hosts(kept, home, "tensorflow")
+        done = operator.fab("train", *program, *newest, seconds=800).ended(0, "succeeded", printed)
+        done.ended(0, "runtime tf2.21-cpu on Python", "; --runtime tf2.21")
         assert "] horovod:" not in done.out
         run = json.loads((operator.last / "run.json").read_text())
         assert (run["runtime"]["name"], run["strategy"]) == ("tf2.21-cpu", "multiworker")
-        operator.write("fit.py", KERAS_2)
-        again = operator.fab("train", "--script", "fit.py", *newest)
-        again.ended(0, "[h1] nothing to do", "with 2.21.0 2.21.0 2")
+        operator.fab("plan", *newest[:2]).ended(0, "[h1] nothing to do")
+        with kept_environments.alone(shared_caches) as kept:
+            kept_environments.keep(kept, home)

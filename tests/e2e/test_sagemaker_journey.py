@@ -15,12 +15,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from e2e.local_hosts import REPO, Operator, listens
-from standins.servers import free_port
+from e2e.local_hosts import Operator, listens
+from places import ROOT
+from standins.stores.servers import free_port
 
-PAGE = (REPO / "docs/coming-from.md").read_text()
+PAGE = (ROOT / "docs/coming-from.md").read_text()
 JOURNEY = PAGE.partition("### From the training to predictions")[2].partition("\n## ")[0]
 PROGRAM, COMMANDS, NOTEBOOK = re.findall(r"^```(?:python|sh)\n(.*?)^```", JOURNEY, re.M | re.S)
+ENDPOINT = """
+assert endpoint.version == 1
+assert [tensor.shape for tensor in endpoint.signature.inputs.values()] == [(None, 2)]
+endpoint.delete()
+"""
 CHECKS = """
 import json
 assert (found := run.evaluation())["accuracy"] == {accuracy}, found
@@ -47,6 +53,7 @@ def project(operator: Operator) -> Iterator[Operator]:
         operator.fab("undeploy", "model")
 
 
+@pytest.mark.timeout(900)  # many commands, on a busy machine
 def test_a_sagemaker_program_from_training_to_undeploy(project: Operator) -> None:
     port = free_port()
     train, evaluate, *serve = (
@@ -93,13 +100,14 @@ def notebook(operator: Operator, run: Path, port: int) -> list[str]:
     lines = NOTEBOOK.replace('railhead.Cluster.from_stack("gpu")', "railhead.Cluster()")
     lines = re.sub(r"cluster\.train\(.*?\n\)", f"railhead.Run({run.name!r})", lines, flags=re.S)
     lines = lines.replace("run.deploy(", f"run.deploy(port={port}, ")
+    lines = lines.replace("endpoint.delete()\n", ENDPOINT.lstrip())
     lines = re.sub(r"print\((endpoint\.predict.*)\)", r"outputs = \1", lines)
     evaluation = json.loads((run / "evaluation.json").read_text())
     lines += CHECKS.format(accuracy=evaluation["accuracy"])
     lines += "print([int(row) for row in numpy.argmax(outputs, axis=1)])\n"
     script = operator.write("notebook.py", lines)
     environment = operator.environment()
-    path = os.pathsep.join(filter(None, (str(REPO), environment.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, str(script)], cwd=operator.folder, env={**environment, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200,

@@ -18,16 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from e2e.local_hosts import Operator, listens, wait_until
+from e2e.local_hosts import Operator, Training, listens, wait_until
 from PIL import Image
-from standins.servers import free_port
+from standins.stores.servers import free_port
 
 NAME = "digits"
-TRAIN = ("train", "--set", "epochs=3", "--set", "export=on")
 
 
 def rest(port: int, path: str, body: Any = None) -> tuple[int, Any]:
-    """Status and parsed body, by the documentation of TensorFlow Serving alone."""
+    """Status and parsed body, as the documentation of TensorFlow Serving describes them."""
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=data)
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -38,8 +37,8 @@ def rest(port: int, path: str, body: Any = None) -> tuple[int, Any]:
         return error.code, json.loads(error.read())
 
 
-def endpoint_folder(operator: Operator, name: str = NAME) -> Path:
-    return operator.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/endpoints/{name}"
+def endpoint_folder(operator: Operator, host: str = "h1") -> Path:
+    return operator.home / f".railhead/clusters/ready/hosts/{host}/home/.railhead/endpoints/{NAME}"
 
 
 def server_pid(operator: Operator) -> int:
@@ -67,14 +66,6 @@ def tunnel(operator: Operator, port: int) -> Iterator[int]:
         assert process.returncode == 0 and "the tunnel has ended" in out
 
 
-@pytest.fixture(scope="module")
-def trained(ready: Path, shared_caches: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of the training whose model all tests here serve, the last one on the hosts."""
-    somebody = Operator(ready, tmp_path_factory.mktemp("trained"), shared_caches)
-    somebody.fab(*TRAIN, seconds=200).ended(0)
-    return somebody.last
-
-
 @pytest.fixture
 def port(operator: Operator) -> Iterator[int]:
     """A free port of the host; no endpoint is left after the test."""
@@ -85,27 +76,27 @@ def port(operator: Operator) -> Iterator[int]:
     assert not listens(number)
 
 
-def test_digits_from_training_to_undeploy(trained: Path, operator: Operator, port: int) -> None:
-    evaluation = json.loads((trained / "evaluation.json").read_text())
-    deploy = ("deploy", "--name", NAME, "--port", str(port))
+@pytest.mark.timeout(900)  # many commands, on a busy machine
+def test_digits_from_training_to_undeploy(trained: Training, operator: Operator, port: int) -> None:
+    evaluation = json.loads((trained.results / "evaluation.json").read_text())
+    deploy = ("deploy", trained.results.name, "--name", NAME, "--port", str(port))
     operator.fab("predict", NAME, "--samples", "1").ended(2, "is deployed", "next: fab deploy")
-    at_least = f"accuracy={evaluation['accuracy']}"
-    operator.fab("evaluate", trained.name, "--min", at_least).ended(0)
+    operator.fab("evaluate", trained.results.name, "--min", "accuracy=1.01").ended(3, "accuracy")
     operator.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1")
     assert listens(port)
-    operator.fab(*deploy).ended(2, f"endpoint {NAME} is deployed already", "--update")
+    operator.fab(*deploy).ended(2, f"endpoint {NAME} is already deployed", "--update")
     operator.fab("status").ended(0, f"endpoint {NAME} on h1 of ready", "ready, version 1")
     operator.fab("logs", "--endpoint", NAME).ended(0, "version 1")
 
     samples = str(evaluation["samples"])
-    found = operator.fab("predict", NAME, "--samples", samples).ended(0)
-    assert f"accuracy {evaluation['accuracy']:.4f} on {samples} samples" in found.out
+    predicted = operator.fab("predict", NAME, "--samples", samples).ended(0)
+    assert f"accuracy {evaluation['accuracy']:.4f} on {samples} samples" in predicted.out
     pixels = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
     Image.fromarray(pixels).save(operator.folder / "x.png")
-    found = operator.fab("predict", NAME, "--file", "x.png", "--json").ended(0)
+    predicted = operator.fab("predict", NAME, "--file", "x.png", "--json").ended(0)
     body = {"instances": (pixels[None, ..., None] / 255).tolist()}
     [scores] = rest(port, f"/v1/models/{NAME}:predict", body)[1]["predictions"]
-    assert json.loads(found.out.splitlines()[-1])[0] == pytest.approx(scores, abs=1e-4)
+    assert json.loads(predicted.out.splitlines()[-1])[0] == pytest.approx(scores, abs=1e-4)
     with tunnel(operator, port) as local:
         documented_client(local)
     assert not listens(local)
@@ -115,13 +106,15 @@ def test_digits_from_training_to_undeploy(trained: Path, operator: Operator, por
 
     record = operator.home / f".railhead/deployed/{NAME}.json"
     record.unlink()  # as on another computer
-    operator.fab(*deploy).ended(2, "is deployed already", f"fab undeploy {NAME}")
-    operator.fab("deploy", "--name", NAME, "--update").ended(0, "serves version 2")
+    operator.fab(*deploy).ended(2, "is already deployed", f"fab undeploy {NAME}")
+    operator.fab("deploy", trained.results.name, "--name", NAME, "--update").ended(
+        0, "serves version 2"
+    )
     record.unlink()
     assert rest(port, f"/v1/models/{NAME}/versions/2")[1]["model_version_status"][0]["state"] == (
         "AVAILABLE"
     )
-    operator.fab("undeploy", NAME).ended(0, "no process of it is left, nothing listens")
+    operator.fab("undeploy", NAME).ended(0, "no process left, nothing listens")
     assert not listens(port) and not endpoint_folder(operator).exists()
     assert not (endpoint_folder(operator).parents[2] / ".keras").exists()
 
@@ -166,8 +159,8 @@ def documented_client(port: int) -> None:
     """Every call of the documentation, errors included."""
     model = f"/v1/models/{NAME}"
     status = {"version": "1", "state": "AVAILABLE"}
-    status_found = rest(port, model)[1]["model_version_status"][0]
-    assert status_found == {**status, "status": {"error_code": "OK", "error_message": ""}}
+    reported = rest(port, model)[1]["model_version_status"][0]
+    assert reported == {**status, "status": {"error_code": "OK", "error_message": ""}}
     metadata = rest(port, f"{model}/metadata")[1]
     signature = metadata["metadata"]["signature_def"]["signature_def"]["serving_default"]
     (name,) = signature["inputs"]
@@ -189,37 +182,20 @@ def documented_client(port: int) -> None:
         (f"{model}:predict", b" " * 100_000_000): 413,
     }
     for (path, body), code in refused.items():
-        found = rest(port, path, body)
-        assert found[0] == code and list(found[1]) == ["error"], (path, found)
+        status_code, answer = rest(port, path, body)
+        assert status_code == code and list(answer) == ["error"], (path, status_code, answer)
 
 
 def b64() -> dict[str, str]:
     return {"b64": base64.b64encode(b"x").decode()}
 
 
-def test_an_endpoint_ends_when_its_time_is_over(
-    trained: Path, operator: Operator, port: int
-) -> None:
-    deploy = ("deploy", trained.name, "--name", NAME, "--port", str(port))
-    operator.fab(*deploy).ended(0, "it ends in")
-    file = endpoint_folder(operator) / "endpoint.json"
-    document = {**json.loads(file.read_text()), "until": time.time() + 1}
-    file.with_name("part").write_text(json.dumps(document))  # the hour is nearly over
-    file.with_name("part").rename(file)
-    state = endpoint_folder(operator) / "state.json"
-    wait_until(lambda: json.loads(state.read_text())["state"] == "ended", 90, "its time is over")
-    assert not listens(port)
-    operator.fab("status").ended(0, "ended: its time-to-live is over")
-    operator.fab("predict", NAME, "--samples", "1").ended(2, "its time-to-live is over")
-    operator.fab("undeploy", NAME).ended(0, "had ended before")
-
-
-def test_a_model_is_deployed_to_a_host_that_did_not_train_it(
-    trained: Path, operator: Operator, port: int, tmp_path: Path
+def test_a_host_that_did_not_train_a_model_serves_it_until_its_time_is_over(
+    trained: Training, operator: Operator, port: int, tmp_path: Path
 ) -> None:
     """As on a stack of one machine for endpoints: its hosts are not those of the run, and the
     results of the run are here. The runtime is on the host already."""
-    run_id = trained.name
+    run_id = trained.results.name
     other = Operator(tmp_path / "laptop", operator.folder, operator.caches)
     record = Path(f".railhead/clusters/ready/runs/{run_id}.json")
     for path, text in (
@@ -230,12 +206,21 @@ def test_a_model_is_deployed_to_a_host_that_did_not_train_it(
         (other.home / path).write_text(text)
     other.fab("trust", "--hosts", "h2", "--yes").ended(0)
     deploy = ("deploy", run_id, "--name", NAME, "--port", str(port), "--hosts", "h2")
-    other.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1 on h2")
-    accuracy = json.loads((trained / "evaluation.json").read_text())["accuracy"]
-    found = other.fab("predict", NAME, "--samples", "360").ended(0)
-    assert f"accuracy {accuracy:.4f} on 360 samples" in found.out
-    other.fab("undeploy", NAME).ended(0, "nothing listens")
+    other.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1 on h2", "it ends in")
+    accuracy = json.loads((trained.results / "evaluation.json").read_text())["accuracy"]
+    predicted = other.fab("predict", NAME, "--samples", "360").ended(0)
+    assert f"accuracy {accuracy:.4f} on 360 samples" in predicted.out
+
+    folder = endpoint_folder(operator, host="h2")
+    document = {**json.loads((folder / "endpoint.json").read_text()), "until": time.time() + 1}
+    (folder / "part").write_text(json.dumps(document))  # the hour is nearly over
+    (folder / "part").rename(folder / "endpoint.json")
+    state = folder / "state.json"
+    wait_until(lambda: json.loads(state.read_text())["state"] == "ended", 90, "its time is over")
     assert not listens(port)
+    other.fab("status", "--hosts", "h2").ended(0, "ended: its time-to-live is over")
+    other.fab("predict", NAME, "--samples", "1").ended(2, "its time-to-live is over")
+    other.fab("undeploy", NAME).ended(0, "had already ended")
 
 
 def ssh_config(operator: Operator) -> str:

@@ -59,7 +59,7 @@ def test_trials_at_once_one_is_killed_and_the_others_end(operator: Operator) -> 
     assert sorted({*hosts.values()}) == ["h1", "h2"]
     on_second = next(run for run in hosts if hosts[run] == "h2")
     operator.fab("logs", "--run", on_second).ended(0, "accuracy")
-    operator.fab(*command).ended(0, "all trials have ended before", "best of 3 trials: rate=0.3")
+    operator.fab(*command).ended(0, "all trials have already ended", "best of 3 trials: rate=0.3")
 
 
 def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:
@@ -68,7 +68,7 @@ def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:
     wait_until(lambda: has_begun(go, "0.1") and has_begun(go, "0.2"), 150, "two trials at once")
     sweep.send_signal(signal.SIGINT)
     out, _ = sweep.communicate(timeout=60)
-    assert sweep.returncode == 1 and "no run of it is left" in out, out
+    assert sweep.returncode == 1 and "none of its runs is in progress" in out, out
     assert not marked(operator.home)
     go.touch()
     operator.fab(*command).ended(0, "best of 2 trials: rate=0.2")

@@ -1,5 +1,4 @@
-"""Root's work on hosts with systemd when the controller, apt or a host dies in the middle of it,
-and when a host reboots."""
+"""System changes on hosts with systemd while the controller, apt or a host dies, and reboots."""
 
 from __future__ import annotations
 
@@ -43,8 +42,8 @@ def test_half_finished_packages_are_mended(team: Start, script: str) -> None:
     assert sorted(who_ran(host)) == ["quick", package]
 
 
-def test_the_controller_dies_at_each_step_and_the_next_one_goes_on(team: Start) -> None:
-    """The host ends what it was at; the next command finds it done, or waits for its end."""
+def test_the_controller_dies_at_each_step_and_the_next_one_continues(team: Start) -> None:
+    """The host finishes its step; the next command finds it finished, or waits for it."""
     one = team("a")
     (host,) = one.hosts
     give_cloud_init(host, 0, "done")
@@ -68,7 +67,7 @@ def test_the_controller_dies_at_each_step_and_the_next_one_goes_on(team: Start) 
 
 
 def killed(work: Callable[..., Any], *args: Any, **kw: Any) -> None:
-    """Do it in a process of its own, which kills itself in the middle."""
+    """Do it in a child process, which kills itself in the middle."""
     child = os.fork()
     if not child:
         with suppress(BaseException):
@@ -101,7 +100,7 @@ def test_a_host_dies_in_the_middle_and_the_others_finish(team: Start) -> None:
 
 
 def test_timers_come_back_also_after_a_kill(team: Start) -> None:
-    """With the next command, where nothing could run a trap."""
+    """By the next command, if the script could not run its trap."""
     one = team("a")
     (host,) = one.hosts
     at_work = threading.Thread(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from e2e.local_hosts import REPO
+from places import ROOT
 
 BLOCK = re.compile(r"^```console (\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PAGES = {path.name: path.read_text() for path in [REPO / "README.md", *REPO.glob("docs/*.md")]}
+PAGES = {path.name: path.read_text() for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")]}
 
 VOLATILE = (
     (r"\d{8}-\d{6}-[0-9a-f]{4}", "RUN"),

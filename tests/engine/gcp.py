@@ -13,8 +13,8 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from engine.stack import Stack
-from standins.compute import Compute
 from standins.gcp.cloud import INSTANCE, Cloud
+from standins.gcp.compute import Compute
 from standins.gcp.plugin import serving
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"

@@ -289,7 +289,10 @@ def main(argv: list[str]) -> int:
     options.add_argument("--cases", type=int, default=200, help="number after the last case")
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
     options.add_argument("--first", type=int, default=0, help="number of the first case")
+    options.add_argument("--count", type=int, help="instead of --cases: how many, from the first")
     given: Any = options.parse_args(argv)
+    if given.count is not None:
+        given.cases = given.first + given.count
     from bootstrap.inventory import local_state
 
     engine = find(local_state.cache("engine").parents[1])

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[2]
+import yaml
+from places import ROOT
+
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
+FAB = Path(sys.executable).parent / "fab"
 ENDED = ("resOutputsEvent", "resOpFailedEvent")
 DEFAULT_PROVIDER = ("pulumi:providers:pulumi-python", "default")
 BESIDE = ("pulumi-resource-pulumi-python", "pulumi-language-python-exec")
@@ -34,7 +37,7 @@ def find(caches: Path) -> Path | None:
 
 def version() -> str:
     """The version that scripts/engine builds."""
-    found = re.search(r"pulumi/pkg/v3 v(\S+)", (REPO / "scripts/engine.d/go.mod").read_text())
+    found = re.search(r"pulumi/pkg/v3 v(\S+)", (ROOT / "scripts/engine.d/go.mod").read_text())
     assert found
     return found[1]
 
@@ -120,6 +123,10 @@ class Stack:
     is neither among them nor part of Python end in an error: nothing is downloaded.
     """
 
+    # The socket of warm.py: programs, language hosts and `fab` are its forks. Without it each is a
+    # Python of its own, as on a user's machine.
+    warm: Path | None = None
+
     def __init__(
         self,
         engine: Path,
@@ -139,23 +146,26 @@ class Stack:
     def _make_project(self, program: str | None) -> None:
         """The repository's Pulumi.yaml and stacks/; settings are written here, not there."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "Pulumi.yaml").symlink_to(REPO / "Pulumi.yaml")
+        (self.folder / "Pulumi.yaml").symlink_to(ROOT / "Pulumi.yaml")
         if program is None:
             # As links: what `fab` takes for its clone is the folder, with the settings in it.
             for part in ("stacks", "bootstrap", "training", "locks", "fabfile.py"):
-                (self.folder / part).symlink_to(REPO / part)
+                (self.folder / part).symlink_to(ROOT / part)
         else:
             (self.folder / "stacks").mkdir()
             (self.folder / "stacks" / "__main__.py").write_text(program)
 
     def config(self, **values: object) -> Stack:
-        """Set these settings; None removes one."""
-        given = [f"{key}={_text(value)}" for key, value in values.items() if value is not None]
-        if given:
-            plain = [word for each in given for word in ("--plaintext", each)]
-            self.run("config", "set-all", "--stack", self.name, *plain).ended(0)
-        if removed := [key for key, value in values.items() if value is None]:
-            self.run("config", "rm-all", "--stack", self.name, *removed).ended(0)
+        """Set these settings; None removes one. In the stack's file, as `pulumi config set` writes
+        them (test_engine.py): the command takes a quarter of a second each time."""
+        path = self.folder / f"Pulumi.{self.name}.yaml"
+        settings = yaml.safe_load(path.read_text()) if path.exists() else {}
+        for key, value in values.items():
+            name = key if ":" in key else f"railhead:{key}"
+            settings.setdefault("config", {})[name] = _text(value)
+            if value is None:
+                del settings["config"][name]
+        path.write_text(json.dumps(settings))  # which is YAML, with its texts in quotes
         return self
 
     def preview(self, *args: str) -> Done:
@@ -175,16 +185,18 @@ class Stack:
         return self._operate("destroy", "--yes", "--skip-preview", *args)
 
     def output(self) -> dict[str, Any]:
-        """`pulumi stack output --json`."""
-        args = ("stack", "output", "--json", "--stack", self.name)
-        outputs: dict[str, Any] = json.loads(self.run(*args).ended(0).text)
+        """What `pulumi stack output --json` prints of a stack without secret outputs."""
+        (stack,) = (one for one in self.resources() if one["type"] == "pulumi:pulumi:Stack")
+        outputs: dict[str, Any] = stack.get("outputs") or {}
         return outputs
 
     def resources(self) -> list[dict[str, Any]]:
-        """What the state holds, the stack itself and providers included."""
-        state = json.loads(self.run("stack", "export", "--stack", self.name).ended(0).text)
-        found: list[dict[str, Any]] = state["deployment"].get("resources") or []
-        return found
+        """The resources of the state, the stack itself and providers included; `pulumi stack
+        export` reads the same file."""
+        (path,) = (self.folder / "state/.pulumi/stacks").rglob(f"{self.name}.json")
+        latest = json.loads(path.read_text())["checkpoint"].get("latest") or {}
+        resources: list[dict[str, Any]] = latest.get("resources") or []
+        return resources
 
     def kill_between_writes(self, pid: int) -> None:
         """SIGKILL of Pulumi while each file of the state is whole: a file that it was writing would
@@ -236,10 +248,13 @@ class Stack:
         return Done(process.returncode, out + err, time.monotonic() - begun)
 
     def start(self, program: str, *args: str) -> subprocess.Popen[str]:
-        """Start `pulumi` or `fab` in the project, with its output in pipes."""
-        folders = {"pulumi": self.engine, "fab": Path(sys.executable).parent}
+        """Start `pulumi` or `fab` in the project, with its output in pipes. SIGKILL of `fab` is
+        SIGKILL of the real process: it is never a fork."""
+        return self._start([str({"pulumi": self.engine / "pulumi", "fab": FAB}[program]), *args])
+
+    def _start(self, argv: list[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [str(folders[program] / program), *args],
+            argv,
             cwd=self.folder,
             env={**os.environ, **self.environment()},
             stdin=subprocess.DEVNULL,
@@ -251,7 +266,7 @@ class Stack:
     def fab(self, *args: str, seconds: float = 300) -> Done:
         """`fab words` in the project, in a home of its own."""
         begun = time.monotonic()
-        process = self.start("fab", *args)
+        process = self._start([*([str(BIN / "warm")] if self.warm else []), str(FAB), *args])
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -265,7 +280,7 @@ class Stack:
         first = [str(BIN), str(self.engine), str(Path(sys.executable).parent)]
         return {
             "PATH": os.pathsep.join([*first, os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join([str(self.folder), str(REPO)]),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
             "PULUMI_HOME": str(self.folder / "pulumi"),
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
             "PULUMI_CONFIG_PASSPHRASE": "of a test",
@@ -273,6 +288,8 @@ class Stack:
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
+            "GOGC": "400",  # the engine's state is small, and collecting garbage takes seconds
+            **({"RAILHEAD_WARM": str(self.warm)} if self.warm else {}),
             **self.env,
         }
 

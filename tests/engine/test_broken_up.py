@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from draws import drawn
 from engine.aws import INSTANCE, OnAws, check_deadlines, tags
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -21,11 +22,10 @@ def check_nothing_runs(aws: OnAws) -> None:
     assert aws.stack.resources() == []
 
 
-@pytest.mark.parametrize("refused", [1, 2, 3])
-def test_what_an_up_without_capacity_leaves_is_named_and_ended(aws: OnAws, refused: int) -> None:
-    """The others take seconds until they run. Today's commonest break: no output, no document."""
+def test_an_up_without_capacity_is_named_and_ended(aws: OnAws) -> None:
+    """The others take seconds until they run. The most frequent break: no output, no document."""
     aws.provider.slow_instance = (0, 2.0)
-    aws.provider.fail(INSTANCE, refused, *CAPACITY)
+    aws.provider.fail(INSTANCE, drawn([1, 2, 3]), *CAPACITY)
     aws.stack.config(count=3)
     done = aws.stack.up().ended(1, "fab teardown --destroy --stack g4dn")
     assert "Other zones that offer it: us-east-1b, us-east-1c" in done.text
@@ -44,7 +44,7 @@ def test_what_an_up_without_capacity_leaves_is_named_and_ended(aws: OnAws, refus
         assert f"[{name}] deadline timer: not read: " in status.text, status.text
     assert "account 123456789012" in status.text and "broke off" in status.text
     assert "cost: 1.05 USD per hour" in status.text
-    status.ended(1, "next: fab up --refresh --stack g4dn   # makes it")
+    status.ended(1, "next: fab up --refresh --stack g4dn   # creates it")
 
     aws.stack.fab(*DESTROY).ended(0, "Receipt for stack g4dn")
     check_nothing_runs(aws)
@@ -69,7 +69,7 @@ def test_a_resize_that_breaks_off_is_known_to_all(aws: OnAws) -> None:
     assert len(aws.stack.output()["cluster"]["hosts"]) == 2 and len(aws.instances()) == 3
     check_deadlines(aws)
     receipt = aws.stack.fab("teardown", "--stack", "g4dn").ended(0)
-    assert receipt.text.count("stopped (says EC2") == 3
+    assert receipt.text.count("stopped (EC2") == 3
     assert len(aws.instances("stopped")) == 3
     aws.stack.fab(*DESTROY).ended(0)
     check_nothing_runs(aws)
@@ -87,7 +87,9 @@ def test_fab_up_goes_to_the_next_zone(aws: OnAws) -> None:
     aws.provider.fail(INSTANCE, aws.provider.created[INSTANCE] + 1, *CAPACITY)
     aws.stack.config(count=3)
     before = ids(aws.instances())
-    done = aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(1, "broke off", "2 machines of it")
+    done = aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(
+        1, "broke off", "2 machines running now"
+    )
     assert ids(aws.instances()) == before, "machines that existed are not given up"
 
 
@@ -98,7 +100,7 @@ def test_fab_up_without_capacity_anywhere_leaves_no_machine_unnamed(aws: OnAws) 
     done = aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(
         1, "none of its zones has capacity"
     )
-    assert "no machine of it exists" in done.text
+    assert "it has no machine" in done.text
     assert not aws.instances()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from draws import drawn
 from engine.gcp import OnGcp, fresh
 from engine.kills import kill_up
 
@@ -21,9 +22,8 @@ def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
         yield made
 
 
-@pytest.mark.parametrize("refused", [1, 2])
-def test_what_an_up_without_capacity_leaves_is_named_and_ended(gcp: OnGcp, refused: int) -> None:
-    gcp.cloud.refuse[f"t4-{refused}"] = STOCK_OUT
+def test_an_up_without_capacity_is_named_and_ended(gcp: OnGcp) -> None:
+    gcp.cloud.refuse[f"t4-{drawn([1, 2])}"] = STOCK_OUT
     gcp.stack.up().ended(1, "fab teardown --destroy --stack t4", "no n1-standard-8 free")
     (left,) = gcp.instances()
     status = gcp.stack.fab("status", "--stack", "t4")
@@ -58,7 +58,7 @@ def test_a_resize_that_breaks_off_is_known_to_all(gcp: OnGcp) -> None:
     assert gcp.instances() == ["t4-1", "t4-2", "t4-3"]
     gcp.check_deadlines()
     receipt = gcp.stack.fab("teardown", "--stack", "t4").ended(0)
-    assert receipt.text.count("stopped (says Compute Engine") == 3, receipt.text
+    assert receipt.text.count("stopped (Compute Engine") == 3, receipt.text
     assert gcp.instances() == ["t4-1", "t4-2", "t4-3"] and not gcp.running()
     gcp.stack.fab(*DESTROY).ended(0)
     assert gcp.instances() == [] and gcp.stack.resources() == [] and not gcp.cloud.things

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from draws import drawn
 from engine.aws import INSTANCE, OnAws
-from engine.stack import REPO
+from places import ROOT
 
 from stacks.deadline import install_script
 
@@ -55,13 +56,10 @@ def running(aws: OnAws) -> set[str]:
     return {one["InstanceId"] for one in aws.instances("running")}
 
 
-@pytest.mark.parametrize("refused", [1, 2, 3])
-@pytest.mark.parametrize("seconds", [0, 3])
-def test_capacity_refused_leaves_no_machine_without_a_deadline(
-    aws: OnAws, refused: int, seconds: float
-) -> None:
+def test_capacity_refused_leaves_no_machine_without_a_deadline(aws: OnAws) -> None:
     """Pulumi starts no step after a refused one: an instance that was still coming up has no
     schedule then, but its timer. A machine that runs at once has a schedule, too."""
+    refused, seconds = drawn([(number, slow) for number in (1, 2, 3) for slow in (0.0, 3.0)])
     aws.provider.slow_instance = 0, seconds
     aws.provider.fail(INSTANCE, refused, *NO_ROOM)
     aws.stack.up().ended(1, NO_ROOM[0])
@@ -159,7 +157,7 @@ def test_one_schedule_of_an_older_version_goes_when_each_machine_has_its_own(aws
     (old,) = aws.schedules()
     assert set(json.loads(old["Target"]["Input"])["InstanceIds"]) == running(aws)
     shutil.rmtree(program)
-    program.symlink_to(REPO / "stacks")
+    program.symlink_to(ROOT / "stacks")
 
     aws.provider.fail(SCHEDULE, aws.provider.created[SCHEDULE] + 2, "ThrottlingException", "slow")
     aws.stack.up().ended(1, "ThrottlingException")

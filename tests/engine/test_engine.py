@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from engine.stack import Stack
@@ -23,10 +24,27 @@ def test_a_program_goes_through_all_its_life(engine: Path, tmp_path: Path) -> No
     assert stack.preview().ended(0).summary == {"create": 1}
     assert stack.up().ended(0).changed == {"railhead-test": "create"}
     assert stack.output() == {"where": str(tmp_path / "project" / "stacks"), "text": "--hello 3"}
+    of = ("--stack", "test")
+    assert json.loads(stack.run("stack", "output", "--json", *of).text) == stack.output()
+    exported = json.loads(stack.run("stack", "export", *of).text)["deployment"]
+    assert exported["resources"] == stack.resources()
     assert stack.up("--expect-no-changes").ended(0).summary == {"same": 1}
     stack.refresh("--expect-no-changes").ended(0)
     stack.destroy().ended(0)
     assert stack.resources() == []
+
+
+def test_settings_are_written_as_the_command_writes_them(engine: Path, tmp_path: Path) -> None:
+    ours, pulumis = (Stack(engine, tmp_path / name, program=PROGRAM) for name in ("a", "b"))
+    ours.config(text="--hello 3", count=3, broken=True, **{"aws:profile": "1e3"}).config(count=None)
+    values = ("text=--hello 3", "broken=true", "aws:profile=1e3")
+    plain = [word for value in values for word in ("--plaintext", value)]
+    pulumis.run("config", "set-all", "--stack", "test", *plain).ended(0)
+    ours_read, pulumis_read = (
+        json.loads(stack.run("config", "--json", "--stack", "test").ended(0).text)
+        for stack in (ours, pulumis)
+    )
+    assert ours_read == pulumis_read and len(ours_read) == 3
 
 
 def test_a_program_that_raises_fails_with_its_text(engine: Path, tmp_path: Path) -> None:

@@ -84,23 +84,21 @@ def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> No
     assert not changes(again)
     stack.refresh("--expect-no-changes").ended(0)
 
+    check_that_a_bucket_with_objects_outlives_a_destroy(stack, cloud)
+    assert changes(stack.up()) == changes(seen) - {"create Bucket railhead-t4"}
     gone = stack.destroy()
     assert changes(gone) == {each.replace("create", "delete") for each in changes(seen)}
     assert not cloud.things and not stack.resources()
 
 
-def test_bootstrap_reads_the_document(stack: Stack, cloud: Cloud) -> None:
-    stack.config(bucket=False, count=1).up().ended(0)
-    document = stack.output()["cluster"]
-    assert document["bucket"] is None and document["price"]["per_hour"] == 0.73
-    inventory = from_document(document)
-    (host,) = inventory.hosts
-    assert host.id in cloud.things
-    assert (host.address, host.peer_address) == ("198.51.100.1", "10.164.0.1")
-    assert host.host_key_source == "guest-attributes" and host.user == "railhead"
-    deadline = DocumentDeadline("max-run-duration", "t4-1", host="t4-1", seconds=28800)
-    assert inventory.deadlines == (deadline,)
-    assert "8 hours after its start" in stack.output()["next"]
+def check_that_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Cloud) -> None:
+    (bucket,) = cloud.every(BUCKET)
+    cloud.objects[bucket] = 3
+    stack.destroy().ended(1, f"bucket {bucket} containing objects")
+    assert list(cloud.things) == [bucket]
+    # By these words `fab teardown --destroy --with-bucket` finds it, as the receipt says.
+    assert stack.output()["cluster"]["bucket"] == f"gs://{bucket}"
+    cloud.objects.clear()
 
 
 def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, cloud: Cloud) -> None:
@@ -123,8 +121,19 @@ def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, clou
     assert set(cloud.things) == before
 
 
+def check_that_a_request_removes_no_machine(stack: Stack, cloud: Cloud) -> None:
+    before = dict(cloud.things)
+    cloud.quotas[T4] = rows(1, "us-central1")
+    stack.config(count=2, quotas="request", contact_email="ann@example.com")
+    stack.up().ended(1, "would remove those of this stack", "pulumi config rm quotas")
+    assert cloud.things == before
+    stack.config(count=1, quotas=None, contact_email=None)
+    cloud.quotas[T4] = rows(8, "us-central1")
+
+
 def test_what_replaces_machines_takes_the_old_ones_away_first(stack: Stack, cloud: Cloud) -> None:
     stack.config(count=1).up().ended(0)
+    check_that_a_request_removes_no_machine(stack, cloud)
     done = stack.config(spot=True).config(image="ubuntu-2404")
     cloud.quotas[f"PREEMPTIBLE-{T4}"] = rows(1, "us-central1")
     ops = {step.op for step in done.up().ended(0).steps if step.name == "t4-1"}
@@ -145,7 +154,7 @@ def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, clo
     assert not [one for one in stack.resources() if one["type"].startswith("gcp:")]
 
     stack.config(quotas="request", contact_email="ann@example.com")
-    result = stack.up().ended(0, "no machines are made")
+    result = stack.up().ended(0, "no machines are created")
     assert changes(result) == {f"create SQuotaPreference {T4.lower()}"}
     assert list(stack.output()) == ["next"] and "the quota is requested" in stack.output()["next"]
     assert not changes(stack.up("--expect-no-changes"))
@@ -155,17 +164,6 @@ def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, clo
     assert instances(cloud) == ["t4-1", "t4-2"] and len(cloud.every(PREFERENCE)) == 1
     stack.destroy().ended(0)
     assert [one.kind for one in cloud.things.values()] == [PREFERENCE]
-
-
-def test_querying_for_more_does_not_remove_the_machines_that_there_are(
-    stack: Stack, cloud: Cloud
-) -> None:
-    stack.config(count=1).up().ended(0)
-    before = dict(cloud.things)
-    cloud.quotas[T4] = rows(1, "us-central1")
-    stack.config(count=2, quotas="request", contact_email="ann@example.com")
-    stack.up().ended(1, "would remove those of this stack", "pulumi config rm quotas")
-    assert cloud.things == before
 
 
 def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, cloud: Cloud) -> None:
@@ -180,17 +178,17 @@ def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, clo
     assert not cloud.things
 
 
-def test_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Cloud) -> None:
-    stack.config(count=1).up().ended(0)
-    (bucket,) = cloud.every(BUCKET)
-    cloud.objects[bucket] = 3
-    stack.destroy().ended(1, f"bucket {bucket} containing objects")
-    assert list(cloud.things) == [bucket]
-    # By these words `fab teardown --destroy --with-bucket` finds it, as the receipt says.
-    assert stack.output()["cluster"]["bucket"] == f"gs://{bucket}"
-    cloud.objects.clear()
-    stack.destroy().ended(0)
-    assert not cloud.things and not stack.resources()
+def check_what_bootstrap_reads(stack: Stack, cloud: Cloud) -> None:
+    document = stack.output()["cluster"]
+    assert document["bucket"] is None and document["price"]["per_hour"] == 0.73
+    inventory = from_document(document)
+    (host,) = inventory.hosts
+    assert host.id in cloud.things
+    assert (host.address, host.peer_address) == ("198.51.100.1", "10.164.0.1")
+    assert host.host_key_source == "guest-attributes" and host.user == "railhead"
+    deadline = DocumentDeadline("max-run-duration", "t4-1", host="t4-1", seconds=28800)
+    assert inventory.deadlines == (deadline,)
+    assert "8 hours after its start" in stack.output()["next"]
 
 
 def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
@@ -198,6 +196,7 @@ def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
 ) -> None:
     given = "gs://images/v1,gs://images/v2"
     stack.config(bucket=False, count=1, data_buckets=given).up().ended(0)
+    check_what_bootstrap_reads(stack, cloud)
     rights = [one.request for one in cloud.every(MEMBER).values()]
     assert [one.params["bucket"] for one in rights] == ["images", "images"]
     assert all(one.body["version"] == 3 for one in rights)

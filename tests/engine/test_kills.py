@@ -14,15 +14,14 @@ SEED = int(os.environ.get("RAILHEAD_KILL_SEED") or random.randrange(10**6))
 
 
 @pytest.mark.parametrize("cloud", kills.CLOUDS)
-@pytest.mark.parametrize("place", [0, 1])
 def test_a_kill_leaves_nothing_without_a_deadline_a_name_and_an_end(
-    engine: Path, cloud: str, place: int
+    engine: Path, cloud: str
 ) -> None:
-    """Two scenarios of each cloud, others in each run; RAILHEAD_KILL_SEED repeats a run."""
+    """One scenario of each cloud, another in each run; RAILHEAD_KILL_SEED repeats a run."""
     victims, scenarios = len(kills.VICTIMS), kills.SCENARIOS
     # An up after Google stopped spot machines makes no call at which it could be killed.
     numbers = [n for n, name in enumerate(scenarios) if kills.MOST_CALLS[cloud][name]]
-    number = numbers[(SEED // victims + place) % len(numbers)] + SEED % victims * len(scenarios)
+    number = numbers[SEED // victims % len(numbers)] + SEED % victims * len(scenarios)
     assert kills.run_cases(engine, range(number, number + 1), SEED, cloud) == 0
 
 

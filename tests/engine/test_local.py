@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from engine.stack import Stack
+from places import CASES
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.clouds.local import processes
@@ -147,7 +148,7 @@ def test_wrong_settings_are_reported_before_any_resource(stack: Stack) -> None:
 
 
 def test_a_name_that_a_clouds_cluster_has_is_reported_at_preview(stack: Stack, home: Path) -> None:
-    golden = Path(__file__).parents[1] / "cases/documents/cluster-aws.json"
+    golden = CASES / "documents/cluster-aws.json"
     folder = home / ".railhead/clusters" / "taken"
     folder.mkdir(parents=True)
     (folder / "cluster.json").write_text(golden.read_text())

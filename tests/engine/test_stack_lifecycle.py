@@ -10,9 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e.local_hosts import FAB, REPO
+from e2e.local_hosts import FAB
 from e2e.transcripts import blocks, matches, steady
 from engine.stack import BIN
+from places import ROOT
 
 PARTS = ("bootstrap", "stacks", "training", "locks", "Pulumi.yaml", "fabfile.py")
 
@@ -23,8 +24,8 @@ def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "reader" / "railhead"
     folder.mkdir(parents=True)
     for part in PARTS:
-        copy = shutil.copytree if (REPO / part).is_dir() else shutil.copy
-        copy(REPO / part, folder / part)
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, folder / part)
     return folder
 
 

@@ -38,19 +38,19 @@ def main() -> int:
             case = cases.case(options.seed, number, box, template)
             kinds[case.kind] += 1
             case.lay_out(box)
-            found = sandbox.run(box, case.argv, case.prepare, case.codes, case.also_writes)
-            wrong += bool(found)
-            if found or options.only is not None:
-                _print(options.seed, number, case, found, box)
+            faults = sandbox.run(box, case.argv, case.prepare, case.codes, case.also_writes)
+            wrong += bool(faults)
+            if faults or options.only is not None:
+                _print(options.seed, number, case, faults, box)
     print(f"{wrong} of {len(numbers)} cases are wrong; {dict(kinds)}")
     return 1 if wrong else 0
 
 
 def _print(
-    seed: int, number: int, case: cases.Case, found: list[str], box: sandbox.Sandbox
+    seed: int, number: int, case: cases.Case, faults: list[str], box: sandbox.Sandbox
 ) -> None:
     print(f"\ncase {number}: {case.kind}: fab {shlex.join(case.argv)[:300]!a}; {case.damage}")
-    print(f"  {'; '.join(found)[:1000]!a}")
+    print(f"  {'; '.join(faults)[:1000]!a}")
     print(f"  again: python -m tests.fuzz --seed {seed} --only {number}")
     for line in box.output.read_text(errors="replace").splitlines()[-25:]:
         print(f"    {ascii(line)[1:-1][:300]}")

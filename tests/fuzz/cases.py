@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from invoke import Collection, Task
+from places import CASES
 from standins.options import program
 
 from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
@@ -73,7 +74,6 @@ MANAGED = [
     ["start"], ["stop", "--yes"], ["extend", "--hours", "2"], ["status"], ["teardown", "--yes"],
     ["health"], ["data", "list"], ["trust", "--yes"],
 ]  # fmt: skip
-CASES = Path(__file__).parents[1] / "cases/documents"
 DOCUMENTS = {
     "aws": "cluster-aws.json", "gcp": "cluster-gcp.json", "local": "cluster-local.json",
 }  # fmt: skip
@@ -106,8 +106,8 @@ def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
 @cache
 def _tasks() -> dict[str, Task[Any]]:
     modules = (tasks, machine_tasks, result_tasks, serving_tasks)
-    found = [task for module in modules for task in Collection.from_module(module).tasks.values()]
-    return {task.name.replace("_", "-"): task for task in found}
+    tasks_ = [task for module in modules for task in Collection.from_module(module).tasks.values()]
+    return {task.name.replace("_", "-"): task for task in tasks_}
 
 
 def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
@@ -187,14 +187,14 @@ def chief_answer(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A chief that gives one wrong answer."""
     facts, at = (True, rng.randint(1, 140)) if rng.random() < 0.2 else (False, rng.randint(1, 9))
     way = f"read {at} of the {'facts' if facts else 'agent'}"
-    found = partial(chief.reachable, box.chief, partial(damaged, rng), at, facts)
+    reach = partial(chief.reachable, box.chief, partial(damaged, rng), at, facts)
     copy = partial(box.__class__.make, template=template)
-    return Case("chief's answer", tuple(rng.choice(COMMANDS)), way, copy, found)
+    return Case("chief's answer", tuple(rng.choice(COMMANDS)), way, copy, reach)
 
 
 def _files(template: Path, folder: str, skip: tuple[str, ...] = ()) -> list[str]:
-    found = sorted(path for path in (template / folder).rglob("*") if path.is_file())
-    return [p.relative_to(template).as_posix() for p in found if p.suffix not in skip]
+    files = sorted(path for path in (template / folder).rglob("*") if path.is_file())
+    return [p.relative_to(template).as_posix() for p in files if p.suffix not in skip]
 
 
 def _way(rng: random.Random, ways: tuple[str, ...]) -> tuple[str, Callable[[bytes], bytes]]:
@@ -251,7 +251,7 @@ def make_template(folder: Path, box: Sandbox) -> None:
     os.environ["HOME"] = str(made.home)
     try:
         for name, document in DOCUMENTS.items():
-            text = (CASES / document).read_text()
+            text = (CASES / "documents" / document).read_text()
             local_state.save_cluster(replace(from_document(json.loads(text)), name=name))
         inventory = parse_hosts(HERE)
         local_state.save_cluster(inventory)

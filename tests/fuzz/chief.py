@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
-from standins.supervised_run import Run, says
+from standins.runs.supervised_run import Run, says
 
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import connect
@@ -80,8 +80,8 @@ def make(home: Path) -> dict[str, Any]:
     shutil.rmtree(home / "bin")
     (home / "bin").mkdir()
     for tool in TOOLS:
-        if found := shutil.which(tool):
-            (home / "bin" / tool).symlink_to(found)
+        if path := shutil.which(tool):
+            (home / "bin" / tool).symlink_to(path)
     (home / "bin/python3.11").symlink_to(getattr(sys, "_base_executable", sys.executable))
     (home / "bin/sh").write_text(SHELL)
     (home / "bin/sh").chmod(0o755)

@@ -110,8 +110,8 @@ def run(
     text = box.output.read_text(errors="surrogateescape")
     if "Traceback (most recent" in text or "this is an error in Railhead" in text:
         wrong.append("a traceback")
-    if found := CONTROL.search(text):
-        wrong.append(f"a control character, {found[0]!r}")
+    if control := CONTROL.search(text):
+        wrong.append(f"a control character, {control[0]!r}")
     wrong += re.findall(r"^WROTE .*$", text, re.M)
     after = box.protected(also_writes)
     if after != before and not any(word in argv for word in ("--to", "ssh-config")):

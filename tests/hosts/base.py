@@ -1,6 +1,6 @@
-"""The root file system that every full host starts from: Debian 12, built once and cached.
+"""The root file system of every full host: Debian 12, built once and cached.
 
-Hosts lay their own writable layer over it, so nothing ever writes to it. It has Python 3.11 (the
+Hosts have their own writable layer above it, so nothing ever writes to it. It has Python 3.11 (the
 full package: the minimal one lacks json), OpenMPI and sshd; an ordinary user `rail`; no sudo.
 """
 
@@ -40,16 +40,16 @@ test ! -e /usr/bin/sudo
 python3 -c 'import json, venv'
 """
 
-# A mount namespace of its own: debootstrap's mounts of /proc and /sys end with the build, even
-# if it is killed, and so do its processes.
+# In its own mount namespace: debootstrap's mounts of /proc and /sys end with the build, even if it
+# is killed, and so do its processes.
 SEALED = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
 
 
 def base_image() -> Path:
-    """Return the folder of the image, built first if no build of this recipe is there.
+    """The folder of the image; built if there is none of this recipe (network, minutes).
 
-    A cold build takes a minute or two of downloads and needs the network. Two runs do not build
-    at once, and an interrupted build is started over. Raises CommandFailed.
+    Two processes do not build at the same time, and an interrupted build is started again. Raises
+    CommandFailed.
     """
     image = CACHE / recipe_digest()
     if not image.exists():
@@ -60,13 +60,13 @@ def base_image() -> Path:
 
 
 def recipe_digest() -> str:
-    """A name for what the image is made of; another recipe gets another folder."""
+    """A digest of everything in the image; another recipe has another folder."""
     recipe = "\n".join([SUITE, architecture(), *PACKAGES, SETUP])
     return hashlib.sha256(recipe.encode()).hexdigest()[:16]
 
 
 def build(image: Path) -> None:
-    """Build beside the final place and rename last, so that a half image is never used."""
+    """Build under a temporary name and rename at the end, so that no incomplete image is used."""
     part = image.with_name(image.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -87,7 +87,7 @@ def architecture() -> str:
 
 
 def mirror() -> str:
-    """The address from which this machine's apt takes the suite; empty: debootstrap's own."""
+    """The address of the suite in this machine's apt settings; empty: debootstrap's default."""
     wanted = "$(RELEASE) $(COMPONENT) $(REPO_URI)"
     for line in run("apt-get", "indextargets", "--format", wanted, check=False).splitlines():
         release, component, address = line.split(" ", 2)

@@ -1,4 +1,4 @@
-"""A bastion: `jump` is reachable and has a second leg, `inner` is reachable only through it."""
+"""A bastion: `jump` is reachable and in two networks, `inner` is reachable only through it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Remove what networks of full hosts leave on the machine: ours at the end, and dead ones'.
+"""Removes what networks of full hosts leave on the machine: our own, and abandoned ones.
 
-A network's folder lies in ROOT; its name is the tag that its bridge, wires, network namespaces and
-nft table carry. Everything here works from the tag alone, so a killed run can be cleaned up too.
+A network's folder is in ROOT; its name is the tag in the names of its bridge, wires, network
+namespaces and nft table. Everything here needs only the tag, so a killed run can be cleaned up too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORWARDING = ROOT / "forwarding"
 
 
 def remove_the_dead() -> None:
-    """Remove every network whose owner is gone. The caller holds ROOT's lock."""
+    """Remove every network whose owner has ended. The caller holds ROOT's lock."""
     for folder in ROOT.glob("rh*_*"):
         if not owner_lives(folder):
             remove(folder)
@@ -30,7 +30,7 @@ def remove_the_dead() -> None:
 
 
 def owner_lives(folder: Path) -> bool:
-    """Whether a process holds the lock that a network's owner holds."""
+    """Whether a process holds the lock of a network's owner."""
     owner = folder / "owner"
     if not owner.exists():
         return False
@@ -43,7 +43,7 @@ def owner_lives(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """End the processes of a network's hosts, then remove its mounts, wires, rules and files."""
+    """Terminate the processes of a network's hosts; remove its mounts, wires, rules and files."""
     tag = folder.name
     hosts = {*Path("/run/netns").glob(f"{tag}_*"), *folder.glob(f"{tag}_*")}
     for host in sorted({path.name for path in hosts}):
@@ -57,7 +57,7 @@ def remove(folder: Path) -> None:
 
 
 def remove_host(folder: Path) -> None:
-    """The same for one host: its folder's name is its network namespace's."""
+    """The same for one host; its folder has the name of its network namespace."""
     end_processes(folder.name)
     for mount in mounts_below(folder):
         run("umount", "--lazy", mount, check=False)
@@ -67,7 +67,7 @@ def remove_host(folder: Path) -> None:
 
 
 def end_processes(namespace: str) -> None:
-    """Kill all in a network namespace, and wait until none is left (5 s at most)."""
+    """Kill all processes in a network namespace, and wait for their end (at most 5 s)."""
     for _ in range(100):
         pids = [int(pid) for pid in run("ip", "netns", "pids", namespace, check=False).split()]
         pids = [pid for pid in pids if pid != os.getpid() and not is_zombie(pid)]
@@ -113,14 +113,14 @@ def mounts_below(folder: Path) -> list[str]:
 
 
 def remove_files(folder: Path) -> None:
-    """Remove the folder; never where something is still mounted below it."""
-    if still := mounts_below(folder):
-        raise RuntimeError(f"cannot unmount {still}: the folder {folder} stays")
+    """Remove the folder; RuntimeError if something is still mounted below it."""
+    if mounts := mounts_below(folder):
+        raise RuntimeError(f"cannot unmount {mounts}: the folder {folder} stays")
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def forwarding_on(interface: str) -> None:
-    """Let packets pass from an interface to others, and note it if that is new."""
+    """Let packets pass from an interface to others; note it if it was off."""
     switch = forwarding_switch(interface)
     if switch.read_text().strip() == "0":
         with FORWARDING.open("a") as note:
@@ -129,7 +129,7 @@ def forwarding_on(interface: str) -> None:
 
 
 def forwarding_off_if_unused() -> None:
-    """Set the machine's interfaces back as they were, once the last network is gone."""
+    """Restore the machine's interfaces after the last network."""
     if not FORWARDING.exists() or any(owner_lives(folder) for folder in ROOT.glob("rh*_*")):
         return
     for interface in FORWARDING.read_text().split():

@@ -1,4 +1,4 @@
-"""Run one system command and get its output, or an error with its output."""
+"""Runs a system command; returns its output, or raises an error with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class CommandFailed(Exception):
-    """A command ended with another code than 0."""
+    """The exit code of a command is not 0."""
 
 
 def run(*argv: str, stdin: str = "", check: bool = True) -> str:

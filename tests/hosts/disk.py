@@ -19,8 +19,8 @@ REGISTRY_SETTINGS = re.compile(
     r"|UV_NATIVE_TLS|UV_SYSTEM_CERTS|SSL_CERT_.*|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|.*_(proxy|PROXY)"
 )
 
-# A Python that is 3.8 for whoever asks it, and whoever asks its command; all else is real.
-# With -S it would not read the file that makes it so.
+# A Python that reports 3.8, in sys and on its command line; everything else is real. With -S it
+# would not read the file that changes sys.
 OLD_PYTHON = """#!/bin/sh
 case "${1-}" in -V|--version) echo "Python 3.8.10"; exit 0;; esac
 flags=
@@ -37,11 +37,11 @@ sys.hexversion = 0x03080AF0
 
 
 class Disk:
-    """A root file system at `root`. Raises CommandFailed where overlay cannot be mounted.
+    """A root file system at `root`. Raises CommandFailed if overlay cannot be mounted.
 
-    `mb`: its size, on a tmpfs of that many MB; 0: as large as the machine's disk.
-    `layers`: uppers of other hosts, stopped for good, which this one starts from; below them is
-    `base`, the root file system of a system.
+    `mb`: its size in MB, on a tmpfs; 0: as large as the machine's disk.
+    `layers`: the disks of retired hosts that this one starts from; below them is `base`, the
+    root file system of a system.
     """
 
     def __init__(
@@ -70,26 +70,31 @@ class Disk:
         options = f"lowerdir={lower},upperdir={self.upper},workdir={work}"
         run("mount", "-t", "overlay", "-o", options, "overlay", str(self.root))
 
+    def move(self, path: Path) -> None:
+        """Unmount it and move what was written, within the file system."""
+        run("umount", str(self.root))
+        self.upper.rename(path)
+
     def leave(self, mb: int) -> None:
         """Shrink or grow the disk until `mb` MB are free (what writes more gets ENOSPC).
 
         Only for a disk of a given size.
         """
         if not self.mb:
-            raise ValueError("this host's disk has no size of its own: make it with disk_mb")
+            raise ValueError("this host's disk has no fixed size: create it with disk_mb")
         space = os.statvfs(self.own)
         used_kb = (space.f_blocks - space.f_bfree) * space.f_frsize // 1024
         size = f"remount,size={used_kb + mb * 1024 or 4}k"
         run("mount", "-o", size, str(self.own))
 
     def identify(self, name: str, address: str) -> None:
-        """Write the host's name and make it a host key of its own."""
+        """Write the host's name and generate its host key."""
         (self.root / "etc/hostname").write_text(f"{name}\n")
         (self.root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{address} {name}\n")
         self.new_host_key()
 
     def new_host_key(self) -> None:
-        """Make the key that its sshd shows from its next start."""
+        """Generate the key that its sshd presents from its next start."""
         key = self.root / "etc/ssh/ssh_host_ed25519_key"
         for old in (key, key.with_suffix(".pub")):
             old.unlink(missing_ok=True)
@@ -127,7 +132,7 @@ class Disk:
             path.unlink()
 
     def age_python(self) -> None:
-        """Make the host's Python one that says it is 3.8."""
+        """Replace the host's Python by one that reports 3.8."""
         binaries = self.root / "usr/bin"
         shutil.copy2(binaries / "python3.11", self.root / "usr/libexec/real-python3")
         self.remove_python()

@@ -1,4 +1,4 @@
-"""A full host: its own disk, network, pids and name, with sshd on port 22, and the faults it has.
+"""A full host: its own disk, network, pids and name, with sshd on port 22, and its faults.
 
     network = Network(internet=True)
     h1, h2 = start_hosts(network, "h1", "h2")
@@ -6,7 +6,7 @@
     h2.stop(); h2.start(); h1.partition(); h1.heal()
     network.close()
 
-It is no security boundary: its root is the machine's root.
+It is not a security boundary: its root is the machine's root.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 class FullHost:
-    """A host in a network, made but not yet started.
+    """A host in a network, created but not started.
 
     `disk_mb`: a disk of this size (see `Disk.leave`). `python`: "3.11", "3.8" (one that says so),
-    or "" for none. `layers`: disks of hosts that were `retire`d, to start from.
+    or "" for none. `layers`: disks of retired hosts that this one starts from.
     `binds`: folders of the machine -> where they appear on the host. `key`: the private key that
-    it accepts, the network's by default. `base`: another system than that of `base_image`.
+    it accepts, by default the network's. `base`: another system than that of `base_image`.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class FullHost:
             self.disk.remove_python()
 
     def join(self, network: Network) -> str:
-        """Give the host a second leg, in another network; return its address there."""
+        """Connect the host to another network too; returns its address there."""
         return self.legs.add(network)
 
     @property
     def host_key(self) -> str:
-        """The public key that its sshd shows: "ssh-ed25519 AAAA..."."""
+        """The public key that its sshd presents: "ssh-ed25519 AAAA..."."""
         text = (self.disk.root / "etc/ssh/ssh_host_ed25519_key.pub").read_text()
         return " ".join(text.split()[:2])
 
@@ -90,7 +90,7 @@ class FullHost:
         return f"{','.join(names or (self.address,))} {self.host_key}\n"
 
     def ssh_config(self, alias: str = "", *, user: str = "root", jump: str = "") -> str:
-        """The block of an ssh config that leads to it, through another alias where needed."""
+        """Its block of an ssh config; `jump` is the alias of a jump host."""
         through = f"  ProxyJump {jump}\n" if jump else ""
         return (
             f"Host {alias or self.name}\n  HostName {self.address}\n  User {user}\n"
@@ -98,7 +98,7 @@ class FullHost:
         )
 
     def start(self, *, wait: bool = True) -> None:
-        """Boot, with the disk as it is. Raises RuntimeError where no sshd comes up in 20 s."""
+        """Boot with the present disk. Raises RuntimeError if no sshd listens within 20 s."""
         if self._retired:
             raise RuntimeError(f"{self.name} is retired: others use its disk")
         self.legs.turn("up")
@@ -138,9 +138,9 @@ class FullHost:
         raise RuntimeError(f"{self.name} did not start:\n{console[-2000:]}")
 
     def stop(self, *, silent: bool = False) -> None:
-        """End it at once, as kill -9 of its init does; disk and address stay.
+        """Terminate it at once, as kill -9 of its init does; disk and address stay.
 
-        Its peers see their connections closed; with `silent`, a power cut, they hear nothing.
+        Its peers see their connections close; with `silent`, as after a power cut, they do not.
         """
         if silent:
             self.legs.turn("down")
@@ -159,18 +159,23 @@ class FullHost:
         self.start()
 
     def retire(self) -> Path:
-        """Stop it for good and return its disk, for other hosts' `layers`."""
+        """Stop it for good; returns its disk, for the `layers` of other hosts."""
         self.stop()
         self._retired = True
         return self.disk.upper
 
+    def keep_disk(self, path: Path) -> None:
+        """Stop it for good and move its disk, for the `layers` of other hosts."""
+        self.retire()
+        self.disk.move(path)
+
     def remove(self) -> None:
-        """Stop it and take its disk and network away."""
+        """Stop it, and delete its disk and its network."""
         self.stop()
         cleanup.remove_host(self.folder)
 
     def partition(self) -> None:
-        """Lose all that comes in or goes out, and tell nobody; a restart does not mend it."""
+        """Drop all packets in both directions silently; a restart does not end it."""
         self.legs.block(None, None)
 
     def block(
@@ -181,20 +186,20 @@ class FullHost:
         refuse: bool = False,
         calls: bool = False,
     ) -> None:
-        """Drop what a peer (all, if none) sends here, to one port or to all; `heal` ends it.
+        """Drop what a peer (without one: everybody) sends, to one port or to all, until `heal`.
 
-        Without a port, what goes to that peer is lost too. `refuse`: answer with a reset.
-        `calls`: lose only what begins a connection, so that we still reach the peer.
+        Without a port, packets to that peer are dropped too. `refuse`: answer with a reset.
+        `calls`: drop only new connections, so that this host still reaches the peer.
         """
         self.legs.block(peer.address if peer else None, port, refuse=refuse, calls=calls)
 
     def far(self, *, rtt_ms: int = 0, lossy: int = 0) -> None:
-        """Put it a long way off: there and back takes `rtt_ms` ms, of the packets `lossy` % are
-        lost on each way. For all who talk with it, until it is removed."""
+        """Give all its connections a round trip of `rtt_ms` ms, and a packet loss of `lossy` % in
+        each direction, until it is removed."""
         self.legs.lengthen(rtt_ms, lossy)
 
     def slow(self, peer: FullHost, mbit: int) -> None:
-        """Let what it sends to a peer go at so many Mbit/s, until it is removed."""
+        """Limit what it sends to a peer to so many Mbit/s, until it is removed."""
         self.legs.slow(peer.address, mbit)
 
     def heal(self) -> None:
@@ -202,11 +207,12 @@ class FullHost:
         self.legs.unblock()
 
     def freeze(self, *, whole: bool = False) -> None:
-        """Stop its sshd (or all its processes) as a hung machine's: it takes connections, mute."""
+        """Stop its sshd (or all its processes), as on a hung machine: it accepts connections, but
+        never answers."""
         self._signal(signal.SIGSTOP, whole=whole)
 
     def thaw(self) -> None:
-        """Let all frozen processes go on."""
+        """Continue all frozen processes."""
         self._signal(signal.SIGCONT, whole=True)
 
     def _signal(self, number: signal.Signals, *, whole: bool) -> None:
@@ -215,25 +221,25 @@ class FullHost:
                 os.kill(process.pid, number)
 
     def swap_host_key(self) -> None:
-        """Another host key, as after a reinstallation, or a stranger at its address."""
+        """Replace the host key, as a reinstallation or a stranger at its address would."""
         self.disk.new_host_key()
         self.restart()
 
     def processes(self) -> list[Process]:
-        """All it runs, as seen from outside."""
+        """All its processes, as seen from outside."""
         return list(processes_of(self.init))
 
     def busy(self, seconds: float = 0.0) -> list[Process]:
-        """What it runs beyond an idle host; waits up to `seconds` for that to end."""
+        """Its processes beyond those of an idle host; waits up to `seconds` for their end."""
         end = time.monotonic() + seconds
         while True:
-            left = [process for process in self.processes() if not process.is_idle]
-            if not left or time.monotonic() >= end:
-                return left
+            running = [process for process in self.processes() if not process.is_idle]
+            if not running or time.monotonic() >= end:
+                return running
             time.sleep(0.02)
 
     def calls(self) -> int:
-        """How many TCP connections its kernel has taken since it was made, whoever opened them."""
+        """How many TCP connections its kernel has accepted since its creation, from anybody."""
         names, values = (
             line.split()[1:]
             for line in self.exec("cat", "/proc/net/snmp").stdout.splitlines()
@@ -266,7 +272,7 @@ class FullHost:
 
 
 def start_hosts(network: Network, *names: str) -> list[FullHost]:
-    """Make and start plain hosts, booting at the same time."""
+    """Create plain hosts and boot them at the same time."""
     hosts = [FullHost(network, name) for name in names]
     for host in hosts:
         host.start(wait=False)

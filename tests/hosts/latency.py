@@ -1,7 +1,7 @@
-"""A long way to a host: what goes to it and comes from it arrives later, and a part of it never.
+"""A slow connection to a host: packets arrive later in both directions, and some are lost.
 
-The kernel's own delay (netem) is missing in many virtual machines. Here a process stands between
-the two ends of the host's wire, hands on every frame when it is due, and drops some.
+The kernel's own delay (netem) is missing in many virtual machines. Here a process between the two
+ends of the host's wire forwards each frame when it is due, and drops some.
 
     latency.py OUTER INNER MILLISECONDS PERCENT     OUTER: the machine's end, an open file
 """
@@ -27,7 +27,7 @@ AT_ONCE = 128  # frames of one end before the other's turn
 
 def lay(outer: str, namespace: str, inner: str, rtt_ms: int, percent: int) -> subprocess.Popen[str]:
     """A wire between here and a network namespace, with these names at its ends and half of the
-    time on each way. It lives as long as its process, which is one of the namespace's."""
+    round trip in each direction. It exists as long as its process, which runs in the namespace."""
     end = interface(outer)
     try:
         enter = ["nsenter", f"--net=/run/netns/{namespace}"]
@@ -49,14 +49,14 @@ def lay(outer: str, namespace: str, inner: str, rtt_ms: int, percent: int) -> su
 
 
 def interface(name: str) -> int:
-    """A network interface of our own: what the kernel sends by it is read, and the other way."""
+    """A new network interface: reading gives what the kernel sends, writing is what it receives."""
     end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     fcntl.ioctl(end, SET_INTERFACE, struct.pack("16sH14x", name.encode(), ETHERNET))
     return end
 
 
 def relay(ends: tuple[int, int], delay: float, lost: float) -> None:
-    """Hand frames on for ever, in order, each `delay` seconds after it came."""
+    """Forward frames for ever, in order, each `delay` seconds after its arrival."""
     under_way: tuple[deque[tuple[float, bytes]], ...] = (deque(), deque())
     while True:
         due = min((queue[0][0] for queue in under_way if queue), default=None)
@@ -74,12 +74,12 @@ def relay(ends: tuple[int, int], delay: float, lost: float) -> None:
 
 
 def frames(end: int) -> list[bytes]:
-    """What has come to one end, so far."""
-    found: list[bytes] = []
+    """The frames that have arrived at one end."""
+    arrived: list[bytes] = []
     with suppress(BlockingIOError):
-        while len(found) < AT_ONCE:
-            found.append(os.read(end, FRAME))
-    return found
+        while len(arrived) < AT_ONCE:
+            arrived.append(os.read(end, FRAME))
+    return arrived
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The network namespace of one host, its legs into networks, and what can be done to them."""
+"""The network namespace of one host, its connections to networks, and their faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SENDS_BY = "cubic"
 
 
 class Namespace:
-    """A new network namespace with one leg; its name is that of the first leg's wire."""
+    """A new network namespace in one network; its name is that of its first wire."""
 
     def __init__(self, network: Network) -> None:
         self._wires: list[str] = []
@@ -31,7 +31,7 @@ class Namespace:
         return [f"route add default via {self._network.gateway}"] if reachable else []
 
     def add(self, network: Network) -> str:
-        """One more leg, in another network; return its address there."""
+        """Connect it to another network too; returns its address there."""
         address, wire = network.next_leg()
         self._plug(network, wire, address)
         return address
@@ -46,8 +46,8 @@ class Namespace:
         self._wires.append(wire)
 
     def lengthen(self, rtt_ms: int, percent: int) -> None:
-        """Lay the first leg anew: there and back takes so long, and so many of a hundred frames
-        are lost on each way. Address and connections stay."""
+        """Replace the first wire by one with this round trip, and this loss in each direction.
+        Address and connections stay."""
         wire = self._wires[0]
         if self.relay:
             self.relay.kill()
@@ -97,11 +97,11 @@ class Namespace:
         )
 
     def unblock(self) -> None:
-        """Take all blocks away; a host without any is left as it is."""
+        """Remove all blocks, if there are any."""
         self._nft("add table inet faults\ndelete table inet faults\n")
 
     def slow(self, peer: str, mbit: int) -> None:
-        """Let no more than so many Mbit/s leave to an address: a class that the packets name."""
+        """Limit what leaves to an address to so many Mbit/s."""
         inside = ["nsenter", f"--net=/run/netns/{self.namespace}"]
         tc = [*inside, "tc"]
         run(*tc, "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "htb")

@@ -1,8 +1,8 @@
 """A network of full hosts: one bridge, one free 10.77.x.0/24, one key that its hosts accept.
 
-All that it makes on the machine carries its tag (`rh<pid>_<n>`) and is removed by `close`, at the
-end of the process, or, where that was killed, by the next network that opens: an owner holds a
-lock on its folder for as long as it lives, so a folder without a lock belongs to nobody.
+Everything that it creates on the machine is named after its tag (`rh<pid>_<n>`). `close` removes
+it, at the latest when the process ends; if that was killed, the next network does. A living owner
+holds a lock on its folder, so a folder without a lock is abandoned.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hosts.command import run
 COUNTER = itertools.count()
 FIRST_HOST = 10
 
-# Hosts with internet share the machine's address; nobody from outside may open a way to them.
-# Host to host passes here too, where br_netfilter shows bridged packets to the filters.
+# Hosts with internet share the machine's address; nobody outside can connect to them. Packets from
+# host to host pass here too if br_netfilter shows bridged packets to the filters.
 SHARED = """
 table ip {tag} {{
   chain leaving {{
@@ -50,10 +50,10 @@ table ip {tag} {{
 
 
 class Network:
-    """The wire between full hosts.
+    """The network between full hosts.
 
     `internet`: its hosts reach what the machine reaches (package registries), from its address.
-    `reachable`: off, the machine itself has no way in; only a host with a second leg has.
+    `reachable`: if off, the machine cannot reach its hosts; only a host in two networks can.
     """
 
     def __init__(self, *, internet: bool = False, reachable: bool = True) -> None:
@@ -84,12 +84,12 @@ class Network:
         return f"{self.prefix}.1"
 
     def next_leg(self) -> tuple[str, str]:
-        """A fresh address, and the name of the interface at the machine's end of its wire."""
+        """A free address, and the name of the machine's end of its wire."""
         number = next(self._addresses)
         return f"{self.prefix}.{number}", f"{self.tag}_{number - FIRST_HOST}"
 
     def close(self) -> None:
-        """End every host and remove the network; again, or in a forked child, do nothing."""
+        """Stop every host, remove the network; a second call, or a forked child, does nothing."""
         if not self._owner.closed and self._creator == os.getpid():
             atexit.unregister(self.close)
             with locked(cleanup.ROOT / "lock"):
@@ -119,7 +119,7 @@ class Network:
 
 
 def free_prefix() -> str:
-    """The first three numbers of a /24 that no interface and no route of this machine uses."""
+    """The first three numbers of a /24 that this machine does not use."""
     taken = run("ip", "-4", "addr") + run("ip", "-4", "route", "show", "table", "all")
     for third in range(1, 255):
         if not re.search(rf"\b10\.77\.{third}\.", taken):
@@ -136,7 +136,7 @@ def outer_interface() -> str:
 
 
 def outer_mtu() -> str:
-    """The largest packet that leaves this machine whole; hosts must not send larger ones."""
+    """The largest packet that leaves this machine in one piece; hosts must not send larger ones."""
     try:
         return Path(f"/sys/class/net/{outer_interface()}/mtu").read_text().strip()
     except RuntimeError:

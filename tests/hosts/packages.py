@@ -1,7 +1,7 @@
-"""Debian packages made for a test, and the repository they are in: a folder that apt reads.
+"""Debian packages for tests, and their repository: a folder that apt reads.
 
-The packages are real, only what is in them is not: apt resolves, fetches, unpacks, configures and
-holds them as it does any other.
+The packages are real, only their contents are not: apt resolves, fetches, unpacks, configures and
+holds them like any other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._entries: dict[Path, str] = {}  # by package
         folder.mkdir(parents=True)
         self.write_index()
 
@@ -48,24 +49,29 @@ class Repository:
         package = self.folder / f"{name}_{version}_all.deb"
         run("dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(package))
         run("rm", "-r", str(tree))
+        self._entries.pop(package, None)  # of an earlier build
         self.write_index()
         return package
 
     def write_index(self) -> None:
-        """Write what apt asks for first."""
-        entries = []
-        for package in sorted(self.folder.glob("*.deb")):
-            fields = run("dpkg-deb", "--field", str(package)).strip()
-            digest, size = sha256(package), package.stat().st_size
-            entries.append(
-                f"{fields}\nFilename: ./{package.name}\nSize: {size}\nSHA256: {digest}\n"
-            )
-        (self.folder / "Packages").write_text("\n".join(entries))
+        """Write the index, which apt reads first."""
+        for package in self.folder.glob("*.deb"):
+            if package not in self._entries:
+                self._entries[package] = entry(package)
+        text = "\n".join(text for _, text in sorted(self._entries.items()))
+        (self.folder / "Packages").write_text(text)
 
     @staticmethod
     def source(address: str) -> str:
         """The line of sources.list for the repository under an address."""
         return f"deb [trusted=yes] {address} ./\n"
+
+
+def entry(package: Path) -> str:
+    """What the index says of a package."""
+    fields = run("dpkg-deb", "--field", str(package)).strip()
+    place = f"Filename: ./{package.name}\nSize: {package.stat().st_size}"
+    return f"{fields}\n{place}\nSHA256: {sha256(package)}\n"
 
 
 def sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The processes of a full host, as the machine sees them: nothing inside can hide one."""
+"""The processes of a full host, as the machine sees them: a host cannot hide one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IDLE = ("host-init", "sshd", "/usr/sbin/sshd", "[sshd]")
 
 @dataclass(frozen=True)
 class Process:
-    """One process; `pid` is the machine's number for it, `state` the letter that ps shows."""
+    """One process; `pid` is its number on the machine, `state` the letter that ps shows."""
 
     pid: int
     argv: tuple[str, ...]

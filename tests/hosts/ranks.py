@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from standins import programs
-from standins.run_documents import run_json
+from standins.runs.run_documents import run_json
 
 from bootstrap.remote.programs import NAME
 

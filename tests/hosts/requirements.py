@@ -1,4 +1,4 @@
-"""What full hosts need of this machine, checked by doing it: namespaces, overlay, tools, root."""
+"""Checks that this machine can run full hosts: namespaces, overlay mounts, tools, root."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOOLS = {
 
 
 def missing() -> str:
-    """Why this machine can have no full hosts, as one line; empty where it can."""
+    """Why this machine cannot run full hosts, in one line; empty if it can."""
     if not sys.platform.startswith("linux"):
         return "full hosts need Linux"
     if os.geteuid() != 0:
@@ -35,7 +35,7 @@ def missing() -> str:
 
 
 def refused() -> str:
-    """What the kernel, or a container around us, refuses; empty where all goes."""
+    """What the kernel, or the container that we are in, refuses; empty if nothing."""
     cleanup.ROOT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cleanup.ROOT, prefix="probe") as folder:
         for name in ("lower", "upper", "work", "root"):
@@ -55,7 +55,7 @@ def refused() -> str:
 
 
 def base_or_reason() -> str:
-    """Build the base image where needed; the reason if that fails."""
+    """Build the base image if it is missing; returns the reason if that fails, otherwise ""."""
     try:
         base_image()
     except CommandFailed as error:

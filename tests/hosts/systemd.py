@@ -4,9 +4,9 @@
     host.start()
     before = host.boot_id(); host.exec("systemctl", "reboot"); host.wait_for_reboot(before)
 
-systemd-nspawn is its outer process and makes its namespaces; what the host does to "the machine",
-it does to that process. It is a Debian 12 as minimal cloud images are: no Python, no curl, and a
-sudo that asks `rail` for no password. With `base=cloud_image()` it has Python, an ssh client and
+systemd-nspawn is its outer process and creates its namespaces; what the host does to "the machine",
+it does to that process. It is a Debian 12 like minimal cloud images: without Python and curl, and
+`rail` may use sudo without a password. With `base=cloud_image()` it has Python, an ssh client and
 cloud-init as well.
 """
 
@@ -60,12 +60,12 @@ BOOT_SECONDS = 40.0
 
 
 def system_image() -> Path:
-    """The root file system of such hosts, built first where it is not cached (a minute)."""
+    """The root file system of such hosts; built if it is not cached (a minute)."""
     return _image("systemd", SETUP + BARE)
 
 
 def cloud_image() -> Path:
-    """The same with what images of clouds have, built first where it is not cached."""
+    """The same with the packages of cloud images; built if it is not cached."""
     return _image("systemd-cloud", "set -eu\n" + CLOUD + SETUP)
 
 
@@ -93,14 +93,14 @@ def build(image: Path, setup: str) -> None:
 
 
 def missing() -> str:
-    """Why this machine can have no such hosts beside full ones; empty where it can."""
+    """Why this machine cannot run such hosts beside full ones; empty if it can."""
     if not shutil.which("systemd-nspawn", path=PATH):
         return "hosts with systemd need: apt-get install systemd-container"
     return ""
 
 
 class SystemdHost(FullHost):
-    """A host in a network, made but not yet started. `boots` counts how often it came up."""
+    """A host in a network, created but not started. `boots` counts its boots."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SystemdHost(FullHost):
         self._wanted = False
 
     def start(self, *, wait: bool = True) -> None:
-        """Boot, with the disk as it is. Raises RuntimeError where no sshd comes up."""
+        """Boot with the present disk. Raises RuntimeError if no sshd listens in time."""
         self.legs.turn("up")
         self._wanted = True
         self._boot()
@@ -131,7 +131,7 @@ class SystemdHost(FullHost):
         groups = cleanup.cgroups(self.legs.namespace)
         for group in groups:
             group.mkdir(exist_ok=True)
-        # In control groups of its own, or all such hosts would share the machine's.
+        # Each host has its own control groups; otherwise all would share the machine's.
         enter = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
         binds = [f"--bind={source}:{target}" for source, target in self._binds.items()]
         nspawn = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit"]
@@ -149,7 +149,7 @@ class SystemdHost(FullHost):
             )
 
     def _keep_up(self) -> None:
-        """Boot it again whenever it requested that, as a machine's firmware does."""
+        """Boot it again whenever it requests a reboot, as a machine's firmware does."""
         outer = self._outer
         while outer and outer.wait() == REBOOTED and self.comes_back and self._wanted:
             self.init = 0
@@ -157,14 +157,14 @@ class SystemdHost(FullHost):
             outer = self._outer
 
     def stop(self, *, silent: bool = False) -> None:
-        """As a full host's; also for one that went down by itself."""
+        """As for a full host; also if it has powered itself off."""
         self._wanted = False
         if self._outer and self._outer.poll() is not None:
             self._outer, self.init = None, 0
         super().stop(silent=silent)
 
     def wait_for_power_off(self, seconds: float = BOOT_SECONDS) -> None:
-        """Wait until it has powered itself off. Raises TimeoutExpired where it has not."""
+        """Wait until it has powered itself off. Raises TimeoutExpired if it does not."""
         assert self._outer is not None
         code = self._outer.wait(seconds)
         assert code == 0, f"{self.name} ended with {code}"
@@ -179,7 +179,7 @@ class SystemdHost(FullHost):
         self._wait_up("")
 
     def wait_for_reboot(self, before: str) -> None:
-        """Wait until it is up with another boot id than `before`."""
+        """Wait until it is up with a boot id other than `before`."""
         self._wait_up(before)
 
     def _wait_up(self, before: str) -> None:
@@ -202,7 +202,7 @@ class SystemdHost(FullHost):
             return False
 
     def boot_id(self) -> str:
-        """Its kernel's id of this boot, which is not the machine's."""
+        """The id of its boot, which is not the machine's."""
         return self.exec("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
 
     def systemctl(self, *args: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from places import ROOT
 
 
 def copy_with_a_model(folder: Path, name: str = "mine") -> Path:

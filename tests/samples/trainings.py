@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,8 +45,10 @@ class Killed(Exception):
     """Stands for a kill right after a checkpoint."""
 
 
-def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: Any) -> Any:
-    """One training; `kill_at` ends it right after the checkpoint of that step."""
+def prepared(
+    folder: Path, *, mirrored: bool = False, out: io.StringIO | None = None, **settings: Any
+) -> train.Training:
+    """A training that has not begun."""
     extra = {name: settings.pop(name) for name in ("data_folders", "resume") if name in settings}
     folder.mkdir(parents=True, exist_ok=True)
     chosen = job.Job(
@@ -59,11 +62,16 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
         checkpoints=folder / "checkpoints",
         resume=extra.get("resume", "auto"),
     )
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)  # to collect garbage takes 0.3 s
     keras.mixed_precision.set_global_policy(chosen.config.precision)
     strategy = distributed.Distributed(MIRRORED if mirrored else ALONE)
+    return train.Training(strategy, chosen, Records(local_rank=0, out=out or io.StringIO()))
+
+
+def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: Any) -> Any:
+    """One training; `kill_at` ends it right after the checkpoint of that step."""
     out = io.StringIO()
-    training = train.Training(strategy, chosen, Records(local_rank=0, out=out))
+    training = prepared(folder, mirrored=mirrored, out=out, **settings)
     save = training._save
 
     def save_and_die() -> None:
@@ -72,7 +80,8 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
             raise Killed
 
     training.__dict__["_save"] = save_and_die
-    line = training.announcement(chosen.strategy)
+    line = training.announcement(training.job.strategy)
+    start = values(training.model)
     try:
         training.run()
     except Killed:
@@ -85,7 +94,8 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
         epochs=[record for record in records if record["kind"] == "epoch"],
         messages=[record["text"] for record in records if record["kind"] == "message"],
         evaluation=json.loads((folder / "evaluation.json").read_text()) if not kill_at else {},
-        weights=[np.array(variable) for variable in training.model.weights],
+        start=start,
+        weights=values(training.model),
         training=training,
         folder=folder,
     )
@@ -102,6 +112,24 @@ def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
         evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
     found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
     return found
+
+
+def values(model: Any) -> list[Any]:
+    """The weights of a model as arrays of their own."""
+    return [np.array(variable) for variable in model.weights]
+
+
+def moved(outcome: Any) -> float:
+    """How far the weights of a training are from where they started."""
+    changes = [end - start for start, end in zip(outcome.start, outcome.weights, strict=True)]
+    return float(np.sqrt(sum((change**2).sum() for change in changes)))
+
+
+def cut(source: Path, folder: Path, *steps: int) -> None:
+    """Make the folder of a killed training: of the checkpoints of `source`, those of `steps`."""
+    for step in steps:
+        name = f"checkpoints/step-{step:08d}"
+        shutil.copytree(source / name, folder / name)
 
 
 def same(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+
+from places import ROOT
 
 from stacks.aws import machine_types as aws
 from stacks.config.schema import KEYS, Key
 from stacks.gcp import machine_types as gcp
 
-PAGE = (Path(__file__).parents[2] / "docs" / "config.md").read_text()
+PAGE = (ROOT / "docs" / "config.md").read_text()
 
 
 def default(key: Key) -> str:

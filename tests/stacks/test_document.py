@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import CASES
 
 from bootstrap.inventory.document import from_document
 from railhead.documents.cluster import ClusterDocument
@@ -20,7 +20,7 @@ from stacks.outputs import cluster_document
 from stacks.summary import summary
 from tests.stacks.aws.test_quota import code_of
 
-GOLDEN = Path(__file__).parents[1] / "cases" / "documents"
+GOLDEN = CASES / "documents"
 AWS = ClusterConfig("aws", "aws-g4dn", 2, "ann", 8.0, region="us-east-1", ssh_user="ubuntu")
 AWS = replace(AWS, machine_type="g4dn.12xlarge")
 GCP = ClusterConfig("gcp", "gcp-t4", 1, "ann", 4.0, region="europe-west4", ssh_user="railhead")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import CASES, ROOT
 
 from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
@@ -22,7 +23,7 @@ from stacks.config import settings
 from stacks.config.settings import ClusterConfig
 from stacks.local import Sshd, document
 
-GOLDEN = Path(__file__).parents[1] / "cases" / "documents" / "cluster-local.json"
+GOLDEN = CASES / "documents" / "cluster-local.json"
 CONFIG = ClusterConfig("local", "demo", 2, "ann", 8.0)
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX"
 INPUTS = {"cluster": "demo", "name": "h1", "running": True}
@@ -89,7 +90,7 @@ def test_a_refusal_is_a_failed_check_and_not_an_error() -> None:
 
 @pytest.mark.parametrize("sample", ["local", "aws-p3", "aws-g4dn", "gcp-t4"])
 def test_a_sample_lacks_only_what_is_a_persons_own(sample: str, home: Path) -> None:
-    text = (Path(__file__).parents[2] / f"Pulumi.{sample}.yaml").read_text()
+    text = (ROOT / f"Pulumi.{sample}.yaml").read_text()
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     pairs = [line.removeprefix("railhead:").partition(": ") for line in lines]
     values = {key: value.strip('"') for key, _, value in pairs}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from stacks.aws.machine_types import TYPES
 from stacks.config import settings
@@ -19,7 +20,7 @@ from stacks.machine_types import MachineType
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 
 
-STACKS = Path(__file__).parents[2] / "stacks"
+STACKS = ROOT / "stacks"
 ECDSA = (
     "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBOF1xOdIRcc43HsakJ"
     "pnzpC0h6z/T8ZQ1mhcOWkBMPdV+FKJYR3Wvko/aqDnMj9+rWRASkzzsaHq8dudhnOwghY= ann"
@@ -109,7 +110,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "machine_type", "g4dn.xlrge", "did you mean g4dn.xlarge?"),
         ("aws", "machine_type", "p6-b200.48xlarge", "is none of p3.2xlarge"),
         ("aws", "region", "us-central1", "is not a region of aws"),
-        ("aws", "region", "us-gov-west-1", "a partition of AWS of its own"),
+        ("aws", "region", "us-gov-west-1", "a separate partition of AWS"),
         ("aws", "zones", "us-west-2a", "'us-west-2a' is not in the region us-east-1"),
         ("aws", "zones", "us-east-1a,us-east-1a", "names a zone twice"),
         ("aws", "zones", "here", "'here' is not a zone"),
@@ -139,7 +140,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "ssh_user", "root", "AWS's images refuse logins of root"),
         ("gcp", "ssh_user", "root", "'root' cannot log in to Google's images"),
         ("gcp", "ssh_user", "nobody", "'nobody' cannot log in to Google's images"),
-        ("gcp", "oslogin", "true", "ssh_user: OS Login gives every account a user name"),
+        ("gcp", "oslogin", "true", "ssh_user: OS Login gives every account its own user name"),
         ("aws", "bucket_name", "Results", "'Results' is not a bucket's name"),
         ("aws", "bucket_name", "a", "'a' is not a bucket's name"),
         ("aws", "bucket_name", "xn--a", "begins with 'xn--'"),
@@ -191,7 +192,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("gcp", "machine_type", "n1-standard-3", "is none of n1-standard-1"),
         ("gcp", "machine_type", "n1-standard-64", "more than the 48 vCPUs"),
         ("gcp", "region", "us-east-1", "is not a region of gcp"),
-        ("gcp", "image", "projects/p/images/x", "'projects/p/images/x' is no path as in"),
+        ("gcp", "image", "projects/p/images/x", "'projects/p/images/x' is not a path such as"),
         ("gcp", "zones", "europe-west4-a", "is not in the region us-central1"),
         ("gcp", "quotas", "request", "contact_email: not set"),
         ("gcp", "contact_email", "ann", "is not an e-mail address"),
@@ -263,10 +264,10 @@ def test_a_cluster_without_gpus_gets_ubuntu_and_one_rank_per_host(keys: Path) ->
         ("", "is not one public ssh key"),
         (f"{PUBLIC}\n{PUBLIC}\n", "is not one public ssh key"),
         ("hello\n", "is not one public ssh key"),
-        (PUBLIC.rpartition(" ")[0][:-8], "what follows ssh-ed25519 is no key, or not all of it"),
-        (PUBLIC.rpartition(" ")[0][:-9] + "*", "what follows ssh-ed25519 is no key"),
-        ("ssh-ed25519", "it is no key of ssh-ed25519"),
-        (PUBLIC.replace("ssh-ed25519", "ssh-rsa"), "it is no key of ssh-rsa"),
+        (PUBLIC.rpartition(" ")[0][:-8], "what follows ssh-ed25519 is not a key, or not all of it"),
+        (PUBLIC.rpartition(" ")[0][:-9] + "*", "what follows ssh-ed25519 is not a key"),
+        ("ssh-ed25519", "it is not a key of ssh-ed25519"),
+        (PUBLIC.replace("ssh-ed25519", "ssh-rsa"), "it is not a key of ssh-rsa"),
         (ECDSA, "EC2 accepts ssh-ed25519 and ssh-rsa, and this is ecdsa-sha2-nistp256"),
     ],
 )

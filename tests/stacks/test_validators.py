@@ -89,8 +89,8 @@ def key(fields: list[bytes]) -> str:
     ("text", "error"),
     [
         (f"{KIND} {key(FIELDS)} ann", ""),
-        (f"{KIND} {key(FIELDS[:1])}", f"it is no key of {KIND}"),
-        (f"{KIND} !{key(FIELDS)}", f"what follows {KIND} is no key, or not all of it"),
+        (f"{KIND} {key(FIELDS[:1])}", f"it is not a key of {KIND}"),
+        (f"{KIND} !{key(FIELDS)}", f"what follows {KIND} is not a key, or not all of it"),
         (
             "x" * 50,
             f"it begins with '{'x' * 40}', and not with one of ssh-ed25519, ssh-rsa, ecdsa-sha2-,"

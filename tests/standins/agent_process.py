@@ -34,11 +34,18 @@ class Agent:
             env={"HOME": str(home), "PATH": os.environ["PATH"]},
         )
         source = archive() if alive is None else source_with(alive)
+        self.requests = self.answered = 0  # requests
         self.send(b"%d\n%s" % (len(source), source))
         self.hello = self.line()["event"]
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it runs, and has answered all requests."""
+        return self.requests == self.answered and self.process.poll() is None
+
     def send(self, data: bytes) -> None:
         assert self.process.stdin
+        self.requests += data.startswith(b'{"op": ')
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
@@ -47,7 +54,16 @@ class Agent:
         line = b"\n"
         while line == b"\n":  # sent while it waits
             line = self.process.stdout.readline()
-        return json.loads(line)
+        message = json.loads(line)
+        self.answered += "event" not in message
+        return message
+
+    def close(self) -> None:
+        """End it by the end of its input."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
 
     def call(self, op: str, payload: bytes = b"", **options: Any) -> tuple[Any, list[Any]]:
         """The answer of one operation and its events; a chunk's bytes are put into its event."""

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
+from places import CASES
 from standins import registered_cloud
 from standins.pulumi_command import PulumiCommand
 
@@ -23,7 +23,6 @@ from bootstrap.errors import Command
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 
-CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
 ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
 
@@ -106,8 +105,8 @@ class Sky:
         for name in self.states:
             self.states[name], self.due[name] = "stopping", (self.time + self.takes, "stopped")
 
-    def end(self) -> None:
-        self.calls.append("end")
+    def terminate(self) -> None:
+        self.calls.append("terminate")
         for name in self.states:
             self.states[name], self.due[name] = "stopping", (self.time + self.takes, "gone")
 

@@ -65,8 +65,8 @@ def exported(*resources: Resource) -> str:
 
 def resource(kind: str, name: str = "x", **values: Any) -> dict[str, Any]:
     """A resource of Pulumi's state."""
-    made = {"type": kind, "urn": f"urn:pulumi:dev::railhead::{kind}::{name}", **values}
-    return made if "id" not in values else {"custom": True, **made}
+    state = {"type": kind, "urn": f"urn:pulumi:dev::railhead::{kind}::{name}", **values}
+    return state if "id" not in values else {"custom": True, **state}
 
 
 def on_aws(
@@ -78,7 +78,7 @@ def on_aws(
 ) -> list[Resource]:
     """The state of a stack on AWS with these instances; with `document`, its output `cluster`."""
     outputs = {"cluster": document} if document else {}
-    found = [
+    resources = [
         resource("pulumi:pulumi:Stack", "railhead-dev", outputs=outputs),
         resource("pulumi:providers:aws", cluster, id="p", inputs={"region": region}),
         resource("railhead:aws:Cluster", cluster),
@@ -90,4 +90,4 @@ def on_aws(
     stash = resource(
         "pulumi:index:Stash", "cluster-id", id="s", outputs={"output": cluster_id or None}
     )
-    return [*found, stash]
+    return [*resources, stash]

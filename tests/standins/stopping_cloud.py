@@ -1,4 +1,4 @@
-"""A cloud of two machines that are stopped or ended, as it behaves or does not.
+"""A cloud of two machines that are stopped or terminated, as it behaves or does not.
 
 Its time passes by waiting alone: a cloud that takes 90 seconds takes none here.
 """
@@ -30,7 +30,7 @@ class StoppingCloud:
     refuses: bool = False
     time: float = 0.0
     stop_requested: float | None = None
-    ended: bool = False
+    terminated: bool = False
     queried: Callable[[float], None] = lambda since: None  # seconds since the stop, -1 before it
 
     def instance_states(self) -> dict[str, InstanceState]:
@@ -51,9 +51,9 @@ class StoppingCloud:
             )
         self.stop_requested = self.time
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         self.stop()
-        self.ended = True
+        self.terminated = True
 
     def cannot_stop(self) -> list[str]:
         return []

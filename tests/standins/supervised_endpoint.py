@@ -13,7 +13,7 @@ from typing import Any
 
 from e2e.local_hosts import wait_until
 from standins import programs
-from standins.servers import free_port
+from standins.stores.servers import free_port
 
 from bootstrap.remote.programs import ENDPOINT
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import shutil
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from samples.trainings import losses, run, same
+from samples.trainings import MIRRORED, cut, losses, prepared, run, same
 from standins.case_runner import case, refused, replaced
 
 from training import checkpoint
@@ -20,15 +21,27 @@ from training.models import MODELS
 from training.state import CHECK_EVERY
 from training.variables import moving
 
+KEPT = tempfile.TemporaryDirectory()
 DROPOUT: dict[str, Any] = dict(
     model="mnist-cnn", synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2
 )
 
 
+@functools.cache
+def finished(parent: str) -> Any:
+    """A short training with all its checkpoints, made once."""
+    return run(Path(parent) / "finished", checkpoint_steps=2, checkpoint_keep=99, steps=6)
+
+
+def unfinished(folder: Path, *steps: int) -> None:
+    """The checkpoints of a training that was killed after the last of these steps."""
+    cut(finished(KEPT.name).folder, folder, *steps)
+
+
 @case
 def an_interrupted_training_ends_as_the_uninterrupted_one(folder: Path) -> None:
-    whole = run(folder / "whole", **DROPOUT)
-    run(folder / "cut", kill_at=10, **DROPOUT)  # 7 steps per epoch: the fourth of the second
+    whole = run(folder / "whole", checkpoint_keep=99, **DROPOUT)
+    cut(folder / "whole", folder / "cut", 10)  # 7 steps per epoch: the fourth of the second
     rest = run(folder / "cut", **DROPOUT)
     assert "from step 10" in rest.line
     np.testing.assert_allclose(losses(rest), losses(whole)[1:], rtol=1e-5)
@@ -38,8 +51,8 @@ def an_interrupted_training_ends_as_the_uninterrupted_one(folder: Path) -> None:
 @case
 def a_training_goes_on_with_another_number_of_replicas(folder: Path) -> None:
     settings: dict[str, Any] = dict(checkpoint_steps=3, warmup_epochs=0.0, optimizer="sgd")
-    whole = run(folder / "whole", **settings, global_batch=32)
-    run(folder / "cut", kill_at=3, **settings, global_batch=32)
+    whole = run(folder / "whole", **settings, global_batch=32, checkpoint_keep=99)
+    cut(folder / "whole", folder / "cut", 3)
     rest = run(folder / "cut", mirrored=True, **settings)
     assert "global batch 32" in rest.line, "the batch of the checkpoint counts"
     np.testing.assert_allclose(losses(rest), losses(whole), rtol=1e-5)
@@ -48,12 +61,13 @@ def a_training_goes_on_with_another_number_of_replicas(folder: Path) -> None:
 
 @case
 def moving_averages_go_on_as_each_replica_had_them(folder: Path) -> None:
-    """In the middle of an epoch they differ; other replicas than before start from their mean."""
+    """In the middle of an epoch they differ; other replicas than before start from their mean. At
+    the end all have common ones, those of the exported model."""
     settings: dict[str, Any] = dict(checkpoint_steps=2, global_batch=32)
-    with patch.dict(MODELS, linear="layers_with_state"):
-        whole = run(folder / "whole", mirrored=True, **settings)
-        run(folder / "cut", kill_at=10, mirrored=True, **settings)  # the third of epoch 2
-        shutil.copytree(folder / "cut", folder / "other")
+    with patch.dict(MODELS, linear="samples.layers_with_state"):
+        whole = run(folder / "whole", mirrored=True, checkpoint_keep=99, **settings)
+        cut(folder / "whole", folder / "cut", 10)  # the third of epoch 2
+        cut(folder / "whole", folder / "other", 10)
         rest = run(folder / "cut", mirrored=True, **settings)
         same(rest, whole, 1e-7)
         rows = np.load(folder / "other/checkpoints/step-00000010/state.npz")["moving"]
@@ -62,31 +76,37 @@ def moving_averages_go_on_as_each_replica_had_them(folder: Path) -> None:
     averages = np.concatenate([v.numpy() for v in moving(alone.training.model)])
     np.testing.assert_allclose(averages, rows.mean(axis=0), rtol=1e-6)
     assert any("the mean of 2" in text for text in alone.messages)
+    for weight in whole.training.model.weights:
+        one, other = MIRRORED.experimental_local_results(weight.value)
+        np.testing.assert_array_equal(one, other, weight.path)
 
 
 @case
 def minutes_between_checkpoints_are_minutes(folder: Path) -> None:
-    state = run(folder, steps=1, checkpoint_minutes=2.0).training.state
-    found = []
+    state = prepared(folder, checkpoint_minutes=2.0).state
+    due = []
     for passed in (115.0, 125.0):
         state.written = time.monotonic() - passed
-        found.append([state.due(step) for step in (CHECK_EVERY - 1, CHECK_EVERY)])
-    assert found == [[False, False], [False, True]]
+        due.append([state.due(step) for step in (CHECK_EVERY - 1, CHECK_EVERY)])
+    assert due == [[False, False], [False, True]]
 
 
 @case
 def a_torn_checkpoint_is_named_and_the_one_before_is_used(folder: Path) -> None:
-    run(folder, kill_at=6, checkpoint_steps=2)
+    unfinished(folder, 4, 6)
     torn = folder / "checkpoints/step-00000006/state.npz"
     torn.write_bytes(torn.read_bytes()[:-1])
-    rest = run(folder, checkpoint_steps=2)
+    rest = run(folder, checkpoint_steps=2, steps=6)
     assert "from step 4" in rest.line
-    assert any("step-00000006 is not whole: state.npz has another size" in m for m in rest.messages)
+    assert any(
+        "step-00000006 is incomplete: state.npz has another size" in m for m in rest.messages
+    )
+    same(rest, finished(KEPT.name), 1e-6)
 
 
 @case
 def a_checkpoint_of_another_training_is_refused(folder: Path) -> None:
-    run(folder, kill_at=2, checkpoint_steps=2)
+    unfinished(folder, 2)
     for changes, message in (
         ({"model": "cnn"}, "model was linear, and is cnn"),
         ({"seed": 1}, "seed was 0, and is 1"),
@@ -95,28 +115,30 @@ def a_checkpoint_of_another_training_is_refused(folder: Path) -> None:
         ({"synthetic_samples": 300}, "samples was 200, and is 300"),
     ):
         with refused("is of another training", message):
-            run(folder, **changes)
+            prepared(folder, **changes)
     manifest = folder / "checkpoints/step-00000002/manifest.json"
     document = json.loads(manifest.read_text())
     document["shapes"] = [[1, 2], *document["shapes"][1:]]
     manifest.write_text(json.dumps(document))
     with refused("is of another model"):
-        run(folder)
+        prepared(folder)
 
 
 @case
 def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder: Path) -> None:
-    with refused("there is no checkpoint in", "to go on with"):
-        run(folder, resume="required")
-    run(folder, kill_at=2, checkpoint_steps=2)
+    with refused("there is no checkpoint in", "to continue from"):
+        prepared(folder, resume="required")
+    unfinished(folder, 2)
     try:
-        run(folder, resume="refuse")
+        prepared(folder, resume="refuse")
     except ConfigError as error:
         assert "unfinished training (step 2)" in str(error) and "--resume" in str(error)
     else:
         raise AssertionError("an unfinished training was overwritten")
-    assert "from step" not in run(folder, resume="fresh", checkpoint_steps=2).line
-    assert "from step" not in run(folder, resume="refuse").line, "a finished one is done again"
+    fresh = run(folder, resume="fresh", checkpoint_steps=2, steps=2)
+    assert "from step" not in fresh.line and fresh.training.position.done
+    rest = prepared(folder, resume="refuse")
+    assert rest.position.step == 0 and not rest.state.found, "a finished one is done again"
 
 
 @case
@@ -136,4 +158,4 @@ def no_space_for_checkpoints_is_known_before_the_training(folder: Path) -> None:
         replaced(checkpoint, shutil=nearly_full),
         refused("no space for checkpoints in", "0 MB are free"),
     ):
-        run(folder, checkpoint_steps=2)
+        prepared(folder, checkpoint_steps=2)

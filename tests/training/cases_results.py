@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from samples.files import image_folder
-from samples.trainings import folder_with, run
+from samples.trainings import cut, folder_with, run
 from standins.case_runner import case, refused, replaced
 
 from training.checkpoint import Checkpoints
@@ -51,29 +50,32 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
         given: dict[str, Any] = dict(data="numpy", **level)
         given["data_folders"] = {"train": train, "validation": validation}
         stopping: dict[str, Any] = {**given, "epochs": 9, "early_stopping": 3}
-        first = run(folder / "1", **{**given, "epochs": 1})
-        last = run(folder / "4", **stopping, restore_best="off")
-        for mirrored in (False, True):
-            found = run(folder / f"{mirrored}", mirrored=mirrored, global_batch=16, **stopping)
-            assert len(found.epochs) == 4 and found.evaluation["epoch"] == 1
-            assert_exported(found, first)
-        run(folder / "cut", kill_at=6, checkpoint_steps=6, **stopping)  # inside epoch 2
-        shutil.copytree(folder / "cut", folder / "short")
-        short = run(folder / "short", checkpoint_steps=6, **{**stopping, "epochs": 1})
-        resumed = run(folder / "cut", checkpoint_steps=6, **stopping)
-    for continued in (resumed, short):
-        assert_exported(continued, first)
-    assert [resumed.evaluation["epoch"], last.evaluation["epoch"]] == [1, 4]
-    assert_exported(last, last)
-    assert last.evaluation["loss"] > first.evaluation["loss"]
+        last = run(folder / "last", **stopping, restore_best="off")
+        keeping: dict[str, Any] = dict(checkpoint_steps=2, checkpoint_keep=99, global_batch=16)
+        alone = run(folder / "alone", **keeping, **stopping)
+        two = run(folder / "two", mirrored=True, **keeping, **stopping)
+        cut(folder / "alone", folder / "cut", 6)  # inside epoch 2
+        cut(folder / "alone", folder / "short", 6)
+        resumed = run(folder / "cut", checkpoint_steps=2, **stopping)
+        short = run(folder / "short", checkpoint_steps=2, **{**stopping, "epochs": 1})
+    with np.load(folder / "alone/checkpoints/step-00000004/state.npz") as stored:
+        first = [stored[f"arr_{index}"] for index in range(len(alone.weights))]
+    for found in (alone, two, resumed, short):
+        assert_exported(found, first, alone.epochs[0]["val_loss"])
+    assert_exported(last, last.weights, last.epochs[-1]["val_loss"])
+    assert [len(found.epochs) for found in (alone, two, last)] == [4, 4, 4]
+    assert "from step 6" in resumed.line and "from step 6" in short.line
+    epochs = [found.evaluation["epoch"] for found in (alone, two, resumed, last)]
+    assert epochs == [1, 1, 1, 4]
+    assert last.evaluation["loss"] > alone.evaluation["loss"]
 
 
-def assert_exported(found: Any, wanted: Any) -> None:
-    """The exported model and its evaluation are those that `wanted` ended with."""
-    exported = keras.models.load_model(found.folder / "model.keras").get_weights()
-    for one, other in zip(exported, wanted.weights, strict=True):
+def assert_exported(outcome: Any, weights: list[Any], loss: float) -> None:
+    """The exported model has these weights, and the evaluation is that model's."""
+    exported = keras.models.load_model(outcome.folder / "model.keras").get_weights()
+    for one, other in zip(exported, weights, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    np.testing.assert_allclose(found.evaluation["loss"], wanted.evaluation["loss"], rtol=1e-5)
+    np.testing.assert_allclose(outcome.evaluation["loss"], loss, rtol=1e-5)
 
 
 @case

@@ -1,12 +1,15 @@
-"""Places in real object stores: functions from a prefix to a URI in a new bucket."""
+"""Places in real object stores: functions from a prefix to a URI in a new bucket; and the cases
+that need TensorFlow, with the process that runs them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from standins.object_stores import S3, Gcs
+from standins.runtime_cases import CaseModule, Runtime
+from standins.stores.object_stores import S3, Gcs
 
 NUMBERS = itertools.count()
 
@@ -30,3 +33,21 @@ def bucket(found: S3 | Gcs, patch: pytest.MonkeyPatch) -> Callable[[str], str]:
     name = f"data-{next(NUMBERS)}"
     found.make_bucket(name)
     return lambda prefix: found.uri(name, prefix)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    """Files of cases are run by a runtime's python."""
+    if not module_path.name.startswith("cases_"):
+        return None
+    module: pytest.Module = CaseModule.from_parent(parent, path=module_path)
+    return module
+
+
+@pytest.fixture(scope="session")
+def runtime(runtime_python: str) -> Iterator[Runtime]:
+    """The process that runs cases, one for all modules: TensorFlow takes seconds to import."""
+    runtime = Runtime(runtime_python)
+    yield runtime
+    runtime.close()

@@ -66,7 +66,7 @@ def test_a_torn_one_is_passed_over_with_its_reason(
     found, faults = store.newest()
     assert found is not None and found.position.step == 1
     (fault,) = faults
-    assert "step-00000002 is not whole" in fault and reason in fault
+    assert "step-00000002 is incomplete" in fault and reason in fault
 
 
 @pytest.mark.parametrize("limit", [100, 900], ids=["arrays", "manifest"])

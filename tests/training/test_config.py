@@ -6,10 +6,10 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from training import configs
 from training.config import (
@@ -20,8 +20,6 @@ from training.config import (
     parse_assignments,
     resolve,
 )
-
-ROOT = Path(__file__).parents[2]
 
 GOOD = [
     ("epochs=3", 3),

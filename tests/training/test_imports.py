@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from places import ROOT
+
 WITHOUT_PACKAGES = ["__main__", "config", "configs", "data", "data.assignment", "data.manifest"]
 WITHOUT_PACKAGES += ["data.__main__", "checkpoint", "job", "models", "strategies", "tasks"]
 WITHOUT_PACKAGES += ["strategies.auto", "strategies.protocol"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.run_documents import run_json
+from standins.runs.run_documents import run_json
 
 from railhead.documents.codec import decode
 from railhead.documents.run import RunDocument

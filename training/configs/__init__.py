@@ -35,8 +35,8 @@ PRESETS = {
 def changes(preset: str) -> Mapping[str, Any]:
     """What this preset changes; ConfigError for an unknown name."""
     require_choice("preset", preset, PRESETS)
-    found: Mapping[str, Any] = PRESETS[preset].CHANGES
-    return found
+    changed: Mapping[str, Any] = PRESETS[preset].CHANGES
+    return changed
 
 
 def summaries() -> dict[str, str]:

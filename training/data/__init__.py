@@ -71,7 +71,7 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a model learns from, and what it is evaluated on; no sample stands in two of them."""
+    """The samples that a model learns from and is evaluated on; no sample is in two splits."""
 
     train: Any
     validation: Any

@@ -98,7 +98,7 @@ def stream(options: argparse.Namespace) -> None:
 
 
 def report(text: str) -> None:
-    """Progress: a record where a run collects it, else a line."""
+    """Progress: a record if a run collects it, otherwise a line."""
     in_run = "RAILHEAD_RUN_FILE" in os.environ
     Records(local_rank=0, file=None).emit("message", text=text) if in_run else print(text)
 
@@ -132,7 +132,9 @@ def parser() -> argparse.ArgumentParser:
 
 def add_transfers(commands: Any) -> None:
     """The commands that bring data to a host."""
-    one = commands.add_parser("download", help="bring files into a folder; goes on where it ended")
+    one = commands.add_parser(
+        "download", help="download files into a folder; continues an interrupted download"
+    )
     one.add_argument("uri")
     one.add_argument("folder", type=Path, nargs="?", help="without it: a folder of the cache")
     one.set_defaults(run=download)

@@ -19,9 +19,9 @@ PIECE = 1 << 16  # values that are checked at once: they stay in the processor's
 class Arrays:
     """Values [samples, ...] and labels [samples]. Bytes are pixels: a model gets them as 0..1.
 
-    `columns` are the names of the inputs of a table. `ignored` is what the source has beside these
-    samples, in words. `place` names a value [sample, ...] or a label [sample] by its index in
-    `source`; the samples of a part have other numbers, and no place.
+    `columns` are the names of the inputs of a table. `ignored` describes what else the source
+    contains. `place` names a value [sample, ...] or a label [sample] by its index in `source`; the
+    samples of a part have other numbers, and no place.
     """
 
     values: Any
@@ -56,11 +56,11 @@ class Arrays:
         return check_labels(self.labels, self.classes, task, self.source)
 
     def digest(self) -> str:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for array in (self.values, self.labels):
-            found.update(f"{array.dtype.str} {array.shape} ".encode())
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def find_fault(self) -> str:
         for array in (self.values, self.labels):

@@ -114,7 +114,7 @@ class Span:
 
 
 def lanes_for(replicas: int) -> int:
-    """8 where the replicas can share 8 lanes evenly, else one lane each."""
+    """8 if the replicas can share 8 lanes evenly, otherwise one lane each."""
     return LANES if LANES % replicas == 0 else replicas
 
 

@@ -31,8 +31,8 @@ def _mix(value: Any) -> Any:
 def shift_images(images: Any, most: int, rows: Any, columns: Any) -> Any:
     """Move each image of [batch, height, width, channels] by up to `most` pixels either way.
 
-    What moves in is black. `rows` and `columns` are draws. For digits of unseen writers this is
-    worth several points of accuracy: a small network otherwise learns by heart where on the grid
+    New pixels at the edges are black. `rows` and `columns` are draws. For digits of unseen writers
+    this adds several points of accuracy: a small network otherwise memorises where on the grid
     each writer puts the pen.
     """
     _, height, width = tf.unstack(tf.shape(images)[:3])

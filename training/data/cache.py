@@ -1,10 +1,10 @@
 """Data of a bucket on this host: downloaded once, verified, and kept under its digest.
 
     ~/.railhead/data/<digest>/            RAILHEAD_DATA_CACHE names another folder
-        .part/<number>                    what is not complete yet; a later download goes on with it
+        .part/<number>                    incomplete files; a later download continues them
 
-A file appears under its name when it is whole. All processes of the host share one cache; one of
-them downloads at a time.
+A file appears under its name when it is complete. All processes of the host share one cache; only
+one of them downloads at a time.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
     """
     hashes = {}
     if any(item.name == manifest.NAME for item in items):
-        found = manifest.load(store)
-        manifest.check_sizes(store, found)
-        hashes = {shard.name: shard.sha256 for shard in found.shards}
+        shards = manifest.load(store)
+        manifest.check_sizes(store, shards)
+        hashes = {shard.name: shard.sha256 for shard in shards.shards}
     return [Wanted(item.name, item.bytes, hashes.get(item.name, "")) for item in items]
 
 
 def check_unchanged(store: Store, items: Sequence[Item]) -> None:
-    """Refuse files that are no longer what was listed."""
+    """Refuse files that have changed since they were listed."""
     now = {item.name: item for item in store.items()}
     for item in items:
         if now.get(item.name) != item:
@@ -97,7 +97,7 @@ def check_unchanged(store: Store, items: Sequence[Item]) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, report: Report) -> Iterator[None]:
-    """Alone on this host with a folder of the cache; waits for others."""
+    """Lock a folder of the cache on this host; waits for other processes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         end = time.monotonic() + LOCK_SECONDS
@@ -117,7 +117,7 @@ def locked(folder: Path, report: Report) -> Iterator[None]:
 
 
 def download(store: Store, files: Sequence[Wanted], folder: Path, report: Report) -> None:
-    """Bring files into a folder. What is there is kept, what was interrupted goes on.
+    """Download files into a folder: files that are there stay, interrupted ones continue.
 
     Raises:
         DataError: no space, a file that cannot be read, or one with another sha256.

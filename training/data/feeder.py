@@ -39,7 +39,7 @@ class Feeder:
         self.parent = os.getppid()
 
     def run(self, epochs: int = 0) -> None:
-        """Stream so many epochs; 0 goes on until the process that started this one has ended.
+        """Stream so many epochs; 0 continues until the process that started this one has exited.
 
         Raises:
             DataError: a file cannot be read, or is not what the manifest says. The reader finds
@@ -60,7 +60,7 @@ class Feeder:
             raise
 
     def epoch(self, epoch: int) -> bool:
-        """Stream all files once; False where the reader is gone.
+        """Stream all files once; False if the reader is gone.
 
         Raises:
             DataError: there is no record in them; the next epochs would have none either.
@@ -94,10 +94,10 @@ class Feeder:
             manifest.check_sizes(self.store, shards)
             records = {shard.name: shard.records for shard in shards.shards}
             items = [item for item in items if item.name in records]
-        found = [(item, records.get(item.name)) for item in self.part.of(items)]
+        chosen = [(item, records.get(item.name)) for item in self.part.of(items)]
         if self.shuffle is not None:
-            random.Random(f"{self.shuffle}/{epoch}").shuffle(found)
-        return found
+            random.Random(f"{self.shuffle}/{epoch}").shuffle(chosen)
+        return chosen
 
     def put(self, kind: str, content: bytes | memoryview) -> None:
         """Make the next file appear, whole."""
@@ -108,7 +108,7 @@ class Feeder:
         self.number += 1
 
     def wait_for_room(self) -> bool:
-        """Wait until the reader has removed enough; False where nobody is left to read."""
+        """Wait until the reader has removed enough files; False if the reader is gone."""
         while self.waiting() >= FILES:
             if os.getppid() != self.parent or not self.folder.exists():
                 return False

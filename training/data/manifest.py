@@ -1,4 +1,4 @@
-"""The manifest of a folder of shards: what stands in each file. Standard library only.
+"""The manifest of a folder of shards: what each file contains. Standard library only.
 
     manifest.json   {"format": "railhead-shards", "version": 1, "records": 1437,
                      "schema": {...}, "shards": [{"name", "records", "bytes", "sha256",
@@ -101,7 +101,7 @@ def load(store: Store) -> Manifest:
 
 
 def parse(content: bytes, path: str) -> Manifest:
-    """The manifest that a file holds; DataError where it is not of this format."""
+    """The manifest in a file's content; DataError if it is not of this format."""
     try:
         document = json.loads(content)
     except ValueError:

@@ -20,7 +20,7 @@ class Part:
 
     @staticmethod
     def parse(text: str) -> Part:
-        """The part that `I/N` names; ConfigError for all else."""
+        """The part that `I/N` names; ConfigError for any other text."""
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         if not match or not int(match[1]) < int(match[2]):
             raise ConfigError(f"a part is written I/N with I below N, as in 0/2, not {text!r}")

@@ -1,6 +1,6 @@
 """TFRecord files as sequences of framed records, without decoding them. Standard library only.
 
-A record is framed by its length (8 bytes), a CRC of the length, and behind it a CRC of the data.
+A record is framed by its length (8 bytes), a CRC of the length, and after it a CRC of the data.
 TensorFlow checks the CRCs when it reads; here only that of a first length is checked, to know a
 TFRecord file from any other, and that of a length which is too large.
 """
@@ -100,15 +100,15 @@ def missing(data: bytes | memoryview) -> int:
 
 
 def cut(data: memoryview, skip: int, most: int | None) -> tuple[int, int, int, int]:
-    """Where whole records begin and end behind `skip` others; what is left to skip, and how many
-    they are, at most `most`."""
+    """Where complete records begin and end after `skip` others; how many are still to be skipped,
+    and how many they are, at most `most`."""
     first = position = taken = 0
     unpack, size = LENGTH.unpack_from, len(data) - LENGTH.size
     while position <= size and taken != most:
-        behind = position + unpack(data, position)[0] + FRAME
-        if behind > len(data):
+        end = position + unpack(data, position)[0] + FRAME
+        if end > len(data):
             break
-        position = behind
+        position = end
         if skip:
             skip, first = skip - 1, position
         else:
@@ -131,17 +131,17 @@ def check_lengths(file: IO[bytes] | gzip.GzipFile, path: str) -> None:
     Raises:
         DataError: the file ends inside a record, has one above LARGEST, or is damaged gzip.
     """
-    whole = begin = 0  # records, and where the next one begins
+    complete = begin = 0  # records, and where the next one begins
     try:
         while len(header := file.read(HEADER)) == HEADER:
             end = begin + LENGTH.unpack_from(header)[0] + FRAME
             if end - begin - FRAME > LARGEST or not reaches(file, end):
                 if is_header(header):
-                    raise damaged(path, whole, reason(file, begin, end))
+                    raise damaged(path, complete, reason(file, begin, end))
                 return
-            whole, begin = whole + 1, end
+            complete, begin = complete + 1, end
     except (OSError, EOFError, zlib.error) as error:
-        raise damaged(path, whole, str(error)) from None
+        raise damaged(path, complete, str(error)) from None
 
 
 def reaches(file: IO[bytes] | gzip.GzipFile, end: int) -> bool:
@@ -158,10 +158,10 @@ def reason(file: IO[bytes] | gzip.GzipFile, begin: int, end: int) -> str:
     return f"the record has {needs - 4} bytes, but the largest that is read has {LARGEST}"
 
 
-def damaged(path: str, whole: int, reason: str) -> DataError:
+def damaged(path: str, complete: int, reason: str) -> DataError:
     """The error for a file that can be read up to the end of this many records."""
-    behind = f"behind record {whole}" if whole else "in its first record"
-    return DataError(f"{path} is truncated or damaged {behind}: {reason}")
+    place = f"after record {complete}" if complete else "in its first record"
+    return DataError(f"{path} is truncated or damaged {place}: {reason}")
 
 
 def is_header(data: bytes | memoryview) -> bool:

@@ -29,7 +29,7 @@ SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
 
 class Source(Protocol):
     """Where the records of shards come from. A piece is (path, first, count): `count` records of
-    a TFRecord file behind its `first` ones; -1 are all."""
+    a TFRecord file after its first `first` ones; a `count` of -1 means all."""
 
     store: Store
 
@@ -144,19 +144,19 @@ class Shards:
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Shards, Shards]:
         """Cut one stretch out of each shard, at a seeded place; together `fraction` of all."""
-        held: list[Span] = []
-        kept: list[Span] = []
+        held_out: list[Span] = []
+        training: list[Span] = []
         owed, generator = 0.0, Random(f"held-out/{seed}")
         for span in self.spans:
             owed += span.count * fraction
             count = min(int(owed), span.count)
             owed -= count
             begin = generator.randrange(span.count - count + 1)
-            held += take([span], begin, count)
-            kept += take([span], 0, begin) + take([span], begin + count, span.count)
-        if not held:  # fewer samples than one part
-            held, kept = take(kept, 0, 1), take(kept, 1, len(self))
-        return replace(self, spans=tuple(kept)), replace(self, spans=tuple(held))
+            held_out += take([span], begin, count)
+            training += take([span], 0, begin) + take([span], begin + count, span.count)
+        if not held_out:  # fewer samples than one part
+            held_out, training = take(training, 0, 1), take(training, 1, len(self))
+        return replace(self, spans=tuple(training)), replace(self, spans=tuple(held_out))
 
     def parse(self, records: Any) -> tuple[Any, Any]:
         """Serialized examples [batch] to inputs and labels; a value that is not finite is an error
@@ -176,11 +176,11 @@ class Shards:
         return as_inputs(tf.reshape(values, [-1, *schema.shape])), labels
 
     def digest(self) -> str:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for span in self.spans:
             shard = self.manifest.shards[span.shard]
-            found.update(f"{shard.sha256} {span.first} {span.count}\n".encode())
-        return found.hexdigest()
+            digest.update(f"{shard.sha256} {span.first} {span.count}\n".encode())
+        return digest.hexdigest()
 
     def find_fault(self) -> str:
         return self.source.find_fault() or next(self._faults(), "")
@@ -243,25 +243,25 @@ def open_shards(given: Given, config: TrainConfig, report: cache.Report) -> dict
     """
     store = open_store(given.uri)
     content = store.read(manifest.NAME)
-    found = manifest.parse(content, f"{store.uri}/{manifest.NAME}")
-    manifest.check_sizes(store, found)
+    shards = manifest.parse(content, f"{store.uri}/{manifest.NAME}")
+    manifest.check_sizes(store, shards)
     if given.mode == "stream":
-        source: Source = Streamed(store, found)
+        source: Source = Streamed(store, shards)
     else:
         folder = cache.root() / cache.digest_of("shards", [content.decode()])
         local = given.path if isinstance(store, Folder) else folder
-        source = Files(store, found, local, report)
-    spans, classes = spans_of(found), found.schema.classes
-    return {"train": Shards(source, found, spans, config.image_size, classes)}
+        source = Files(store, shards, local, report)
+    spans, classes = spans_of(shards), shards.schema.classes
+    return {"train": Shards(source, shards, spans, config.image_size, classes)}
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
-    """A folder that has a manifest never comes here."""
+    """Refused: this folder has no manifest; `open_shards` reads those that have one."""
     raise DataError(f"{folder} has no {manifest.NAME}: fab data shard makes it")
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Shards are always given."""
+    """Refused: shards need a folder."""
     raise DataError("data=shards needs a folder: --data train=FOLDER")
 
 

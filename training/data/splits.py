@@ -30,17 +30,17 @@ def load(config: TrainConfig, data: Mapping[str, Given], report: Report = print)
         DataError: data, a file or a label is wrong.
     """
     module = importlib.import_module(DATASETS[config.data])
-    found = dict(
+    splits = dict(
         read(module, data["train"], config, report) if "train" in data else module.fetch(config)
     )
     for name in ("validation", "test"):
         if name in data:
-            found[name] = split_of(read(module, data[name], config, report), name, data[name])
-    if "train" not in found:
-        raise DataError(f"{data['train'].uri} has no train: it has {', '.join(found)}")
-    if "validation" not in found:
-        found["train"], found["validation"] = hold_out(found["train"], config)
-    return checked(found, config)
+            splits[name] = split_of(read(module, data[name], config, report), name, data[name])
+    if "train" not in splits:
+        raise DataError(f"{data['train'].uri} has no train: it has {', '.join(splits)}")
+    if "validation" not in splits:
+        splits["train"], splits["validation"] = hold_out(splits["train"], config)
+    return checked(splits, config)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def held_out(
     report: Report = print,
     columns: tuple[str, ...] = (),
 ) -> HeldOut:
-    """The test samples, else the validation samples, that the settings and the data give.
+    """The test samples, or the validation samples if there are none, of these settings and data.
 
     Training data is read only where nothing else is given. `names` and `columns`: the classes of
     the model, and the inputs that it was trained on if they are a table's.
@@ -85,7 +85,7 @@ def held_out(
 def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) -> dict[str, Any]:
     """The splits of one URI. Shards are known by their manifest, whatever they were made of.
 
-    What the URI has beside them is reported, in one message.
+    Other content at the URI is reported, in one message.
 
     Raises:
         DataError: the data cannot be read, has no samples, or a value that is not finite.
@@ -119,7 +119,7 @@ def split_of(found: Mapping[str, Any], name: str, given: Given) -> Any:
 
 
 def local_path(given: Given, items: Sequence[Item], report: Report) -> Path:
-    """The data on this host: where it is given, else downloaded."""
+    """The folder of the data on this host; a bucket's data is downloaded."""
     if given.location:
         return download_all(open_store(given.uri), items, report)
     if not given.path.exists():
@@ -182,7 +182,7 @@ def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str)
 
 def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) -> Any:
     """The same samples with the numbers that `other` gives to its classes. A class is the one of
-    the same name, else one of the same number.
+    the same name, otherwise one of the same number.
 
     Raises:
         DataError: a class is not one of them.
@@ -191,11 +191,13 @@ def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) 
         return samples
     numbers = {name_of(text): number for number, text in enumerate(classes)}
     numbers |= {text: number for number, text in enumerate(classes)}
-    found = [numbers.get(text, numbers.get(name_of(text))) for text in samples.classes]
-    unknown = [text for text, number in zip(samples.classes, found, strict=True) if number is None]
+    own_numbers = [numbers.get(text, numbers.get(name_of(text))) for text in samples.classes]
+    unknown = [
+        text for text, number in zip(samples.classes, own_numbers, strict=True) if number is None
+    ]
     if unknown or not samples.classes:
         what = f"class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
         own = f"the {what}" if unknown else "no names of classes"
         theirs = ", ".join(classes) or "no names of classes"
         raise DataError(f"{name} has {own}, but {other} has {theirs}")
-    return samples.renumbered(found, classes)
+    return samples.renumbered(own_numbers, classes)

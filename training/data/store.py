@@ -61,7 +61,7 @@ class Store(Protocol):
         """The bytes [start, end) of a file, as a bytes-like object of that length."""
 
     def put(self, name: str, content: Path | bytes) -> None:
-        """Write a file whole or not at all."""
+        """Write a file completely or not at all."""
 
 
 def open_store(uri: str) -> Store:
@@ -82,11 +82,11 @@ class Folder:
 
     def items(self) -> list[Item]:
         paths = [self.path] if self.path.is_file() else sorted(self.path.rglob("*"))
-        found = [self._item(path) for path in paths if path.is_file()]
-        if not found:
+        items = [self._item(path) for path in paths if path.is_file()]
+        if not items:
             what = "holds no files" if self.path.is_dir() else "does not exist"
             raise NothingThereError(f"{self.uri} {what}")
-        return found
+        return items
 
     def _item(self, path: Path) -> Item:
         status = path.stat()
@@ -153,12 +153,12 @@ class Bucket:
         self.client = connected(place)
 
     def items(self) -> list[Item]:
-        found = self._try(self._items)
-        if not found and self.place.prefix:
-            found = [self._try(self._only)]
-        if not found:
+        items = self._try(self._items)
+        if not items and self.place.prefix:
+            items = [self._try(self._only)]
+        if not items:
             raise NothingThereError(f"{self.uri} holds no objects")
-        return sorted(found, key=lambda item: item.name)
+        return sorted(items, key=lambda item: item.name)
 
     def _items(self) -> list[Item]:
         begin = len(self.place.folder)
@@ -170,7 +170,7 @@ class Bucket:
         ]
 
     def _only(self) -> Item:
-        """The URI as the name of one object; the store then is what holds it."""
+        """The URI as the name of one object; the store is then the prefix that contains it."""
         found = self.obstore.head(self.client, self.place.prefix)
         prefix, _, name = self.place.prefix.rpartition("/")
         self.place = BucketUri(self.place.scheme, self.place.bucket, prefix)
@@ -244,7 +244,7 @@ CAUSES = {
 
 
 def cause_of(error: Exception) -> str:
-    """What a store's error means, where trying again does not help; empty for all else."""
+    """What a store's error means, where trying again does not help; empty for other errors."""
     text = str(error)
     for cause, pattern in CAUSES.items():
         if re.search(pattern, text):

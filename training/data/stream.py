@@ -35,7 +35,7 @@ PREFIX = "railhead-stream-"
 
 
 class Stream:
-    """The records of a manifest's shards, read from a store; each lane in a thread of its own."""
+    """The records of a manifest's shards, read from a store; each lane in its own thread."""
 
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store, self.manifest = store, manifest
@@ -167,7 +167,7 @@ def folder_in_memory() -> Path:
 
 
 def place() -> Path:
-    """A tmpfs with room, else the folder for temporary files."""
+    """A tmpfs with enough space, otherwise the folder for temporary files."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
         remove_abandoned(MEMORY)
         if shutil.disk_usage(MEMORY).free >= 3 * BUDGET:  # training, validation, and some spare
@@ -181,10 +181,10 @@ def make_folder(parent: Path) -> Path:
     It gets its name when it is locked: before, another process would take it for abandoned.
     """
     unlocked = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
-    held = (unlocked / "lock").open("w")
-    fcntl.flock(held, fcntl.LOCK_EX)
+    lock = (unlocked / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     folder = unlocked.rename(unlocked.with_name(unlocked.name.removeprefix(".")))
-    atexit.register(held.close)  # and until then the file is open
+    atexit.register(lock.close)  # and until then the file is open
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

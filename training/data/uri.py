@@ -63,7 +63,7 @@ def parse_given(text: str) -> Given:
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     """RAILHEAD_DATA_<NAME> and RAILHEAD_DATA_<NAME>_MODE for train, validation and test."""
-    found = {}
+    given = {}
     for name in SPLITS:
         variable = VARIABLE + name.upper()
         if variable not in environ:
@@ -72,5 +72,5 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
         if mode not in MODES:
             raise DataError(f"{variable}_MODE is {mode!r}. Choices: {', '.join(MODES)}")
         location(environ[variable])
-        found[name] = Given(environ[variable], mode)
-    return found
+        given[name] = Given(environ[variable], mode)
+    return given

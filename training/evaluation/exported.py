@@ -1,6 +1,6 @@
 """Evaluate a model that was exported.
 
-`python -m training --evaluate model.keras` does it alone; on hosts it is a run like a training.
+`python -m training --evaluate model.keras` does it in one process; on hosts it is a run.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Confusion = Sequence[Sequence[int]]  # [label][prediction], counts
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one class: samples with its label, samples that were predicted as it, and both."""
+    """Of one class: samples with its label, samples predicted as this class, samples with both."""
 
     samples: int
     predicted: int
@@ -41,11 +41,11 @@ def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
 
     A class that was never predicted counts as precision 0 and F1 0.
     """
-    found = [item for item in classes if item["samples"]]
-    if not found:
+    present = [item for item in classes if item["samples"]]
+    if not present:
         return {}
     return {
-        name: sum(item[name] or 0.0 for item in found) / len(found)
+        name: sum(item[name] or 0.0 for item in present) / len(present)
         for name in ("precision", "recall", "f1")
     }
 

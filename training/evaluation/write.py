@@ -1,4 +1,4 @@
-"""What every evaluation leaves: evaluation.json, the worst pictures, a record."""
+"""The output of every evaluation: evaluation.json, the worst pictures, a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the model that a setting names, and checks that it is what the loss takes."""
+"""Builds the model that a setting names, and checks that its outputs fit the loss."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def load_weights(base: Any, weights: str, application: str) -> None:
         return
     try:
         if weights == "imagenet":
-            whole = APPLICATIONS[application](include_top=False, pooling="avg")
-            base.set_weights(whole.get_weights())
+            imagenet = APPLICATIONS[application](include_top=False, pooling="avg")
+            base.set_weights(imagenet.get_weights())
         elif not Path(weights).is_file():
             raise TrainingError(f"weights: there is no file {weights}")
         else:

@@ -14,7 +14,7 @@ from .pretrained import load_weights
 
 
 def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
-    """It wants images of at least 32 x 32; `weights` are those without the top."""
+    """Images must be at least 32 x 32; `weights` are those without the top layer."""
     if len(inputs.shape) != 3 or min(inputs.shape[:2]) < 32:
         raise TrainingError(f"model resnet50 needs images of 32 x 32 or more, not {inputs.shape}")
     base = keras.applications.ResNet50(

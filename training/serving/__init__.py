@@ -2,7 +2,7 @@
 
 `python -m training.serving --model FOLDER --name digits` needs TensorFlow, Starlette and uvicorn.
 
-    settings   what is served, where, and the limits; checked at the door
+    settings   what is served, where, and the limits; checked at the start
     signature  the inputs and outputs of a model, and checks of arrays against them
     rest       JSON of requests and responses
     row_check  finds signatures whose rows mix

@@ -1,4 +1,4 @@
-"""`python -m training.serving`: serves one model until it is ended."""
+"""`python -m training.serving`: serves one model until it is stopped."""
 
 from __future__ import annotations
 

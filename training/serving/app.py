@@ -125,7 +125,7 @@ class ServedApp:
         return rest.status_response(chosen)
 
     async def _predict(self, request: Request, number: int | None) -> bytes:
-        """A request has a place when its body has arrived: slow clients take none."""
+        """A request occupies a place only after its body has arrived: slow clients occupy none."""
         async with self.bodies.body(request) as body:
             if self.metrics.in_flight >= self.settings.max_requests:
                 raise Refused(503, f"busy with {self.metrics.in_flight} requests; try again")

@@ -30,7 +30,7 @@ PART_BYTES = 4_000_000  # of their inputs, if `max_batch` rows are not more
 
 @dataclass(eq=False)
 class _Call:
-    """One request that waits. `key`: calls with equal keys fit into one batch."""
+    """A waiting request. `key`: calls with equal keys fit into one batch."""
 
     arrays: Arrays
     rows: int
@@ -68,8 +68,8 @@ class Batcher:
         key = tuple(array.shape[1:] for array in arrays.values())
         self._waiting.append(_Call(arrays, rows, key, future))
         self._arrived.set()
-        done: dict[str, Any] = await future
-        return done
+        result: dict[str, Any] = await future
+        return result
 
     def close(self) -> None:
         """End the task; nothing waits any more."""
@@ -94,8 +94,8 @@ class Batcher:
             {name: array[start : start + most] for name, array in arrays.items()}
             for start in range(0, rows, most)
         ]
-        done = [await self._in_pool(self._padded, [part]) for part in parts]
-        return {name: np.concatenate([part[0][name] for part in done]) for name in done[0][0]}
+        results = [await self._in_pool(self._padded, [part]) for part in parts]
+        return {name: np.concatenate([part[0][name] for part in results]) for name in results[0][0]}
 
     def _rows_of_a_part(self, arrays: Arrays, rows: int) -> int:
         """A power of two, or `max_batch`: the number of different shapes stays small."""
@@ -139,12 +139,12 @@ class Batcher:
                 await self._arrived.wait()
                 continue
             first = self._waiting[0]
-            left = first.arrived + self._settings.max_delay_ms / 1000 - time.monotonic()
-            if left <= 0 or self._rows_like(first) >= self._settings.max_batch:
+            seconds_left = first.arrived + self._settings.max_delay_ms / 1000 - time.monotonic()
+            if seconds_left <= 0 or self._rows_like(first) >= self._settings.max_batch:
                 return self._take(first)
             self._arrived.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), left)
+                await asyncio.wait_for(self._arrived.wait(), seconds_left)
 
     def _rows_like(self, first: _Call) -> int:
         return sum(call.rows for call in self._waiting if call.key == first.key)

@@ -45,22 +45,22 @@ class Client:
             body = None if document is None else json.dumps(document)
             connection.request(method, f"/v1/models/{self.name}{path}", body)
             reply = connection.getresponse()
-            found = json.loads(reply.read())
+            answer = json.loads(reply.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ClientError(f"the endpoint {self.name} does not answer: {error}") from None
         finally:
             connection.close()
         if reply.status != 200:
-            raise ClientError(f"refused with {reply.status}: {found.get('error')}")
-        return found
+            raise ClientError(f"refused with {reply.status}: {answer.get('error')}")
+        return answer
 
     def predict(self, instances: Sequence[Any]) -> list[Any]:
         """The predictions for instances, in several requests if they are many."""
-        found: list[Any] = []
+        predictions: list[Any] = []
         for start in range(0, len(instances), AT_ONCE):
             part = {"instances": list(instances[start : start + AT_ONCE])}
-            found += self.call("POST", ":predict", part)["predictions"]
-        return found
+            predictions += self.call("POST", ":predict", part)["predictions"]
+        return predictions
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Samples:
 
 
 def read_file(path: Path) -> Samples:
-    """The samples in a file, which are as the model takes them: a list of instances (.json), or an
+    """The samples in a file, already in the model's input form: a list of instances (.json), or an
     array."""
     try:
         if path.suffix == ".json":
@@ -86,7 +86,7 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
     """The first held-out samples of the data that the model was trained on: the test set where
     there is one, as in evaluation.json."""
     if settings is None:
-        raise ClientError("the model was not made by our own training, so its data is not known")
+        raise ClientError("the model is not of the built-in training, so its data is not known")
     import tensorflow as tf
 
     from ..config import ConfigError, resolve
@@ -95,10 +95,10 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
     from ..job import parse_data
 
     try:
-        found = load(resolve(settings), parse_data(data), lambda _: None)
+        dataset = load(resolve(settings), parse_data(data), lambda _: None)
     except (ConfigError, DataError) as error:
         raise ClientError(str(error)) from None
-    samples = found.validation if found.test is None else found.test
+    samples = dataset.validation if dataset.test is None else dataset.test
     if not hasattr(samples, "reader"):
         raise ClientError("held-out samples of shards cannot be read one by one")
     numbers = tf.range(min(count, len(samples)))
@@ -121,8 +121,8 @@ def training_of(versions: Path) -> dict[str, Any] | None:
                 text = archive.read(SETTINGS).decode()
         else:
             text = (place / "assets.extra" / SETTINGS).read_text(encoding="utf-8")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        training: dict[str, Any] = json.loads(text)
+        return training
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
 
@@ -142,7 +142,7 @@ def report(samples: Samples, outputs: Sequence[Any], training: Mapping[str, Any]
 
 
 def _judged(output: Any, task: str, names: Sequence[str]) -> dict[str, Any]:
-    """The class that the outputs (logits) stand for with its probability; else the output."""
+    """The class that the outputs (logits) stand for with its probability; otherwise the output."""
     if task == "classification":
         logits = np.asarray(output, dtype=np.float64)
         shares = np.exp(logits - logits.max())

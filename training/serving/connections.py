@@ -41,7 +41,7 @@ def punctual(body_seconds: float) -> type[H11Protocol]:
             self._cancel()
 
         def _watch(self) -> None:
-            """Begin the limit of the part that is awaited now, once."""
+            """Start the time limit of the part that is awaited now, once."""
             state = self.conn.their_state
             if state is self._state:
                 return

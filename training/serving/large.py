@@ -56,8 +56,8 @@ class LargeWork:
             raise Refused(413, f"the values take more than {limit} MB: send them in parts")
         if isinstance(outcome, Exception):
             raise outcome
-        found: T = outcome
-        return found
+        result: T = outcome
+        return result
 
     def close(self) -> None:
         """Kill the process; what waits for it ends."""

@@ -139,8 +139,10 @@ def _load_keras(path: Path) -> Model:
     signature = Signature(DEFAULT_SIGNATURE, inputs, outputs)
 
     def predict(values: Arrays) -> dict[str, Any]:
-        found = function(*(tf.constant(values[tensor.name], tensor.dtype) for tensor in inputs))
-        return {name: output.numpy() for name, output in found.items()}
+        outputs_by_name = function(
+            *(tf.constant(values[tensor.name], tensor.dtype) for tensor in inputs)
+        )
+        return {name: output.numpy() for name, output in outputs_by_name.items()}
 
     return Model({signature.name: signature}, {signature.name: predict}, model)
 
@@ -160,7 +162,7 @@ def _keras_of(path: Path) -> Any:
 
 
 def _named(outputs: Any) -> dict[str, Any]:
-    """The outputs by name: as the model names them, else as Keras names them in a SavedModel."""
+    """The outputs by name: the model's own names, or those that Keras uses in a SavedModel."""
     if isinstance(outputs, dict):
         return outputs
     each = outputs if isinstance(outputs, list | tuple) else [outputs]

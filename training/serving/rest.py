@@ -136,9 +136,9 @@ def predict_response(outputs: Arrays, by_row: bool, rows: int) -> bytes:
 
 def metadata_response(name: str, version: int, signatures: Sequence[Signature]) -> bytes:
     """The body of GET /v1/models/NAME/metadata."""
-    found = {signature.name: signature.metadata() for signature in signatures}
+    signature_map = {signature.name: signature.metadata() for signature in signatures}
     spec = {"name": name, "signature_name": "", "version": str(version)}
-    metadata = {"signature_def": {"signature_def": found}}
+    metadata = {"signature_def": {"signature_def": signature_map}}
     return _body({"model_spec": spec, "metadata": metadata})
 
 

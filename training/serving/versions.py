@@ -1,4 +1,4 @@
-"""The versions of a model: the newest one serves; a new one takes over when it is warm."""
+"""The versions of a model: the newest one serves; a new one replaces it after its warm-up."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def make(name: str, job: Job) -> Strategy:
 
 
 def join(name: str, job: Job) -> Strategy:
-    """Meet the run's other processes; TrainingError when they are not as many as were started."""
+    """Meet the run's other processes; TrainingError if their number is not the number started."""
     strategy = make(name, job)
     if job.processes is not None and strategy.processes != job.processes:
         raise TrainingError(

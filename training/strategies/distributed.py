@@ -28,8 +28,8 @@ class Distributed:
     def __init__(self, strategy: Any) -> None:
         self.strategy = strategy
         self.size = strategy.num_replicas_in_sync
-        here = self.size // self.processes
-        self.replicas = range(self.rank * here, (self.rank + 1) * here)
+        replicas_here = self.size // self.processes
+        self.replicas = range(self.rank * replicas_here, (self.rank + 1) * replicas_here)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         scope: contextlib.AbstractContextManager[Any] = self.strategy.scope()
@@ -37,8 +37,8 @@ class Distributed:
 
     def iterate(self, dataset: Callable[[range], Any]) -> Iterator[Any]:
         # Called once on each host; we assign samples by our own rule, so its context is not needed.
-        whole = self.strategy.distribute_datasets_from_function(lambda _: dataset(self.replicas))
-        return iter(whole)
+        iterable = self.strategy.distribute_datasets_from_function(lambda _: dataset(self.replicas))
+        return iter(iterable)
 
     def run(self, replica_step: Callable[[Any], Any], batch: Any) -> Any:
         results = self.strategy.run(replica_step, args=(batch,))
@@ -75,8 +75,8 @@ class Distributed:
             one.assign(value)
 
     def _own(self, variable: Any) -> Sequence[Any]:
-        found: Sequence[Any] = self.strategy.experimental_local_results(variable)
-        return found
+        own_variables: Sequence[Any] = self.strategy.experimental_local_results(variable)
+        return own_variables
 
     def total(self, values: Any) -> Any:
         return values
@@ -85,7 +85,7 @@ class Distributed:
         return [variable.numpy() for variable in variables]
 
     def close(self) -> None:
-        """One process waits for nobody."""
+        """Nothing to do: there is no other process to wait for."""
 
 
 class MultiWorker(Distributed):
@@ -134,14 +134,14 @@ def multiworker(job: Job) -> MultiWorker:
 
 
 def one_device(job: Job) -> Distributed:
-    """The first GPU where there is one, else the CPU."""
+    """The first GPU if there is one, otherwise the CPU."""
     gpus = tf.config.list_physical_devices("GPU")[:1]
     claim_gpus(gpus)
     return Distributed(tf.distribute.OneDeviceStrategy("gpu:0" if gpus else "cpu:0"))
 
 
 def mirrored(job: Job) -> Distributed:
-    """All GPUs of this host, else its CPU as the only replica."""
+    """All GPUs of this host, or its CPU as the only replica."""
     gpus = tf.config.list_physical_devices("GPU")
     claim_gpus(gpus)
     devices = [f"gpu:{number}" for number in range(len(gpus))] or ["cpu:0"]

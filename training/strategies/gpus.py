@@ -16,7 +16,7 @@ def gpu_for(local_rank: int, gpus: Sequence[Any]) -> Any:
         return None
     if local_rank >= len(gpus):
         raise TrainingError(
-            f"each rank needs a GPU of its own: local rank {local_rank} is one too many for this "
+            f"each rank needs its own GPU: local rank {local_rank} is one too many for this "
             f"host's {len(gpus)}; give the host fewer slots"
         )
     return gpus[local_rank]

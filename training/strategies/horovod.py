@@ -88,15 +88,15 @@ class Horovod:
 
 def settings(config: TrainConfig, results: Path) -> dict[str, str]:
     """Horovod's own variables, for the settings that differ from its defaults."""
-    found = {}
+    variables = {}
     if config.fusion_mb:
-        found["HOROVOD_FUSION_THRESHOLD"] = str(config.fusion_mb << 20)
+        variables["HOROVOD_FUSION_THRESHOLD"] = str(config.fusion_mb << 20)
     if config.cycle_ms:
-        found["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
+        variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
     if config.timeline == "on":
         results.mkdir(parents=True, exist_ok=True)
-        found["HOROVOD_TIMELINE"] = str(results / "timeline.json")
-    return found
+        variables["HOROVOD_TIMELINE"] = str(results / "timeline.json")
+    return variables
 
 
 def create(job: Job) -> Horovod:

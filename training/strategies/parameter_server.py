@@ -3,7 +3,7 @@
 Steps are asynchronous: workers do not wait for each other, so a gradient may come from variables
 that have changed since. The chief reads the data and gives each batch to one worker: every sample
 is trained once per epoch here too, in no fixed order. Keras 3's optimizers refuse partitioned
-variables, so each variable lies whole on one server.
+variables, so each variable is stored whole on one server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def role() -> tuple[str, int, dict[str, list[str]]]:
 
 
 def serve() -> None:
-    """Be a worker or a parameter server until the chief has ended, however it ends."""
+    """Be a worker or a parameter server until the chief exits, for whatever reason."""
     name, index, cluster = role()
     claim_gpus(tf.config.list_physical_devices("GPU"))
     server = tf.distribute.Server(cluster, job_name=name, task_index=index, protocol="grpc")

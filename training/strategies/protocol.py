@@ -1,4 +1,4 @@
-"""What the training loop needs of a strategy, so that one loop serves all of them.
+"""The interface that every strategy provides to the training loop, so that one loop fits all.
 
 A *replica* is one copy of the model that computes its own gradient. Under Horovod each process (a
 rank) is one replica; under tf.distribute a process has one replica per GPU of its host, or one on
@@ -19,10 +19,10 @@ class Strategy(Protocol):
     rank: int  # of this process; 0 reports and writes
     processes: int
     replicas: range  # the numbers, 0 <= n < size, of this process's replicas
-    pending: int  # steps that may run while the loop goes on
+    pending: int  # steps that may still run while the loop continues
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Where the model and the optimizer are made."""
+        """The context in which the model and the optimizer are created."""
 
     def iterate(self, dataset: Callable[[range], Any]) -> Iterator[Any]:
         """Iterate over `dataset(replicas)`, whose elements are these replicas' batches in turn."""

@@ -1,4 +1,4 @@
-"""What EC2 answers, as far as it is read here. The fields have EC2's names."""
+"""The parts of EC2's responses that are read here. The fields have EC2's names."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Instance:
 
     @property
     def is_spot(self) -> bool:
-        """Whether EC2 can end it, not stop it."""
+        """Whether EC2 can only terminate it, not stop it."""
         return self.InstanceLifecycle == "spot"
 
     @property
@@ -115,8 +115,8 @@ class Rule:
 
     def opens(self, port: int) -> bool:
         """Whether it lets others connect to a port."""
-        here = self.IpProtocol == "tcp" and self.FromPort <= port <= self.ToPort
-        return not self.IsEgress and (here or self.IpProtocol == "-1")
+        covers = self.IpProtocol == "tcp" and self.FromPort <= port <= self.ToPort
+        return not self.IsEgress and (covers or self.IpProtocol == "-1")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ OBJECTS = cloud_costs.Prices(
     {"us-east-1": 0.023, "us-east-2": 0.023, "us-west-2": 0.023},
     "S3 Standard, first 50 TB; aws.amazon.com/s3/pricing, July 2026",
 )
-SPOT = "one-time spot: EC2 can end it, not stop it"
+SPOT = "one-time spot: EC2 can terminate it, not stop it"
 
 _KEYS = re.compile(
     r"-----BEGIN SSH HOST KEY KEYS-----(.*?)-----END SSH HOST KEY KEYS-----", re.DOTALL
@@ -90,11 +90,12 @@ class Aws:
             raise UsageError(
                 f"{', '.join(spot)}: {SPOT}",
                 hint=Hint(
-                    Command("stop", **self.inventory.target), "   # ends them, with their disks"
+                    Command("stop", **self.inventory.target),
+                    "   # terminates them, with their disks",
                 ),
             )
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """Terminate every instance that exists; EC2 deletes their disks."""
         exist = [i for i, one in self._instances().items() if one.state != "gone"]
         self._request_all("terminate_instances", sorted(exist))
@@ -151,11 +152,11 @@ class Aws:
     def costs(self) -> list[Cost]:
         """The disks, and the bucket's content."""
         region, bucket = self.inventory.region, self.inventory.bucket
-        found = list(self._disks())
+        disks = list(self._disks())
         if not bucket:
-            return found
+            return disks
         store = S3(self._client, bucket_uri(bucket, error=UsageError).bucket)
-        return [*found, *cloud_costs.bucket(store, region, OBJECTS)]
+        return [*disks, *cloud_costs.bucket(store, region, OBJECTS)]
 
     def _disks(self) -> Iterator[Cost]:
         filters = [{"Name": "attachment.instance-id", "Values": list(self._names)}]
@@ -172,16 +173,16 @@ class Aws:
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         """The keys that cloud-init printed on each instance's console at its first boot."""
-        found = {h.name: keys_on_console(self._console(_id(h))) for h in self.inventory.hosts}
-        return {name: keys for name, keys in found.items() if keys}
+        all_keys = {h.name: keys_on_console(self._console(_id(h))) for h in self.inventory.hosts}
+        return {name: keys for name, keys in all_keys.items() if keys}
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks in the rules of the chief's security groups."""
         chief = self._instances().get(_id(self.inventory.chief))
         groups = [group.GroupId for group in chief.SecurityGroups] if chief else []
         filters = [{"Name": "group-id", "Values": groups}]
-        found = ask(Rules, self._client, "ec2", "describe_security_group_rules", Filters=filters)
-        return networks_of(found.SecurityGroupRules, self.inventory.chief.port or 22)
+        rules = ask(Rules, self._client, "ec2", "describe_security_group_rules", Filters=filters)
+        return networks_of(rules.SecurityGroupRules, self.inventory.chief.port or 22)
 
     def _schedule(self, host: Host) -> str:
         """The name of a host's schedule; a host that no document knows yet has the name that its
@@ -192,11 +193,11 @@ class Aws:
     def _instances(self) -> dict[str, Instance]:
         """Our instances, by id; records the account that owns them."""
         # By filter: with InstanceIds, EC2 returns an error when one of them is gone.
-        found = list(reservations(self._client, instance_id=self._names))
-        for reservation in found:
+        shown = list(reservations(self._client, instance_id=self._names))
+        for reservation in shown:
             if reservation.OwnerId:
                 atomic_write(self._owner_file, f"account {reservation.OwnerId}\n")
-        return {i.InstanceId: i for reservation in found for i in reservation.Instances}
+        return {i.InstanceId: i for reservation in shown for i in reservation.Instances}
 
     @property
     def _owner_file(self) -> Path:
@@ -250,8 +251,8 @@ def _instance_state(instance: Instance, host: Host, now: str) -> InstanceState:
 
 def networks_of(rules: Iterable[Rule], port: int) -> tuple[str, ...]:
     """The networks that security group rules allow to connect to a port."""
-    found = {rule.CidrIpv4 or rule.CidrIpv6 for rule in rules if rule.opens(port)}
-    return tuple(sorted(found - {""}))
+    networks = {rule.CidrIpv4 or rule.CidrIpv6 for rule in rules if rule.opens(port)}
+    return tuple(sorted(networks - {""}))
 
 
 def keys_on_console(text: str) -> tuple[str, ...]:

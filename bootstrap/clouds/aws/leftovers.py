@@ -1,4 +1,4 @@
-"""What a killed `pulumi up` left on AWS: resources with a stack's id, removed by this id.
+"""Removes the resources that a killed `pulumi up` left on AWS, by the stack's id.
 
 They cost nothing. Some keep AWS from removing others, or have a name that the next `up` needs.
 """
@@ -24,14 +24,14 @@ def _nothing(_client: AwsClient, _one: Resource) -> None:
 
 def _detach(client: AwsClient, gateway: Resource) -> None:
     own = gateway["InternetGatewayId"]
-    for each in gateway.get("Attachments", ()):
-        client("ec2", "detach_internet_gateway", InternetGatewayId=own, VpcId=each["VpcId"])
+    for attachment in gateway.get("Attachments", ()):
+        client("ec2", "detach_internet_gateway", InternetGatewayId=own, VpcId=attachment["VpcId"])
 
 
 def _disassociate(client: AwsClient, table: Resource) -> None:
-    for each in table.get("Associations", ()):
-        if not each.get("Main"):
-            own = each["RouteTableAssociationId"]
+    for association in table.get("Associations", ()):
+        if not association.get("Main"):
+            own = association["RouteTableAssociationId"]
             client("ec2", "disassociate_route_table", AssociationId=own)
 
 
@@ -81,7 +81,7 @@ KINDS = (
 def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
     """Remove the network, key pairs, placement groups and roles with this id; their ids.
 
-    Only for a cluster whose machines are gone. What AWS refuses to remove stays.
+    Only for a cluster whose machines are gone. Resources that AWS refuses to remove stay.
 
     Raises:
         Refused: AWS does not list them.

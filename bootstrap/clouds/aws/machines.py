@@ -14,8 +14,10 @@ ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
     """The instances of a region that have the tag `railhead:cluster`."""
     client = client or connect(place.region)
-    found = reservations(client, tag_key=["railhead:cluster"], instance_state_name=ALIVE)
-    machines = (_machine(one, place.region) for each in found for one in each.Instances)
+    shown = reservations(client, tag_key=["railhead:cluster"], instance_state_name=ALIVE)
+    machines = (
+        _machine(one, place.region) for reservation in shown for one in reservation.Instances
+    )
     return Listed(account(client), tuple(machines))
 
 

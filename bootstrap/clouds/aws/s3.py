@@ -75,8 +75,8 @@ class S3(S3Objects):
     def pages(self, prefix: str = "") -> Iterator[list[Version]]:
         """All versions, including the delete markers."""
         for page in self._pages("list_object_versions", prefix):
-            if found := (*page.Versions, *page.DeleteMarkers):
-                yield [Version(v.Key, v.VersionId, v.Size) for v in found]
+            if versions := (*page.Versions, *page.DeleteMarkers):
+                yield [Version(v.Key, v.VersionId, v.Size) for v in versions]
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes; KeyError when there is no such object."""

@@ -57,11 +57,11 @@ class Schedule:
     @property
     def at(self) -> datetime | None:
         """The time of a one-time schedule; None for another kind of schedule."""
-        found = re.fullmatch(r"at\((.+)\)", self.ScheduleExpression)
-        if not found:
+        match = re.fullmatch(r"at\((.+)\)", self.ScheduleExpression)
+        if not match:
             return None
         zone = ZoneInfo(self.ScheduleExpressionTimezone or "UTC")
-        return datetime.fromisoformat(found[1]).replace(tzinfo=zone).astimezone(timezone.utc)
+        return datetime.fromisoformat(match[1]).replace(tzinfo=zone).astimezone(timezone.utc)
 
     @property
     def action(self) -> tuple[str, tuple[str, ...]]:
@@ -80,11 +80,11 @@ def read(
     """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
     cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
     `cluster_id`: what the instance's tag must be for the schedule's role; None: not checked."""
-    found = _get(client, name)
-    if found is None:
+    values = _get(client, name)
+    if values is None:
         reason = f"there is no schedule {name}"
         return Deadline(KIND, None, MISSING, SOURCE, reason, exists=False)
-    schedule = decode(Schedule, found, what=f"the schedule {name}", error=RailheadError)
+    schedule = decode(Schedule, values, what=f"the schedule {name}", error=RailheadError)
     at, (verb, ids) = schedule.at, schedule.action
     target = f"{verb}s {', '.join(ids)}" if ids else ""
     reason = _why_not(schedule, own, instances) or _no_right(instances[own], cluster_id)
@@ -108,7 +108,7 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
     if missing:
         raise RailheadError(
             f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
-            hint=Hint(Command("up", refresh=True), "   # makes it anew"),
+            hint=Hint(Command("up", refresh=True), "   # recreates it"),
         )
 
 
@@ -178,8 +178,8 @@ def _why_not(schedule: Schedule, own: str, instances: Instances) -> str:
     if own not in ids:
         return f"the schedule does not stop {own}"
     # EC2 refuses the whole call for one id that does not exist.
-    if gone := [each for each in ids if each not in instances]:
+    if gone := [instance for instance in ids if instance not in instances]:
         return f"it also names {', '.join(gone)}, which no longer exists: EC2 refuses the call"
     if verb == "stop" and instances[own].is_spot:
-        return f"it stops {own}, and EC2 can end a one-time spot machine, not stop it"
+        return f"it stops {own}, and EC2 can terminate a one-time spot machine, not stop it"
     return ""

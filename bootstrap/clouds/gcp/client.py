@@ -35,7 +35,7 @@ class GoogleClient(StorageClient):
 
     Raises:
         UsageError: the credentials are not valid any more. RailheadError: the network failed.
-        Refused: Google refused; its reason, else the HTTP status, is the error's `error_code`.
+        Refused: Google refused; its reason, otherwise the HTTP status, is the error's `error_code`.
     """
 
     compute: str = COMPUTE

@@ -1,4 +1,4 @@
-"""What Compute Engine answers, as far as it is read here. The fields have Google's names."""
+"""The parts of Compute Engine's responses that are read here. The fields have Google's names."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Instance:
 
     @property
     def ends(self) -> datetime | None:
-        """When Compute stops it while it runs: its timestamp, else start time plus duration."""
+        """When Compute stops it while it runs: its timestamp, or start time plus duration."""
         if own := self.resourceStatus.scheduling.terminationTimestamp:
             return _moment(own)
         began = self.lastStartTimestamp
@@ -192,7 +192,7 @@ class Firewall:
     def opens(self, tags: Collection[str], port: int) -> bool:
         """Whether it lets others connect to a port of instances with these tags."""
         applies = not self.targetTags or not {*self.targetTags}.isdisjoint(tags)
-        opens = any(each.covers(port) for each in self.allowed)
+        opens = any(protocol.covers(port) for protocol in self.allowed)
         return applies and opens and self.direction == "INGRESS" and not self.disabled
 
 

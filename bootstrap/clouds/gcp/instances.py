@@ -82,7 +82,7 @@ class Gcp:
         paths = [_path(h) for h, instance in self._instances() if _state(instance) in active]
         self._request_all("POST", [f"{path}/stop" for path in paths])
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """Delete every instance that exists, with its disk; see `_request_all`."""
         self._request_all("DELETE", [_path(h) for h, one in self._instances() if one is not None])
 
@@ -149,8 +149,8 @@ class Gcp:
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         """The keys that each instance's guest agent wrote into its guest attributes."""
-        found = {h.name: self._keys_of(h) for h in self.inventory.hosts}
-        return {name: keys for name, keys in found.items() if keys}
+        all_keys = {h.name: self._keys_of(h) for h in self.inventory.hosts}
+        return {name: keys for name, keys in all_keys.items() if keys}
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks that firewall rules for the chief's network and tags name."""
@@ -175,8 +175,8 @@ class Gcp:
     def _keys_of(self, host: Host) -> tuple[str, ...]:
         query = {"queryPath": "hostkeys/"}
         path = f"{_path(host)}/getGuestAttributes"
-        found = self._get(GuestAttributes, path, params=query) or GuestAttributes()
-        return tuple(f"{i.key} {i.value.strip()}" for i in found.queryValue.items if i.value)
+        attributes = self._get(GuestAttributes, path, params=query) or GuestAttributes()
+        return tuple(f"{i.key} {i.value.strip()}" for i in attributes.queryValue.items if i.value)
 
     def _disks(self) -> Iterator[Cost]:
         for host, instance in self._instances():
@@ -201,12 +201,12 @@ def _path(host: Host) -> str:
 
 
 def _parts(host: Host) -> tuple[str, str, str]:
-    found = _ID.search(host.id or "")
-    if not found:
+    match = _ID.search(host.id or "")
+    if not match:
         raise UsageError(
             f"{host.name}: its id {host.id!r} is not projects/PROJECT/zones/ZONE/instances/NAME"
         )
-    return found[1], found[2], found[3]
+    return match[1], match[2], match[3]
 
 
 def _state(instance: Instance | None) -> str:

@@ -18,8 +18,10 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
     if not place.project:
         raise UsageError("the project of the machines is not known")
     client = client or connect()
-    found = tuple(_machine(each, place.project) for each in _instances(client, place.project))
-    return Listed(f"project {place.project}", found)
+    machines = tuple(
+        _machine(instance, place.project) for instance in _instances(client, place.project)
+    )
+    return Listed(f"project {place.project}", machines)
 
 
 def _instances(client: GoogleClient, project: str) -> Iterator[Instance]:

@@ -29,7 +29,7 @@ from .host import LocalHost
 from .processes import Ended
 
 
-def start(cluster: str, count: int, base: str | None = None) -> Inventory:
+def start(cluster: str, count: int) -> Inventory:
     """Start `count` hosts, or those of them that are not running, and record the cluster.
 
     Raises:
@@ -39,12 +39,28 @@ def start(cluster: str, count: int, base: str | None = None) -> Inventory:
     names = [f"h{i}" for i in range(1, count + 1)]
     _recorded(cluster)
     with local_state.alone_in(cluster) as folder:
-        hosts = [_make_host(folder, name, base) for name in names]
+        hosts = [_make_host(folder, name) for name in names]
         inventory = _record(cluster, folder, hosts)
         _run(hosts)
     for host in hosts:
         local_host.wait_for(host)
     return inventory
+
+
+def start_again(cluster: str) -> None:
+    """Start the recorded hosts of a cluster that do not run, at the addresses that they have.
+
+    Raises:
+        UsageError: no such cluster is recorded; or as in `start`.
+    """
+    local_host.program()
+    existing(cluster)
+    with local_state.alone_in(cluster) as folder:
+        hosts = [local_host.make(folder, h.name, h.address) for h in existing(cluster)]
+        _record(cluster, folder, hosts)
+        _run(hosts)
+    for host in hosts:
+        local_host.wait_for(host)
 
 
 def start_one(cluster: str, name: str) -> Inventory:
@@ -58,7 +74,7 @@ def start_one(cluster: str, name: str) -> Inventory:
     with local_state.alone_in(cluster) as folder:
         others = [host for host in _recorded(cluster) if host.name != name]
         host = _make_host(folder, name)
-        hosts = sorted([*others, host], key=lambda each: _index(each.name))
+        hosts = sorted([*others, host], key=lambda one: _index(one.name))
         inventory = _record(cluster, folder, hosts)
         _run([host])
     local_host.wait_for(host)
@@ -71,9 +87,9 @@ def _index(name: str) -> int:
     return int(name[1:])
 
 
-def _make_host(folder: Path, name: str, base: str | None = None) -> LocalHost:
+def _make_host(folder: Path, name: str) -> LocalHost:
     local_host.make_key(folder / "key", f"railhead-local:{folder.name}")
-    return local_host.make(folder, name, local_host.address(folder.name, _index(name), base))
+    return local_host.make(folder, name, local_host.address(folder.name, _index(name)))
 
 
 def _run(hosts: list[LocalHost]) -> None:
@@ -160,20 +176,20 @@ def remove(cluster: str, names: list[str]) -> dict[str, Ended]:
     A host that does not exist counts as removed. The records of runs stay.
 
     Raises:
-        RailheadError: some of a host's processes do not end; the host stays.
+        RailheadError: some of a host's processes still run; the host stays.
     """
     results = {}
     with local_state.alone_in(cluster) as folder:
-        left = {host.name: host for host in _recorded(cluster)}
-        for name in [name for name in names if name in left]:
-            results[name] = processes.end(left[name].folder)
+        remaining = {host.name: host for host in _recorded(cluster)}
+        for name in [name for name in names if name in remaining]:
+            results[name] = processes.end(remaining[name].folder)
             if pids := results[name].left:
-                raise RailheadError(f"{name}: processes {[*pids]} do not end")
-            if (home := left.pop(name).folder).exists():
+                raise RailheadError(f"{name}: processes {[*pids]} still run")
+            if (home := remaining.pop(name).folder).exists():
                 shutil.rmtree(home)
-        if results and left:
-            _record(cluster, folder, list(left.values()))
-    if not left:
+        if results and remaining:
+            _record(cluster, folder, list(remaining.values()))
+    if not remaining:
         _forget(cluster, folder)
     return results
 
@@ -219,7 +235,7 @@ def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
     if verb == "check":
         return {"sshd": local_host.program(), "hosts": [host.name for host in _recorded(cluster)]}
     choices = "start, stop, read, remove, check"
-    raise UsageError(f"{verb!r} is none of: {choices}", hint=USAGE)
+    raise UsageError(f"{verb!r} is not one of: {choices}", hint=USAGE)
 
 
 def _started(cluster: str, *names: str) -> Any:

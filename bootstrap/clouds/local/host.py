@@ -104,10 +104,10 @@ def program() -> str:
     )
 
 
-def address(cluster: str, index: int, base: str | None = None) -> str:
+def address(cluster: str, index: int) -> str:
     """127.x.y.i, derived from the cluster's name, so that two clusters do not share addresses."""
     digest = hashlib.sha256(cluster.encode()).digest()
-    return f"{base or f'127.{64 + digest[0] % 128}.{digest[1]}'}.{index}"
+    return f"127.{64 + digest[0] % 128}.{digest[1]}.{index}"
 
 
 def make(folder: Path, name: str, address: str) -> LocalHost:

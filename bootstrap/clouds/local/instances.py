@@ -20,19 +20,18 @@ class Local:
         name, now = self.inventory.name, utc_now()
         names = list(self.inventory.names)
         folders = local_state.cluster_folder(name) / "hosts"
-        if not any((folders / each).exists() for each in names):
-            return dict.fromkeys(names, InstanceState("gone", None, "no folder of it", now))
+        if not any((folders / host).exists() for host in names):
+            return dict.fromkeys(names, InstanceState("gone", None, "its folder is gone", now))
         try:
             hosts = cluster.read(name)
         except UsageError as error:
             unknown = InstanceState("unknown", None, "its record", now, reason=error.message)
             return dict.fromkeys(names, unknown)
-        return {each: _instance_state(hosts.get(each), now) for each in names}
+        return {host: _instance_state(hosts.get(host), now) for host in names}
 
     def start(self) -> None:
-        """Start the hosts that do not run, at the addresses that they have."""
-        base = self.inventory.chief.address.rpartition(".")[0]
-        cluster.start(self.inventory.name, len(self.inventory.hosts), base)
+        """Start the hosts that exist and do not run, at the addresses that they have."""
+        cluster.start_again(self.inventory.name)
 
     def stop(self) -> None:
         """End every host's sshd and its processes.
@@ -42,9 +41,9 @@ class Local:
         """
         for name, result in cluster.stop(self.inventory.name).items():
             if result.left:
-                raise RailheadError(f"{name}: processes {[*result.left]} do not end")
+                raise RailheadError(f"{name}: processes {[*result.left]} still run")
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """As `stop`: the stack removes their homes."""
         self.stop()
 
@@ -53,14 +52,14 @@ class Local:
         return []
 
     def deadlines(self) -> dict[str, Deadline]:
-        """None: local hosts cost nothing."""
+        """No deadlines: local hosts are free."""
         return {}
 
     def set_deadline(self, hours: float) -> None:
         """Do nothing: local hosts have no deadline."""
 
     def costs(self) -> list[Cost]:
-        """None: local hosts cost nothing."""
+        """No costs: local hosts are free."""
         return []
 
     def account(self) -> str:

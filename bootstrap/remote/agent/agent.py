@@ -98,7 +98,7 @@ def parsed(state: str | None) -> RunState | None:
 
 
 def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
-    """Whether no supervisor of this run is left, and `state` is what it wrote last.
+    """Whether no supervisor of this run exists any more, and `state` is the last that it wrote.
 
     Without the `pid` of state.json all processes are searched for it.
     """
@@ -181,7 +181,7 @@ OPS: Operations = {
 
 
 def main() -> None:
-    """Serve until the channel closes. What ended runs left is removed first."""
+    """Serve until the channel closes. First remove temporary folders that ended runs left."""
     with contextlib.suppress(OSError):
         drop_temporary_of_ended()
     serve(OPS)

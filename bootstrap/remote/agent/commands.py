@@ -1,4 +1,4 @@
-"""Runs commands on a host: `run` waits for the end; `start` does not, the command outlives us."""
+"""Runs commands on a host: `run` waits for the end; a command of `start` outlives the agent."""
 
 from __future__ import annotations
 

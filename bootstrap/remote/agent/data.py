@@ -1,7 +1,7 @@
-"""Data of a run on a host: ~/.railhead/data/<digest>/ is complete, or it is not there.
+"""Data of a run on a host: ~/.railhead/data/<digest>/ is complete, or it does not exist.
 
-A folder is filled as `<digest>.part` and renamed at the end; `<digest>.json` beside it lists its
-files, to find out later whether one was removed. An interrupted transfer continues where it was.
+A folder is filled as `<digest>.part` and renamed at the end; `<digest>.json` next to it lists its
+files, to detect a removed one later. An interrupted transfer continues where it stopped.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ Entry = tuple[str, int, str]  # path, bytes, sha256
 
 
 def data_state(request: DataState) -> DataFolders:
-    """What is there of data, and the free bytes of the disk."""
-    found = {}
+    """Which data is on this host, and the free bytes of the disk."""
+    folders = {}
     for name in request.folders:
         folder = os.path.expanduser(name)
         parts = glob.glob(f"{glob.escape(folder)}.incoming-*")
-        there = size_of(f"{folder}.part") + sum(os.path.getsize(part) for part in parts)
-        found[name] = DataFolder(is_complete(folder), there)
+        size = size_of(f"{folder}.part") + sum(os.path.getsize(part) for part in parts)
+        folders[name] = DataFolder(is_complete(folder), size)
     status = os.statvfs(os.path.expanduser("~"))
-    return DataFolders(found, status.f_bavail * status.f_frsize)
+    return DataFolders(folders, status.f_bavail * status.f_frsize)
 
 
 def paths_state(request: PathsState) -> PathKinds:
-    """What each path is."""
+    """The kind of each path."""
     return PathKinds({path: kind_of(os.path.expanduser(path)) for path in request.paths})
 
 
 def kind_of(path: str) -> PathKind:
-    """What is at a path."""
+    """The kind of a path."""
     try:
         if os.path.isdir(path):
             return "folder" if os.listdir(path) else "empty"
@@ -66,8 +66,8 @@ def kind_of(path: str) -> PathKind:
 
 
 def receive_data(request: ReceiveData) -> Received:
-    """Fill a folder with exactly these files. What is missing is requested by events, one after the
-    other, also of nothing."""
+    """Fill a folder with exactly these files. Missing parts are requested by events, one after the
+    other; an event may request nothing."""
     folder, manifest = os.path.expanduser(request.folder), request.manifest
     make_private(os.path.dirname(folder))
     # Another host that shares the home may hold it for hours, while it receives the same data;
@@ -85,7 +85,7 @@ def receive_data(request: ReceiveData) -> Received:
 
 
 def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:
-    """The files to be sent, each with the number of its bytes that are there already."""
+    """The files to be sent, each with the number of bytes that this host already has."""
     part = f"{folder}.part"
     if os.path.isdir(folder) and not os.path.isdir(part):
         os.rename(folder, part)  # a file of it was removed: the others are used
@@ -99,7 +99,7 @@ def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:
 
 
 def has_content(path: str, size: int, sha256: str) -> bool:
-    """Whether a file is there with this content; a power failure can damage it."""
+    """Whether a file exists with this content; a power failure can damage it."""
     try:
         return os.path.getsize(path) == size and size_and_sha256(path)[1] == sha256
     except OSError:
@@ -126,7 +126,7 @@ class Content:
         return data
 
     def drain(self) -> None:
-        """Read the rest, so that the next request is found; an error before it stays the error."""
+        """Read the rest, so that the next request is found; an earlier error is reported first."""
         with contextlib.suppress(OSError):
             while self.left:
                 self.read(self.left)

@@ -48,8 +48,8 @@ def write(request: Write) -> Changed:
 
 
 def make_private(folder: str) -> None:
-    """Create a folder and its missing parents, each for the user alone: `os.makedirs` applies its
-    mode to the last one only."""
+    """Create a folder and its missing parents, each accessible to the user alone: `os.makedirs`
+    applies its mode only to the last one."""
     above = os.path.dirname(folder)
     if above and not os.path.isdir(above):
         make_private(above)
@@ -142,8 +142,8 @@ def fetch_missing(manifest: Sequence[BundleFile], blobs: str) -> int:
     """Request the contents that are not in `blobs`; returns their number."""
     make_private(blobs)
     clear_parts(blobs)
-    wanted = {file.sha256: file for file in manifest}
-    missing = tuple(d for d, file in wanted.items() if not has_content(f"{blobs}/{d}", file))
+    contents = {file.sha256: file for file in manifest}
+    missing = tuple(d for d, file in contents.items() if not has_content(f"{blobs}/{d}", file))
     send_event(Needed(missing))
     receive(int(IN.readline()), blobs)
     return len(missing)
@@ -192,7 +192,7 @@ def receive(size: int, blobs: str) -> None:
             content = tar.extractfile(member)
             data = content.read() if content else b""
             if hashlib.sha256(data).hexdigest() != member.name:
-                raise ValueError("a blob came with another content than its sha256 says")
+                raise ValueError("a blob arrived whose content does not match its sha256")
             replace(os.path.join(blobs, member.name), data, 0o400)
 
 
@@ -243,7 +243,7 @@ def read(request: Read) -> Text:
 
 
 def text_of(path: str) -> str | None:
-    """The text of a regular file, else None; the user's own links are followed."""
+    """The text of a regular file, or None; the user's own links are followed."""
     try:
         with io.TextIOWrapper(open_regular(os.path.realpath(path)), errors="replace") as file:
             return file.read()

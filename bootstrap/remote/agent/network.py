@@ -57,7 +57,7 @@ def dial(request: Dial) -> Dialed:
 
 
 def call(address: str, port: int, timeout: float) -> str | None:
-    """Connect to an agent; returns None on success, else the reason. `timeout` in seconds."""
+    """Connect to an agent; returns None on success, or the reason. `timeout` in seconds."""
     try:
         with socket.create_connection((address, port), timeout) as peer:
             peer.settimeout(timeout)

@@ -27,11 +27,11 @@ PIECE = 1 << 18  # bytes
 def collect(request: Collect) -> Collected:
     """Send a run's results as they are now, also during the run or after its supervisor died."""
     folder = os.path.expanduser(request.folder)
-    found = Listing(folder)
+    listing = Listing(folder)
     log = f"logs/{GROWING}"
     more = [(log, 0)] if os.path.exists(os.path.join(folder, log)) else []
-    sent = send(folder, [*found.files, *more], request.limit)
-    return Collected(sent.files, sent.left, sent.changed, tuple(found.skipped))
+    sent = send(folder, [*listing.files, *more], request.limit)
+    return Collected(sent.files, sent.left, sent.changed, tuple(listing.skipped))
 
 
 def get(request: Get) -> Sent:
@@ -58,7 +58,7 @@ def get_file(request: GetFile) -> Digest:
 def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> Sent:
     """Send files of a folder. A run may replace, extend, truncate or remove them meanwhile."""
     sent: list[tuple[str, int]] = []
-    left: list[tuple[str, int]] = []
+    left_out: list[tuple[str, int]] = []
     changed: list[str] = []
     remaining = limit
     chunks = cast("IO[bytes]", Chunks())
@@ -71,13 +71,13 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> Sent:
             with content:
                 size = os.fstat(content.fileno()).st_size
                 if size > remaining:
-                    left.append((path, size))
+                    left_out.append((path, size))
                     continue
                 remaining -= size
                 sent.append((path, size))
                 if not add(tar, path, content, size):
                     changed.append(path)
-    return Sent(tuple(sent), tuple(left), tuple(changed))
+    return Sent(tuple(sent), tuple(left_out), tuple(changed))
 
 
 class Exactly:
@@ -111,14 +111,14 @@ def matching(root: str, patterns: Sequence[str]) -> Iterator[tuple[str, int]]:
     Not `glob`: it finds hidden names only since Python 3.11.
     """
     present = sorted(tree(root))
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for pattern in patterns:
         literal = re.sub(r"\[([*?[])\]", r"\1", pattern)  # undo glob.escape
         literal_match = os.path.lexists(os.path.join(root, literal)) and [os.path.normpath(literal)]
-        found |= dict.fromkeys(
+        paths |= dict.fromkeys(
             literal_match or [path for path in present if matches(path, pattern)]
         )
-    for path in found:
+    for path in paths:
         with contextlib.suppress(OSError):
             status = os.lstat(os.path.join(root, path))
             if stat.S_ISREG(status.st_mode) and not path.startswith(".."):

@@ -1,5 +1,5 @@
-"""A run's folders outside of its own, which end with it: `memory`, for its secrets, is in memory
-where the host has such a file system; `tmp` is the TMPDIR of its processes.
+"""Folders of a run outside the run's folder, removed when the run ends: `memory`, for its secrets,
+is in memory if the host has such a file system; `tmp` is the TMPDIR of its processes.
 
 Both are links in the run's folder. The real folders have random, short names: a socket's path has
 at most 107 bytes, and programs put sockets into TMPDIR.
@@ -24,7 +24,7 @@ STARTING = 60.0  # seconds after which a run that has no process has ended
 
 
 def make_temporary(request: MakeTemporary) -> None:
-    """Create both folders of a run, each for the user alone.
+    """Create both folders of a run, each accessible to the user alone.
 
     Hosts that share a home share the links: then the folder gets the name that the link has.
     """
@@ -32,22 +32,22 @@ def make_temporary(request: MakeTemporary) -> None:
     memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else folder
     for name, parent in (("memory", memory), ("tmp", short_temporary())):
         link = os.path.join(folder, name)
-        made = tempfile.mkdtemp(prefix="railhead-", dir=parent)
+        target = tempfile.mkdtemp(prefix="railhead-", dir=parent)
         try:
-            os.symlink(made, link)
+            os.symlink(target, link)
         except FileExistsError:
-            os.rmdir(made)
+            os.rmdir(target)
             make_own(os.readlink(link))
 
 
 def short_temporary() -> str:
-    """The folder for temporary files, or /tmp where its name leaves too little for a socket's."""
+    """The folder for temporary files, or /tmp if its name is too long to put a socket below it."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) <= LONGEST or not os.access("/tmp", os.W_OK) else "/tmp"
 
 
 def make_own(folder: str) -> None:
-    """Create a folder for the user alone; OSError if it exists and is not such a folder."""
+    """Create a folder that only the user can access; OSError if it exists and is not one."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     status = os.lstat(folder)

@@ -59,7 +59,7 @@ class StorageClient:
 
 
 def google_session(scope: str = SCOPE) -> Any:
-    """A session with the default credentials; google.auth.exceptions where there are none."""
+    """A session with the default credentials; an error of google.auth if there are none."""
     import google.auth
     from google.auth.transport.requests import AuthorizedSession
 
@@ -115,8 +115,8 @@ class GcsObjects:
         self._insert(key, io.BytesIO(data), len(data), md5)
 
     def upload(self, key: str, path: Path, sha256: str) -> None:
-        """Create an object from a file. Google refuses bytes that do not match the MD5 sent with
-        them, which is of the bytes that have this sha256."""
+        """Create an object from a file with this sha256. Google refuses bytes that do not match the
+        MD5 sent with them, which is computed while the sha256 is checked."""
         md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
         with path.open("rb") as file:
             while data := file.read(CHUNK):
@@ -161,8 +161,8 @@ class GcsObjects:
 
 
 class _Body:
-    """Files one after the other, with their size in bytes, as `requests` sends a stream, and again
-    from the start where it is repeated."""
+    """Files one after the other as a stream for `requests`, with its size in bytes; read again from
+    the start if the upload is repeated."""
 
     def __init__(self, files: Sequence[BinaryIO], size: int) -> None:
         self._files, self._size, self._next = files, size, 0

@@ -40,5 +40,5 @@ class Objects(Protocol):
 
 
 def encoded(digest: bytes) -> str:
-    """A digest as the clouds' APIs have it: in base64."""
+    """A digest in the form of the clouds' APIs: base64."""
     return base64.b64encode(digest).decode()

@@ -71,14 +71,14 @@ class S3Objects:
             "create_multipart_upload", Key=key, Metadata=metadata, ChecksumAlgorithm="SHA256"
         )
         upload = {"Key": key, "UploadId": begun["UploadId"]}
-        whole = hashlib.sha256()
+        digest = hashlib.sha256()
         parts: list[dict[str, int | str]] = []
         try:
             with path.open("rb") as file:
                 while data := file.read(PART):
-                    whole.update(data)
+                    digest.update(data)
                     parts.append(self._upload_part(upload, len(parts) + 1, data))
-            if whole.hexdigest() != metadata["sha256"]:
+            if digest.hexdigest() != metadata["sha256"]:
                 raise ChangedFile(path)
             self.call("complete_multipart_upload", MultipartUpload={"Parts": parts}, **upload)
         except BaseException:

@@ -1,1 +1,1 @@
-"""What judges the evaluation of a run, on the chief and on this side."""
+"""Checks a run's metrics against its thresholds; used on the chief and on this computer."""

@@ -1,4 +1,4 @@
-"""Judges a run's metrics by its thresholds (--min, --max). Pure."""
+"""Checks a run's metrics against its thresholds (--min, --max). Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from railhead.documents.lenient import finite
 
 
 def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
-    """Whether an evaluation reaches the thresholds."""
+    """Whether an evaluation meets the thresholds."""
     figures = {name: finite(value) for name, value in reported.values.items()}
     failed = tuple(why for item in thresholds if (why := _failure(item, figures)))
     passed = not failed and reported.values.get("passed") is not False

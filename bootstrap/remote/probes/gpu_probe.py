@@ -1,4 +1,4 @@
-"""Tests one machine's GPUs with one rank per GPU; `make gpu-check` runs it.
+"""Tests one machine's GPUs with one rank per GPU; `make gpu-check` runs this program.
 
 mpirun -np N PYTHON gpu_probe.py gpu|cpu   -> one line `@check {...}` for each check, from rank 0
 

@@ -166,7 +166,7 @@ def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
 
 
 def encoded(data: bytes) -> bytes:
-    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]".
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD after each "]".
 
     The four separators of ASCII are ours, so a program cannot send a heartbeat.
     """
@@ -206,7 +206,7 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
     home = os.path.expanduser("~")
     if not os.path.isdir(os.path.join(home, ".keras")):
         os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
-    # Without TensorFlow's INFO lines; our own training also without its warnings.
+    # Without TensorFlow's INFO lines; the built-in training also without its warnings.
     level = "1" if isinstance(run.program, Script) else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     if device := host.interface:
@@ -283,7 +283,7 @@ class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def run_training(work: str) -> None:
-    """Run our own training, as `python -m training` would."""
+    """Run the built-in training, as `python -m training` would."""
     sys.path.insert(0, work)
     sys.argv = ["training"]
     runpy.run_module("training", run_name="__main__", alter_sys=True)

@@ -1,6 +1,6 @@
 """The data of a run on its host: the variables RAILHEAD_DATA_<NAME>, and what they name.
 
-Our own training reads buckets by itself. For a script, the ranks of a host download once, into
+The built-in training reads buckets by itself. For a script, the ranks of a host download once, into
 ~/.railhead/data; a stream is fed into a folder in memory, for each rank. Both are done by
 `python -m training.data`, which is in `reader/` of the run's folder.
 """
@@ -46,14 +46,14 @@ def prepare(run: RunDocument, place: RankPlace) -> dict[str, str]:
     Raises:
         SystemExit: a download failed; its cause was printed.
     """
-    found = {}
+    variables = {}
     script = isinstance(run.program, Script)
     for item in run.data:
         name = VARIABLE + item.name.upper()
-        found[name] = path_of(item, place) if script else source_of(item, place)
+        variables[name] = path_of(item, place) if script else source_of(item, place)
         if item.mode and not script:
-            found[f"{name}_MODE"] = item.mode
-    return found
+            variables[f"{name}_MODE"] = item.mode
+    return variables
 
 
 def source_of(item: RunData, place: RankPlace) -> str:

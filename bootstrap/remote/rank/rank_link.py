@@ -1,4 +1,4 @@
-"""Tells whether a host is cut off from the chief, so that mpirun can no longer end its ranks.
+"""Detects that a host is cut off from the chief, so that mpirun can no longer end its ranks.
 
 The rank's parent, orted, sends the helper's heartbeats over TCP to mpirun on the chief. The kernel
 of the chief acknowledges them, however slow the programs there are. Without an acknowledgement the
@@ -61,7 +61,8 @@ def most_tries(table: str, sockets: set[str]) -> int:
 def end_run_here(folder: str, run_id: str) -> None:
     """Become the program that ends all processes of the run on this host.
 
-    Without the run's marks, so that it does not end itself, nor the same of another rank.
+    It runs without the run's marks, so that it ends neither itself nor the same program of another
+    rank.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

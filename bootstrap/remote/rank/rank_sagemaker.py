@@ -21,7 +21,7 @@ from .rank_data import RankPlace
 def variables(
     run: RunDocument, program: Script, place: RankPlace, channels: Mapping[str, str]
 ) -> dict[str, str]:
-    """All SM_ variables of a rank; makes the folders that they name.
+    """All SM_ variables of a rank; creates the folders that they name.
 
     `program` has the arguments that the script gets, `channels` the folder of each data name.
     """
@@ -96,17 +96,17 @@ def environment(
 
 def hyperparameters(args: Sequence[str]) -> dict[str, Any]:
     """The hyperparameters in arguments: `--epochs 3 --lr=0.1 --augment`. A value is a number, a
-    list or an object where it is JSON, else text; without a value it is true."""
-    found: dict[str, Any] = {}
+    list or an object where it is JSON, otherwise text; without a value it is true."""
+    values: dict[str, Any] = {}
     name = ""
     for arg in args:
         if arg.startswith("--") and len(arg) > 2:
             name, equals, value = arg[2:].partition("=")
-            found[name] = value_of(value) if equals else True
+            values[name] = value_of(value) if equals else True
             name = "" if equals else name
         elif name:
-            found[name], name = value_of(arg), ""
-    return found
+            values[name], name = value_of(arg), ""
+    return values
 
 
 def value_of(text: str) -> Any:
@@ -142,8 +142,8 @@ def write_inputs(found: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def placed(path: str) -> Iterator[str]:
-    """What the block makes at the path that it gets becomes `path`; ranks of one host make the
-    same files at the same time."""
+    """Yields a temporary path; what the block creates there is then moved to `path`, because ranks
+    of one host create the same files at the same time."""
     part = f"{path}.part-{os.getpid()}"
     yield part
     os.replace(part, path)

@@ -1,8 +1,8 @@
 """The files of a checkpoint folder that are complete, and the manifest of their upload.
 
-A folder `step-*` with a manifest.json is one checkpoint of our own training: complete, and never
-changed again. All other files belong to the program; names that begin with a dot are files in the
-making. Standard library only, Python 3.10.
+A folder `step-*` with a manifest.json is one checkpoint of the built-in training: complete, and
+never changed again. All other files belong to the program; names that begin with a dot are
+incomplete files. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Stamp = tuple[int, int]  # bytes, and the time of the last change in nanoseconds
 
 def complete_files(folder: str) -> dict[str, Stamp]:
     """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted."""
-    found = {path: (status.st_size, status.st_mtime_ns) for path, status in walk(folder, "")}
-    return {path: found[path] for path in sorted(complete(found)[:FILES])}
+    stamps = {path: (status.st_size, status.st_mtime_ns) for path, status in walk(folder, "")}
+    return {path: stamps[path] for path in sorted(complete(stamps)[:FILES])}
 
 
 def complete(paths: Collection[str]) -> list[str]:

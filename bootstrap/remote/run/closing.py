@@ -56,15 +56,15 @@ def whole_manifest(folder: str) -> tuple[Manifest, str]:
     A file that was not read in time is listed in `skipped`.
     """
     lines, why = run_bounded("hashes", folder, HASHING)
-    found = decode(Found, lines[0]) if lines else Found()
+    listing = decode(Found, lines[0]) if lines else Found()
     read = {hashed.path: hashed.entry for hashed in decode(tuple[Hashed, ...], lines[1:])}
-    files = tuple(entry for path in found.paths if (entry := read.get(path)))
+    files = tuple(entry for path in listing.paths if (entry := read.get(path)))
     if not why:
-        return Manifest(files, found.skipped), ""
-    late = tuple(Skipped(path, why) for path in found.paths if path not in read)
+        return Manifest(files, listing.skipped), ""
+    late = tuple(Skipped(path, why) for path in listing.paths if path not in read)
     first = f", first {late[0].path}" if late else ""
-    why = f"{len(late) if found.paths else 'all'} results were not read{first}: {why}"
-    return Manifest(files, (*found.skipped, *late)), why
+    why = f"{len(late) if listing.paths else 'all'} results were not read{first}: {why}"
+    return Manifest(files, (*listing.skipped, *late)), why
 
 
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
@@ -75,7 +75,7 @@ def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]
         return [], str(error)
     lines = [json.loads(x) for x in ended.out.splitlines(keepends=True) if x.endswith("\n")]
     if ended.code is None:
-        return lines, f"no end within {seconds:g} s"
+        return lines, f"not finished within {seconds:g} s"
     if ended.code:
         last = (ended.err.strip().splitlines() or [""])[-1]
         return lines, f"exit code {ended.code}: {last}"

@@ -19,9 +19,8 @@ import subprocess
 import time
 from typing import Any
 
-from railhead.documents.agent import OF_RUNS
 from railhead.documents.codec import decode, encode
-from railhead.documents.result import NotSwept, Swept
+from railhead.documents.result import OF_RUNS, NotSwept, Swept
 from railhead.documents.run import RunDocument
 
 from .. import programs
@@ -99,12 +98,12 @@ def end_run(run_id: str, variable: str = OF_RUNS) -> Swept:
         *(send_signal(run_id, variable, sign) for sign in (signal.SIGTERM, signal.SIGKILL))
     )
     drop_temporary_of(run_id)
-    left = processes(run_id, variable)
-    return Swept(len(ended - set(left)), tuple(left))
+    remaining = processes(run_id, variable)
+    return Swept(len(ended - set(remaining)), tuple(remaining))
 
 
 def send_signal(run_id: str, variable: str, sign: signal.Signals) -> set[int]:
-    """Signal each process once, also new ones, until none is left or GRACE has passed.
+    """Signal each process once, also new ones, until there is none or GRACE has passed.
 
     Returns the pids of all signalled processes.
     """
@@ -140,7 +139,7 @@ def drop_temporary(folder: str) -> None:
 
 
 def own_folder(link: str) -> str:
-    """What a link leads to, if that is there and not another user's; else ""."""
+    """The target of a link, if it exists and belongs to this user; otherwise ""."""
     with contextlib.suppress(OSError):
         target = os.readlink(link)
         return target if os.lstat(target).st_uid == os.geteuid() else ""

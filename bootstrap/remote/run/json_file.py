@@ -34,10 +34,10 @@ def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode) or os.path.getsize(path) > limit:
             return {}
-        found = load(path)
+        document = load(path)
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def save(path: str, document: Any) -> None:

@@ -1,4 +1,4 @@
-"""Uploads checkpoints, metrics and TensorBoard events to the bucket while a run goes on.
+"""Uploads checkpoints, metrics and TensorBoard events to the bucket during a run.
 
 run.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|always
 
@@ -53,26 +53,26 @@ class CheckpointUpload:
             OSError, or an error of the cloud's library: an upload failed; the bucket still has the
                 previous checkpoints.
         """
-        found = checkpoint_files.complete_files(self.folder)
-        if not found or found == {file.path: stamp_of(file) for file in self.files}:
+        stamps = checkpoint_files.complete_files(self.folder)
+        if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded
-        if not is_settled(found):
+        if not is_settled(stamps):
             return False
         try:
-            entries = tuple(self._entries(found))
+            entries = tuple(self._entries(stamps))
         except FileNotFoundError:  # the training removed an old checkpoint meanwhile
             return False
-        if checkpoint_files.complete_files(self.folder) != found:
+        if checkpoint_files.complete_files(self.folder) != stamps:
             return False
         self._publish(entries)
         return True
 
-    def _entries(self, found: dict[str, Stamp]) -> Iterator[Uploaded]:
+    def _entries(self, stamps: dict[str, Stamp]) -> Iterator[Uploaded]:
         """An entry of the manifest for each file, uploaded where the bucket does not have it."""
         known = {(entry.path, *stamp_of(entry)): entry for entry in self.files}
         taken = {entry.object for entry in self.files}
         free = (n for n in range(2 * checkpoint_files.FILES) if n not in taken)
-        for path, stamp in found.items():
+        for path, stamp in stamps.items():
             if entry := known.get((path, *stamp)):
                 yield entry
                 continue
@@ -105,8 +105,8 @@ class GrowingFiles:
                 self._piece(os.path.join(results, name), name)
 
     def _events(self, results: str) -> list[str]:
-        found = checkpoint_files.walk(results, EVENTS)
-        return sorted(path for path, _ in found if "tfevents" in path)
+        files = checkpoint_files.walk(results, EVENTS)
+        return sorted(path for path, _ in files if "tfevents" in path)
 
     def _piece(self, path: str, name: str) -> None:
         begin = self.sent.get(name, 0)
@@ -152,24 +152,24 @@ class LiveUpload:
     def attempt(self, work: Callable[[], bool | None]) -> bool:
         """Do one step; True if it succeeded. A failure is counted."""
         try:
-            done = work() is not False
+            succeeded = work() is not False
         except Exception as error:
             why, failed = f"{type(error).__name__}: {error}"[:400], self.status.failed + 1
             self.status = replace(self.status, failed=failed, why=why)
             print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why, flush=True)
             return False
         self.status = replace(self.status, why=None)
-        return done
+        return succeeded
 
     def checkpoint_step(self) -> bool:
         """One step for the checkpoints, and its outcome in the run's folder."""
         before = self.status
-        done = self.attempt(self.checkpoints.step)
+        succeeded = self.attempt(self.checkpoints.step)
         if self.checkpoints.files is not before.files:
             self.status = replace(self.status, files=self.checkpoints.files, at=time.time())
         if self.status.at != before.at or self.status.failed != before.failed:
             self.save()
-        return done
+        return succeeded
 
     def save(self) -> None:
         """Write the outcome; a full disk does not end the uploads."""
@@ -194,12 +194,12 @@ def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | 
     """
     if not run.bucket:
         return None
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
     try:
         with open(os.path.join(folder, LOG), "ab") as log:
             return subprocess.Popen(
                 [*argv(run, folder), "always"],
-                env=kept,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -243,7 +243,7 @@ def main(folder: str, url: str, mode: str) -> int:
     until = time.monotonic() + 10 * SETTLED
     while not uploads.checkpoint_step():
         if uploads.status.why or time.monotonic() > until:
-            print(uploads.status.why or "the checkpoints change all the time", file=sys.stderr)
+            print(uploads.status.why or "the checkpoints keep changing", file=sys.stderr)
             return 1
         time.sleep(0.5)
     return 0

@@ -112,13 +112,13 @@ def kind_of(path: str, mode: int) -> str:
 
 def snapshot(folder: str) -> Snapshot:
     """Size and mtime of every file in work/, to find later what the run wrote."""
-    found = {}
+    files = {}
     for name in tree(os.path.join(folder, "work")):
         if "__pycache__" not in name:
             with contextlib.suppress(OSError):
                 status = os.lstat(os.path.join(folder, "work", name))
-                found[name] = status.st_size, status.st_mtime_ns
-    return found
+                files[name] = status.st_size, status.st_mtime_ns
+    return files
 
 
 def written(folder: str, before: Snapshot, patterns: Sequence[str]) -> Sizes:

@@ -1,7 +1,7 @@
 """Numbers in the output of a program, found by the patterns of --metric.
 
 Some patterns take years on some lines, and nothing in Python can interrupt a search. Therefore this
-program runs as a process of its own, which the kernel ends after LIMIT seconds of one search. The
+program runs as a separate process, which the kernel ends after LIMIT seconds of one search. The
 supervisor never waits for it: lines that it cannot take are counted. Standard library only,
 Python 3.10.
 """
@@ -108,7 +108,7 @@ def find(metrics: Sequence[Metric], at: mmap.mmap) -> None:
 
 
 def number(text: str | None) -> float | None:
-    """A finite number, else None."""
+    """A finite number, or None."""
     try:
         value = float((text or "").replace(",", ""))
     except ValueError:

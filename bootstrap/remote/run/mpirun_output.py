@@ -4,8 +4,8 @@ failed first. Standard library only, Python 3.10.
 OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's piece.
 In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
 their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
-loss. A rank also puts GUARD behind each "]" that it prints: text that looks like the tag of another
-rank stays text. ALIVE and ENDED are no text: a rank's helper sends them (`Heartbeat` in rank.py).
+loss. A rank also puts GUARD after each "]" that it prints: text that looks like the tag of another
+rank stays text. ALIVE and ENDED are not text: a rank's helper sends them (`Heartbeat` in rank.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ END = b"\x1e"  # ASCII's record separator
 GUARD = b"\x1f"  # ASCII's unit separator
 ALIVE = b"\x1d"  # ASCII's group separator
 ENDED = b"\x1c"  # ASCII's file separator
-NO_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + b"]")
+NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + b"]")
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
@@ -37,8 +37,8 @@ class MpirunOutput:
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
         self.raw += chunk
-        whole = self._without_half_a_tag()
-        ready, self.raw = self.raw[:whole], self.raw[whole:]
+        complete = self._without_half_a_tag()
+        ready, self.raw = self.raw[:complete], self.raw[complete:]
         yield from self._split(ready)
 
     def close(self) -> Iterator[tuple[int, bytes]]:
@@ -64,7 +64,7 @@ class MpirunOutput:
         self.active.add(self.rank)
         if ENDED in text:
             self.ended.add(self.rank)
-        *lines, unfinished = (self.unfinished.get(self.rank, b"") + NO_TEXT.sub(b"", text)).split(
+        *lines, unfinished = (self.unfinished.get(self.rank, b"") + NOT_TEXT.sub(b"", text)).split(
             END
         )
         if len(unfinished) > LONGEST_LINE:
@@ -109,7 +109,7 @@ class Heartbeats:
         self.going = self.going.difference(ranks)  # a new set: another thread reads the old one
 
     def waited(self, seconds: float) -> None:
-        """No output has come for so long, though it would have been read."""
+        """No output has come for this time, although it would have been read."""
         for host in self.silent:
             self.silent[host] += min(seconds, LONGEST_WAIT)
 
@@ -146,10 +146,10 @@ class Verdict(NamedTuple):
 def verdict(messages: str) -> Verdict | None:
     """Find the first failure in mpirun's messages; None if they name no rank and no host."""
     text = " ".join(messages[:LIMIT].split()) + " "
-    found = [(m.start(), what, m) for what, p in PATTERNS.items() if (m := re.search(p, text))]
-    if not found:
+    failures = [(m.start(), what, m) for what, p in PATTERNS.items() if (m := re.search(p, text))]
+    if not failures:
         return None
-    _, what, match = min(found, key=lambda x: x[0])
+    _, what, match = min(failures, key=lambda x: x[0])
     named = match.groupdict()
     if what == "lost":
         return Verdict(what, host=int(named["host"]) - 1)

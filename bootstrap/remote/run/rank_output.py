@@ -119,8 +119,8 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
     """The parts of secrets that may appear in one line: the value or its lines, also as JSON."""
     for value in values:
         lines = [line.strip() for line in value.splitlines()]
-        kept = [line for line in lines if len(line) >= SHORTEST] if len(lines) > 1 else lines
-        for piece in (value.strip(), *kept):
+        long_lines = [line for line in lines if len(line) >= SHORTEST] if len(lines) > 1 else lines
+        for piece in (value.strip(), *long_lines):
             if piece:
                 yield piece
                 yield json.dumps(piece)[1:-1]
@@ -128,7 +128,7 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
 
 
 def is_start(before: bytes) -> bool:
-    """Whether text behind `before` starts a line; a progress bar before it ends with a return."""
+    """Whether text after `before` starts a line; a progress bar before it ends with a return."""
     return not before or before.endswith(b"\r")
 
 
@@ -159,7 +159,7 @@ class RunOutput:
         assert process.stdout
         try:
             splitter, updated = MpirunOutput(), 0.0
-            while data := self.next_output(process.stdout.fileno()):
+            while data := self.next_output(process.stdout.fileno(), splitter):
                 for rank, line in splitter.feed(data):
                     self.add_line(rank, self.secrets.redact(line))
                 self.heartbeats.received(splitter.active)
@@ -173,14 +173,16 @@ class RunOutput:
         except BaseException as error:  # the main thread raises it
             self.broken = error
 
-    def next_output(self, source: int) -> bytes:
-        """The next output; only the time of waiting for it counts as silence of the hosts."""
+    def next_output(self, source: int, splitter: MpirunOutput) -> bytes:
+        """The next output; only the time of waiting for it counts as silence of the hosts. While
+        there is none, the unfinished lines are as the last output left them."""
         while True:
             begun = time.monotonic()
             ready, _, _ = select.select([source], [], [], 1.0)
             self.heartbeats.waited(time.monotonic() - begun)
             if ready:
                 return os.read(source, 1 << 16)
+            self.unfinished = self.unfinished_lines(splitter)
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
         """Read mpirun's own messages from its stderr, which has nothing else."""

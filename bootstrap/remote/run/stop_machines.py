@@ -112,9 +112,9 @@ class MachineStopper:
     def report(self, phase: str, **more: Any) -> None:
         """Write the phase to state.json; a failed write does not prevent the stop."""
         fetched = self.fetched()
-        left = fetched.left if fetched else 0
+        files_left = fetched.left if fetched else 0
         where = stop_policy.results(
-            self.run, shipped=self.shipped, fetched=fetched is not None, left=left
+            self.run, shipped=self.shipped, fetched=fetched is not None, left=files_left
         )
         machines = replace(self.machines, phase=phase, results=where, **more)
         if machines == self.machines:
@@ -129,8 +129,8 @@ class MachineStopper:
         """Write what this process waits for; `until` is the latest time of the stop."""
         phase = "keeping" if step.kind == "keep" else "waiting for the results to be fetched"
         situation = self.situation()
-        kept = stop_policy.kept_until(self.policy, situation)
-        until = stamp((kept or step.until or situation.now) - situation.now) if kept else None
+        latest = stop_policy.kept_until(self.policy, situation)
+        until = stamp((latest or step.until or situation.now) - situation.now) if latest else None
         self.report(phase, until=self.machines.until or until)
 
     def upload_checkpoints(self, until: float) -> None:
@@ -168,18 +168,18 @@ class MachineStopper:
         self.report("stopping", stopped={}, until=None)
         with ThreadPoolExecutor(max(1, len(others))) as pool:
             outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)
-            done = {host: why for (host, _, _), why in zip(others, outcome, strict=True)}
-        self.report("stopping", stopped=done)
+            outcomes = {host: why for (host, _, _), why in zip(others, outcome, strict=True)}
+        self.report("stopping", stopped=outcomes)
         if argv is None:
-            self.report("stopped", stopped={**done, name: "has no stop command"})
+            self.report("stopped", stopped={**outcomes, name: "has no stop command"})
             return
         if endpoint := machine_use.live_endpoint():
-            self.report("stopped", stopped={**done, name: f"left to endpoint {endpoint}"})
+            self.report("stopped", stopped={**outcomes, name: f"left to endpoint {endpoint}"})
             return
-        self.report("stopping", stopped={**done, name: "stop command sent"})
+        self.report("stopping", stopped={**outcomes, name: "stop command sent"})
         if self.shipped:
             shipped(self.run, STATE_SHIPPING, "state.json")
-        self.report("stopping", stopped={**done, name: stop_this_host(argv)})
+        self.report("stopping", stopped={**outcomes, name: stop_this_host(argv)})
 
 
 def shipped(run: AfterRun, seconds: float, *only: str) -> str:
@@ -189,16 +189,16 @@ def shipped(run: AfterRun, seconds: float, *only: str) -> str:
     url = run.bucket.place_of(RUN_ID)
     argv = [python, "-I", programs.ARCHIVE, "run.upload", RUN, url, *only]
     try:
-        done = bounded.run(argv, seconds)
+        process = bounded.run(argv, seconds)
     except OSError as error:
         return str(error)
-    if done.code is None:
-        return f"it had not ended after {seconds:.0f} s"
-    return done.err.strip()[-600:] or f"exit code {done.code}" if done.code else ""
+    if process.code is None:
+        return f"it had not finished after {seconds:.0f} s"
+    return process.err.strip()[-600:] or f"exit code {process.code}" if process.code else ""
 
 
 def stop_remote_host(alias: str, argv: Sequence[str] | None) -> str:
-    """Run another host's stop command; "ok" when it no longer answers, else the reason."""
+    """Run another host's stop command; "ok" when it no longer answers, otherwise the reason."""
     if argv is None:
         return "has no stop command"
     why = ""
@@ -230,12 +230,12 @@ def ssh(alias: str, command: str) -> tuple[int, str]:
     """Run a command on another host of the cluster: its exit code and the end of its output."""
     argv = ["ssh", "-n", "-F", path("ssh_config"), alias, command]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv, capture_output=True, text=True, timeout=COMMAND, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 254, str(error)
-    return done.returncode, (done.stderr or done.stdout).strip()[-300:]
+    return process.returncode, (process.stderr or process.stdout).strip()[-300:]
 
 
 def stop_this_host(argv: Sequence[str]) -> str:
@@ -245,11 +245,11 @@ def stop_this_host(argv: Sequence[str]) -> str:
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND
             )
-            why = f"its command ended with {done.returncode}: {done.stderr.strip()[-300:]}"
-            if done.returncode == 0:
+            why = f"its command ended with {process.returncode}: {process.stderr.strip()[-300:]}"
+            if process.returncode == 0:
                 return "stop command sent"
         except (OSError, subprocess.TimeoutExpired) as error:
             why = str(error)

@@ -95,12 +95,12 @@ class State:
         seconds = round(time.monotonic() - STARTED, 1)
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
         self.save_result(result)  # first: a cancel waits for it, but not for the hashes
-        found, why = closing.whole_manifest(RUN)
+        listed, why = closing.whole_manifest(RUN)
         if why:
             self.unfinished.append(why)
             self.save_result(result)
         with self.counted():
-            json_file.save(path("results/manifest.json"), with_result(found))
+            json_file.save(path("results/manifest.json"), with_result(listed))
         reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
         last = {"state": result.state, "ended": result.ended, "reason": reason}
         self.beat(**last, trouble=self.trouble(), begun={})
@@ -172,21 +172,21 @@ class Supervisor:
         """The evaluation, also written to evaluation.json. With thresholds, and in a run that
         evaluates another one, it is judged, and the last values of --metric belong to it; those of
         the program's own evaluation come before them."""
-        found, wanted = self.output.evaluation, self.run.thresholds
+        evaluation, limits = self.output.evaluation, self.run.thresholds
         judgement = None
-        if wanted or self.run.evaluates:
-            found = (found or Reported()).after(self.output.last_metrics)
-            judgement = thresholds.judged(found, wanted)
-        if found is None:
+        if limits or self.run.evaluates:
+            evaluation = (evaluation or Reported()).after(self.output.last_metrics)
+            judgement = thresholds.judged(evaluation, limits)
+        if evaluation is None:
             return None
         file = path("results/evaluation.json")
         own = Reported(json_file.load_object(file))  # it has more, and all digits
-        written = own.after(found.values)
+        written = own.after(evaluation.values)
         if judgement:
-            found, written = found.judged(judgement), written.judged(judgement)
+            evaluation, written = evaluation.judged(judgement), written.judged(judgement)
         with self.state.counted():
             json_file.save(file, encode(written))
-        return found
+        return evaluation
 
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""
@@ -277,17 +277,17 @@ class Supervisor:
         """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
         if self.silent is not None:
             return Culprit(None, self.hosts[self.silent], (self.silence(),))
-        found = verdict(" ".join(self.output.mpirun))
-        if self.output.failed and (found is None or found.what not in ("signal", "lost")):
+        first = verdict(" ".join(self.output.mpirun))
+        if self.output.failed and (first is None or first.what not in ("signal", "lost")):
             rank, code = next(iter(self.output.failed.items()))
             return replace(self.blame(rank), exit=code)
-        if found and found.rank is not None:
-            blamed = self.blame(found.rank)
-            killed = found.what == "signal"
+        if first and first.rank is not None:
+            blamed = self.blame(first.rank)
+            killed = first.what == "signal"
             return (
-                replace(blamed, signal=found.code) if killed else replace(blamed, exit=found.code)
+                replace(blamed, signal=first.code) if killed else replace(blamed, exit=first.code)
             )
-        host = self.hosts[found.host] if found and found.host is not None else None
+        host = self.hosts[first.host] if first and first.host is not None else None
         lines = [line for line in self.output.mpirun if line][:SHOWN]
         return Culprit(None, host, tuple(lines))
 
@@ -372,11 +372,11 @@ def main() -> int:
             State().end(failure(1, f"the lock cannot be opened: {error}"))
             return 1
         if other == os.path.basename(RUN):
-            print("this run has a supervisor: its files are not ours to write", file=sys.stderr)
+            print("this run already has a supervisor, which writes its files", file=sys.stderr)
             return 1
         state = State()
         if other:
-            state.end(failure(1, f"run {other} is going on on this chief: one run at a time"))
+            state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
             return 1
         state.beat()
         try:

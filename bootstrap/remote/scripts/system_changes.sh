@@ -53,7 +53,7 @@ finish() {
 
 breathe() { # PID: print @alive while this process exists
   while kill -0 "$1" 2>/dev/null && echo @alive; do
-    sleep 5 >/dev/null
+    sleep 5 >/dev/null 2>&1
   done
 }
 
@@ -77,11 +77,11 @@ patiently() { # COMMAND...: retry while the error is temporary
   tries=0 longer=$PAUSE end=$(($(date +%s) + WAIT_SECONDS))
   until attempt "$@"; do
     if grep -Eq -e "$LOCKED" "$output" && [ "$(date +%s)" -lt $end ]; then
-      echo "| another program is at work with packages: waiting for it"
+      echo "| another program is installing packages: waiting for it"
       pause 4
     elif [ $tries -lt "$RETRIES" ] && passes; then
       tries=$((tries + 1))
-      echo "| that mostly passes by itself: once more in about $longer s"
+      echo "| this is usually temporary: trying again in about $longer s"
       pause "$longer"
       longer=$((longer * 2))
     else
@@ -113,7 +113,7 @@ first_boot() {
   attempt timeout "$WAIT_SECONDS" cloud-init status --wait
   case $? in
     0) return ;;
-    2) echo "| cloud-init is done; part of it did not work (degraded): going on" ;;
+    2) echo "| cloud-init is done; part of it did not work (degraded): continuing" ;;
     124) fail cloud-init-late ;;
     *) attempt cloud-init status --long
        tail -n 5 /var/log/cloud-init-output.log 2>/dev/null | sed 's/^/| /'

@@ -1,1 +1,1 @@
-"""What keeps an endpoint running on its host."""
+"""Programs that keep an endpoint running on its host."""

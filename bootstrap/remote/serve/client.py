@@ -1,8 +1,8 @@
 """Runs a program of other packages in this process: serve.client MODULE FUNCTION CODE PACKAGES
 ARGUMENT...
 
-CODE is the folder of the module, "" for one of the packages. The packages come last: nothing of
-the runtime is replaced by them. Our own modules are not on sys.path.
+CODE is the folder of the module, or "" if the module is in the packages. The packages come last on
+sys.path, so that they replace nothing of the runtime. Railhead's modules are not on sys.path.
 """
 
 from __future__ import annotations

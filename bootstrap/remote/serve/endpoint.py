@@ -1,8 +1,8 @@
-"""Keeps one endpoint running: starts its server, restarts it after a crash, ends it in time.
+"""Keeps one endpoint running: starts its server, restarts it after a crash, ends it at its time.
 
-It works in ~/.railhead/endpoints/NAME, where endpoint.json is. The listening socket is its own and
-goes to each server, so that connections wait while a server starts again. A server ends when this
-process does: its standard input closes. Standard library only, Python 3.10.
+It works in ~/.railhead/endpoints/NAME, where endpoint.json is. This process owns the listening
+socket and passes it to each server, so that connections wait while a server restarts. A server ends
+with this process, because its standard input closes. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Server:
         self.health: Health | None = None  # of a server that is ready
 
     def check_health(self) -> None:
-        """Read its health; a response of any kind shows that it is not hung."""
+        """Read the server's health; any response shows that it does not hang."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
         try:
             connection.request("GET", self.path)
@@ -141,7 +141,7 @@ class ServerProcess:
         self.end(reason)
 
     def keep(self, listener: socket.socket | None) -> str:
-        """Keep a server running; returns why there is none any more."""
+        """Keep a server running; returns the reason when that is no longer possible."""
         while True:
             try:
                 server = Server(self.document, listener, self.log)
@@ -168,8 +168,8 @@ class ServerProcess:
                 server.check_health()
                 if server.health:
                     self.served = True
-                    found = {k: v for k, v in vars(server.health).items() if v is not None}
-                    self.report("ready", reason="", **found)
+                    health = {k: v for k, v in vars(server.health).items() if v is not None}
+                    self.report("ready", reason="", **health)
                 else:
                     self.report(self.state.state)
                 if time.monotonic() - server.responded > HUNG and server.health:
@@ -181,7 +181,7 @@ class ServerProcess:
             server.end()
 
     def pause(self, seconds: float) -> bool:
-        """Wait as `wait` does, and go on writing the heartbeat: without one, the machine would
+        """Wait as `wait` does, and keep writing the heartbeat: without one, the machine would
         count as free."""
         end = time.monotonic() + seconds
         while not self.wait(min(BEAT, max(0.0, end - time.monotonic()))):
@@ -245,14 +245,14 @@ def stop_machine(argv: Sequence[str]) -> str:
         if other := machine_use.live_endpoint(besides=os.path.basename(FOLDER)):
             return f"left to endpoint {other}"
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=STOPPING
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"not stopped: {error}"
-    if done.returncode == 0:
+    if process.returncode == 0:
         return "stop command sent"
-    return f"not stopped: {done.stderr.decode(errors='replace').strip()[-300:]}"
+    return f"not stopped: {process.stderr.decode(errors='replace').strip()[-300:]}"
 
 
 def run_is_closing() -> bool:

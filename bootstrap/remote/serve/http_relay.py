@@ -1,6 +1,6 @@
-"""Passes HTTP requests of a listening socket on to a server that cannot check them itself.
+"""Passes HTTP requests from a listening socket on to a server that cannot check them itself.
 
-A connection has one request: each one is checked, and none holds a thread without a time limit.
+Each connection has one request: each request is checked, and has a time limit for its thread.
 Standard library only, Python 3.10.
 """
 
@@ -111,9 +111,9 @@ def pause(seconds: float) -> None:
 def allow_files() -> None:
     """Let this process open a file for each side of each connection, as far as the host allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:
@@ -160,8 +160,13 @@ def body_size(headers: Message) -> int:
 
 def passed_on(line: bytes, headers: Message) -> bytes:
     """The head for the server, which closes the connection after its response."""
-    kept = [(name, text) for name, text in headers.items() if name.lower() not in OF_CONNECTION]
-    lines = [f"{name}: {text}".encode("latin-1") for name, text in (*kept, ("Connection", "close"))]
+    headers_sent = [
+        (name, text) for name, text in headers.items() if name.lower() not in OF_CONNECTION
+    ]
+    lines = [
+        f"{name}: {text}".encode("latin-1")
+        for name, text in (*headers_sent, ("Connection", "close"))
+    ]
     return b"\r\n".join([line, *lines, b"", b""])
 
 
@@ -177,7 +182,7 @@ def send_body(client: socket.socket, server: socket.socket, missing: int) -> Non
 def send_back(server: socket.socket, client: socket.socket) -> None:
     """Pass a response on until the server closes, or the client has gone."""
     client.settimeout(READ_SECONDS)
-    with selectors.PollSelector() as selector:  # without a file of its own
+    with selectors.PollSelector() as selector:  # which needs no file descriptor
         for side in (server, client):
             selector.register(side, selectors.EVENT_READ)
         while True:

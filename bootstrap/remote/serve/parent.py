@@ -1,4 +1,4 @@
-"""A server ends when its standard input closes, so that none outlives what started it."""
+"""Ends a server when its standard input closes, so that it does not outlive its parent process."""
 
 from __future__ import annotations
 

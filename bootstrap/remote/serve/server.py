@@ -1,4 +1,4 @@
-"""As serve.client, for a server: it ends when its standard input closes."""
+"""Like serve.client, but for a server: it ends when its standard input closes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from . import client, parent
 
 
 def main(*words: str) -> Any:
-    """Run it until then."""
+    """Run the server until its standard input closes."""
     parent.end_with_parent()
     return client.main(*words)

@@ -1,4 +1,5 @@
-"""TensorBoard, which answers no web pages of other sites; run by the Python of its environment.
+"""Runs TensorBoard, and refuses requests from web pages of other sites. The Python of TensorBoard's
+environment runs this program.
 
 It ends when its standard input closes: also when `fab tensorboard` is killed.
 """
@@ -16,7 +17,7 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]  #
 
 
 def checked(application: Application) -> Application:
-    """The application; it has no option for that itself."""
+    """The application with that check; TensorBoard has no option for it."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def header(name: str) -> str | None:

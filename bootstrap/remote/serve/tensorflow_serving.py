@@ -1,8 +1,8 @@
 """Serves a model by the host's tensorflow_model_server, through the endpoint's socket alone.
 
-That server listens on all addresses of its network and has no option for that. Here its network is
-a namespace with a loopback interface and nothing else. The endpoint's socket belongs to the network
-of the host; this program passes its requests on. Standard library only, Python 3.10.
+That server always listens on all addresses of its network. So it runs in a network namespace with
+nothing but a loopback interface. The endpoint's socket is in the host's network; this program
+passes its requests on to the server. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 def enter_own_network() -> None:
     """Move this process into a network namespace whose only interface is loopback.
 
-    Root may do that on most hosts; others in a user namespace of their own, if the host allows it.
+    Root may do this on most hosts; other users need a new user namespace, if the host allows one.
 
     Raises:
         OSError: the host does not allow it.
@@ -81,7 +81,7 @@ def command(options: argparse.Namespace, parameters: str) -> list[str]:
 
 
 def batching_options(max_batch: int, parameters: str) -> list[str]:
-    """It joins rows of several clients, also where a model mixes the rows of a call."""
+    """Options for batching. It joins rows of several clients, also where a model mixes them."""
     if max_batch == 1:
         return []
     return ["--enable_batching=true", f"--batching_parameters_file={parameters}"]
@@ -96,7 +96,7 @@ def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
-    """Whether the server has loaded the model and listens; False when it ended before."""
+    """Wait until the server has loaded the model and listens; False if it ended before that."""
     while server.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(REST, timeout=5):
             return True
@@ -105,7 +105,7 @@ def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
 
 
 def end_with_server(server: subprocess.Popen[bytes]) -> None:
-    """End when the server does: the supervisor starts both again."""
+    """End when the server ends: the supervisor restarts both."""
     server.wait()
     os._exit(NOT_SERVED)
 
@@ -117,7 +117,7 @@ def serve(options: argparse.Namespace) -> int:
     try:
         enter_own_network()
     except OSError as error:
-        print(f"this host gives {PROGRAM} no network of its own: {error}", flush=True)
+        print(f"this host gives {PROGRAM} no network namespace: {error}", flush=True)
         return NOT_SERVED
     parameters = f"{options.model}/../batching.txt"
     with open(parameters, "w") as file:

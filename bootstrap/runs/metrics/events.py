@@ -17,21 +17,21 @@ from railhead.documents.records import Record
 from ...untrusted.records import records
 
 FOLDER = "tensorboard"
-OURS = "metrics"  # below FOLDER: what this module writes
+OURS = "metrics"  # below FOLDER: the files of this module
 EVENT_FILE = f"{FOLDER}/{OURS}/events.out.tfevents.0000000000.railhead"
 VERSION = b"brain.Event:2"
 LARGEST = 3.4e38  # of a 32-bit float
 
 
 def event_file(results: Path) -> bytes | None:
-    """The event file for a run's metrics.jsonl; None if it has no number to show.
+    """The event file for a run's metrics.jsonl; None if it would be empty.
 
-    Numbers of --metric are always in it; progress and epochs only if the program has written no
+    It always has the numbers of --metric; progress and epochs only if the program did not write an
     event file itself.
     """
     own = any(p != results / EVENT_FILE for p in (results / FOLDER).rglob("*tfevents*"))
-    found = [r for r in records(results / "metrics.jsonl") if not own or r.kind == "metric"]
-    events = b"".join(_framed(event) for record in found for event in _events(record))
+    shown = [r for r in records(results / "metrics.jsonl") if not own or r.kind == "metric"]
+    events = b"".join(_framed(event) for record in shown for event in _events(record))
     first = _framed(_fixed64(1, 0.0) + _bytes(3, VERSION))
     return first + events if events else None
 

@@ -43,19 +43,19 @@ def read_metric(name: str, pattern: str) -> Metric:
 def read_thresholds(
     minimum: Mapping[str, float], maximum: Mapping[str, float]
 ) -> tuple[Threshold, ...]:
-    """The thresholds of a command; UsageError if one is not of a metric, or there are too many."""
-    found = [
+    """The thresholds of a command; UsageError for a wrong name of a metric, or too many."""
+    thresholds = [
         Threshold(name, bound, value)
         for bound, values in (("min", minimum), ("max", maximum))
         for name, value in values.items()
     ]
-    for item in found:
+    for item in thresholds:
         if not _NAME.fullmatch(item.metric):
             rule = f"--{item.bound} {item.metric!r}: not the name of a metric"
             raise UsageError(rule, hint=f"--{item.bound} accuracy=0.97")
-    if len(found) > MOST_METRICS:
+    if len(thresholds) > MOST_METRICS:
         raise UsageError(f"--min, --max: at most {MOST_METRICS}")
-    return tuple(found)
+    return tuple(thresholds)
 
 
 def require_metrics(thresholds: Iterable[Threshold], choices: Sequence[str]) -> None:

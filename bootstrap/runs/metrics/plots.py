@@ -22,7 +22,7 @@ def curves(metrics: Path, title: str) -> str:
 
 
 def panels(records: Sequence[Record]) -> list[Panel]:
-    """Loss and accuracy by epoch, and each --metric; while there is neither, each host's loss by
+    """Loss and accuracy by epoch, and each --metric; until one of these exists, each host's loss by
     step."""
     epochs = [record for record in records if record.kind == "epoch"]
     both = [_panel(what, "epoch", _by_epoch(epochs, what)) for what in ("loss", "accuracy", "mae")]
@@ -35,17 +35,17 @@ def panels(records: Sequence[Record]) -> list[Panel]:
 
 def _metric_panels(records: Sequence[Record]) -> list[Panel]:
     """One panel for each --metric, by the number of the value."""
-    found = [record for record in records if record.kind == "metric"]
-    names = sorted({record.name for record in found})[:MOST_METRICS]
+    metric_records = [record for record in records if record.kind == "metric"]
+    names = sorted({record.name for record in metric_records})[:MOST_METRICS]
     pairs = {
-        name: [(r.number, r.figures.get("value")) for r in found if r.name == name]
+        name: [(r.number, r.figures.get("value")) for r in metric_records if r.name == name]
         for name in names
     }
     return [_panel(name, "value number", [Curve(name, points(pairs[name]))]) for name in names]
 
 
-def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:
-    return Panel(what, along, tuple(curve for curve in found if curve.points))
+def _panel(what: str, along: str, drawn: Iterable[Curve]) -> Panel:
+    return Panel(what, along, tuple(curve for curve in drawn if curve.points))
 
 
 def _by_epoch(epochs: Sequence[Record], what: str) -> list[Curve]:
@@ -70,11 +70,11 @@ def by_epoch(epochs: Sequence[Record], name: str) -> Points:
 
 
 def points(pairs: Iterable[tuple[float | None, float | None]]) -> Points:
-    """(x, y) sorted by x; if x repeats after a resume, the later one counts. Values that cannot be
-    drawn are left out: Python's JSON may contain NaN, and numbers near the limit of a float."""
-    found = {
+    """(x, y) sorted by x; if x repeats after a resume, the later value counts. Values that cannot
+    be drawn are ignored: Python's JSON may contain NaN, and numbers near the limit of a float."""
+    by_x = {
         x: y
         for x, y in pairs
         if x is not None and y is not None and abs(x) < LARGEST and abs(y) < LARGEST
     }
-    return tuple(sorted(found.items()))
+    return tuple(sorted(by_x.items()))

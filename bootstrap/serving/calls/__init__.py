@@ -1,1 +1,1 @@
-"""Calls a served model from this side: samples, and the HTTP interface of the endpoint."""
+"""Calls a served model from this computer: samples, and the HTTP interface of the endpoint."""

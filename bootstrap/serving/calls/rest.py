@@ -40,7 +40,7 @@ KINDS = {
 
 
 class Pipe(Protocol):
-    """What a call needs of a socket or an SSH channel."""
+    """The part of a socket or an SSH channel that a call uses."""
 
     def sendall(self, data: bytes, /) -> None: ...
     def recv(self, size: int, /) -> bytes: ...
@@ -54,8 +54,8 @@ class Broken(RailheadError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or an output: the NumPy name of its type, or `string`; `shape` has None for any
-    length, the number of samples among them, and is None where any number of dimensions fits."""
+    """An input or an output: the NumPy name of its type, or `string`. `shape` has None for a
+    dimension of any length, such as the number of samples; it is None if any shape fits."""
 
     dtype: str
     shape: tuple[int | None, ...] | None
@@ -63,7 +63,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model is called with and what it answers, by name."""
+    """The inputs and outputs of a model, by name."""
 
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
@@ -71,7 +71,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The version that serves, and its signature."""
+    """The version in service, and its signature."""
 
     version: int
     signature: Signature
@@ -112,8 +112,8 @@ class Answer:
 
 
 class Client:
-    """Calls the endpoint `name` at a port; keeps its connection between calls. `dial` opens one.
-    One call at a time."""
+    """Calls the endpoint `name` at a port, one call at a time; keeps its connection between calls.
+    `dial` opens a connection."""
 
     def __init__(self, dial: Callable[[], Pipe], name: str, port: int) -> None:
         self._http = _Http(dial, port)
@@ -128,7 +128,7 @@ class Client:
         return Metadata.read(self._call("GET", "/metadata"))
 
     def predict(self, document: Any) -> Answer:
-        """What the model answers to {"instances": rows} or {"inputs": columns}, as `_call`."""
+        """The model's answer to {"instances": rows} or {"inputs": columns}; errors as `_call`."""
         return decode(Answer, self._call("POST", ":predict", document), error=Hostile)
 
     def _call(self, method: str, path: str, document: Any = None) -> Any:
@@ -155,17 +155,17 @@ class Client:
         except BaseException as error:
             self.close()
             if isinstance(error, TimeoutError):
-                why = f"endpoint {self._name} gives no answer within {SECONDS:g} s"
+                why = f"endpoint {self._name} did not answer within {SECONDS:g} s"
                 raise RailheadError(why) from None
             if isinstance(error, (OSError, EOFError, SSHException, http.client.HTTPException)):
                 raise Broken(
                     f"endpoint {self._name} does not answer: {clean(str(error))}"
                 ) from None
             raise
-        found = (json_object if body is None else outputs)(text, "an answer that is not JSON")
+        answer = (json_object if body is None else outputs)(text, "an answer that is not JSON")
         if reply.status == 200:
-            return found
-        why = clean(decode(Answer, found).error).strip()[:MOST_TEXT]
+            return answer
+        why = clean(decode(Answer, answer).error).strip()[:MOST_TEXT]
         kind = UsageError if 400 <= reply.status < 500 else RailheadError
         raise kind(f"endpoint {self._name} refused with {reply.status}: {why}")
 
@@ -197,8 +197,8 @@ class _Http(http.client.HTTPConnection):
 
 
 class _Wire:
-    """A pipe as http.client takes it. A request leaves in one piece: its head and its body in two
-    would wait for each other's acknowledgement (Nagle)."""
+    """A pipe in the form that http.client accepts. A request is sent in one piece: if head and body
+    were sent separately, the body would wait for an acknowledgement of the head (Nagle)."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -218,7 +218,7 @@ class _Wire:
 
 
 class _Answer(io.RawIOBase):
-    """The bytes that a pipe brings until a time."""
+    """The bytes that a pipe delivers until a deadline."""
 
     def __init__(self, pipe: Pipe, end: float) -> None:
         super().__init__()
@@ -228,10 +228,10 @@ class _Answer(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        left = self._end - time.monotonic()
-        if left <= 0:
+        remaining = self._end - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        self._pipe.settimeout(left)
+        self._pipe.settimeout(remaining)
         data = self._pipe.recv(len(buffer))
         buffer[: len(data)] = data
         return len(data)

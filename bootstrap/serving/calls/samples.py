@@ -1,5 +1,5 @@
-"""Files and arrays that become samples of a model, and its outputs as arrays. The only module of
-this side that uses NumPy and Pillow; import it where it is needed."""
+"""Converts files and arrays to samples of a model, and its outputs to arrays. The only module for
+this computer that uses NumPy and Pillow; import it only when it is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_file(path: Path, signature: Signature) -> Any:
     instances of a .json file.
 
     Raises:
-        UsageError: the file has another form, or other shapes than the model takes.
+        UsageError: the file has the wrong form, or shapes that the model does not accept.
     """
     if path.suffix.lower() == ".json":
         return _json_instances(path)
@@ -42,8 +42,8 @@ def read_file(path: Path, signature: Signature) -> Any:
 
 def rows_of_file(path: Path, signature: Signature) -> list[Any]:
     """The samples in a file as instances of JSON; UsageError as for `read_file`."""
-    found = read_file(path, signature)
-    return found if isinstance(found, list) else listed(found)
+    samples = read_file(path, signature)
+    return samples if isinstance(samples, list) else listed(samples)
 
 
 def write(samples: Any, folder: Path) -> str:
@@ -57,13 +57,13 @@ def write(samples: Any, folder: Path) -> str:
 
 
 def check(given: Any) -> None:
-    """UsageError if what is given is neither an array nor {input: array}."""
+    """UsageError if the value is neither an array nor {input: array}."""
     for value in given.values() if isinstance(given, Mapping) else (given,):
         as_array(value)
 
 
 def has_array(given: Any) -> bool:
-    """Whether NumPy arrays are given, and not lists."""
+    """Whether the value contains NumPy arrays, not lists."""
     values = given.values() if isinstance(given, Mapping) else (given,)
     return any(isinstance(value, np.ndarray) for value in values)
 
@@ -93,11 +93,11 @@ def body_of(given: Any, signature: Signature) -> Any:
 
 
 def shaped(value: Any, tensor: Tensor, name: str) -> Any:
-    """An array as an input takes it: whole numbers of pixels become 0..1, a flat row is folded, a
-    single sample becomes one row.
+    """An array in the form that an input accepts: integer pixels become 0..1, a flat row is
+    reshaped, a single sample becomes one row.
 
     Raises:
-        UsageError: it is no array, or has another shape.
+        UsageError: it is not an array, or has another shape.
     """
     array = as_array(value)
     if array.dtype == np.uint8 and tensor.dtype.startswith(("float", "bfloat")):
@@ -134,14 +134,16 @@ def as_array(value: Any) -> Any:
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"the samples are no array of numbers: {error}") from None
+        raise UsageError(f"the samples are not an array of numbers: {error}") from None
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
-        raise UsageError("the samples are no array of numbers: objects, or rows of unequal lengths")
+        raise UsageError(
+            "the samples are not an array of numbers: objects, or rows of unequal lengths"
+        )
     return array
 
 
 def listed(array: Any) -> Any:
-    """An array as JSON has it; bytes as the contract has them."""
+    """An array as JSON values; bytes in the form of the REST contract."""
     return _encoded(array.tolist()) if array.dtype.kind in "SO" else array.tolist()
 
 
@@ -152,7 +154,7 @@ def _encoded(value: Any) -> Any:
 
 
 def arrays_of(outputs: Any, signature: Signature) -> Any:
-    """What a model answered, as an array; of several outputs {name: array}. Rows or columns.
+    """A model's answer, in rows or columns, as an array; {name: array} for several outputs.
 
     Raises:
         ValueError: the outputs are not those of the signature.
@@ -178,17 +180,17 @@ def _json_instances(path: Path) -> list[Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path.name} is not JSON: {error}") from None
-    found = document.get("instances") if isinstance(document, dict) else document
-    if not isinstance(found, list) or not found:
+    instances = document.get("instances") if isinstance(document, dict) else document
+    if not isinstance(instances, list) or not instances:
         raise UsageError(f"{path.name} must be a list of instances, or have one as 'instances'")
-    return found
+    return instances
 
 
 def _numpy_array(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise UsageError(f"{path.name} is no array: {error}") from None
+        raise UsageError(f"{path.name} is not an array: {error}") from None
 
 
 def _csv_array(path: Path) -> Any:
@@ -216,17 +218,17 @@ def _picture(path: Path, tensor: Tensor) -> Any:
     shape = tensor.shape
     if shape is None or len(shape) != 4:
         wanted = "any" if shape is None else [-1 if size is None else size for size in shape]
-        raise UsageError(f"the model takes no pictures: its input has the shape {wanted}")
+        raise UsageError(f"the model does not accept pictures: its input has the shape {wanted}")
     try:
         with Image.open(path, formats=FORMATS) as found:
             picture = np.asarray(_eight_bits(found).convert(MODES.get(shape[3] or 3, "RGB")))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "not a PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
-        raise UsageError(f"{path.name} is no picture: {why}") from None
+        raise UsageError(f"{path.name} is not a picture: {why}") from None
     picture = picture.reshape(*picture.shape[:2], -1)
     sized = resized(picture, shape[1] or picture.shape[0], shape[2] or picture.shape[1])
-    whole = tensor.dtype.startswith(("int", "uint"))
-    return (sized.round() if whole else sized / np.float32(255))[None]
+    is_integer = tensor.dtype.startswith(("int", "uint"))
+    return (sized.round() if is_integer else sized / np.float32(255))[None]
 
 
 def _eight_bits(picture: Any) -> Any:
@@ -239,12 +241,12 @@ def _eight_bits(picture: Any) -> Any:
 def resized(picture: Any, height: int, width: int) -> Any:
     """A picture [h, w, channels] in another size, as float32: bilinear between the nearest pixels,
     as tf.image.resize does it when a model is trained. (Pillow's smooths when it shrinks.)"""
-    found = picture.astype(np.float32)
+    pixels = picture.astype(np.float32)
     for axis, size in enumerate((height, width)):
-        place = (np.arange(size) + 0.5) * found.shape[axis] / size - 0.5
+        place = (np.arange(size) + 0.5) * pixels.shape[axis] / size - 0.5
         low = np.floor(place).astype(int)
         part = (place - low).astype(np.float32).reshape([-1 if n == axis else 1 for n in range(3)])
-        last = found.shape[axis] - 1
-        below, above = (found.take(np.clip(low + n, 0, last), axis) for n in (0, 1))
-        found = below + (above - below) * part
-    return found
+        last = pixels.shape[axis] - 1
+        below, above = (pixels.take(np.clip(low + n, 0, last), axis) for n in (0, 1))
+        pixels = below + (above - below) * part
+    return pixels

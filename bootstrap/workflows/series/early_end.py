@@ -1,4 +1,4 @@
-"""Which trials of a sweep are hopeless, by the epochs of the others. Pure."""
+"""Decides which trials of a sweep are hopeless, by the epochs of the others. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from statistics import median
 
 from railhead.documents.records import Record
 
-# A trial can be hopeless after this part of its epochs, if so many others have ended: few tell
-# little about an early epoch.
+# (part of its epochs, number of other trials that have ended) from which a trial can be hopeless:
+# a few other trials tell little about an early epoch.
 NEEDED = ((1 / 3, 4), (1 / 2, 2))
 METRICS = ("val_accuracy", "val_loss", "val_mae")
 
@@ -24,7 +24,7 @@ class Course:
         self.epochs = 0
 
     def add(self, record: Record) -> None:
-        """Take an epoch's record; others are ignored."""
+        """Add the record of an epoch; other records are ignored."""
         metric = next((name for name in METRICS if name in record.figures), "")
         value = record.figures.get(metric, math.nan)
         if record.kind != "epoch" or record.epoch is None or math.isnan(value):
@@ -36,8 +36,8 @@ class Course:
 
 
 def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:
-    """Whether a trial is worse than the median of those that have ended, at the same epoch: the
-    median stopping rule."""
+    """Whether a trial is worse than the median of the trials that have ended, at the same epoch:
+    the median stopping rule."""
     if not course.values:
         return False
     epoch = max(course.values)

@@ -1,4 +1,4 @@
-"""The trials of a sweep: which values each has, and the hosts that each gets. Pure."""
+"""The trials of a sweep: their values and their hosts. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Trial:
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
     def args(self, base: ProgramOptions) -> ProgramOptions:
-        """The options of the trial: settings of our own training, or arguments of a script."""
+        """The options of the trial: settings of the built-in training, or arguments of a script."""
         if base.script is None:
             return replace(base, settings={**base.settings, **self.values})
         options = [item for name, value in self.values.items() for item in (f"--{name}", value)]
@@ -39,7 +39,7 @@ class Trial:
 def read_trials(
     values: Mapping[str, tuple[str, ...]], drawn: int | None = None
 ) -> tuple[Trial, ...]:
-    """The combinations of the values; with `drawn`, so many of them, the same ones each time.
+    """The combinations of the values; with `drawn`, that many of them, always the same ones.
 
     Raises:
         UsageError: there are none, or too many.
@@ -47,7 +47,10 @@ def read_trials(
     if not values:
         rule = "--set NAME=VALUE,VALUE,...: at least one"
         raise UsageError(rule, hint=Command("sweep", set="learning_rate=0.01,0.001"))
-    trials = [Trial(dict(zip(values, each, strict=True))) for each in product(*values.values())]
+    trials = [
+        Trial(dict(zip(values, combination, strict=True)))
+        for combination in product(*values.values())
+    ]
     if drawn is not None and drawn < len(trials):
         trials = random.Random(0).sample(trials, drawn)
     if len(trials) > MOST:
@@ -58,17 +61,17 @@ def read_trials(
 
 
 def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventory, ...]:
-    """The hosts in equal slices, in their order, for so many trials at the same time.
+    """Divide the hosts, in their order, into `at_once` equal slices, one per simultaneous trial.
 
     Raises:
-        UsageError: they cannot be divided so, or there are fewer trials.
+        UsageError: the hosts cannot be divided equally, or there are fewer trials than slices.
     """
     hosts = len(inventory.hosts)
     choices = [n for n in range(1, min(hosts, trials) + 1) if hosts % n == 0]
     if at_once not in choices:
         raise UsageError(
-            f"--at-once {at_once}: {count(hosts, 'host')} cannot be divided into so many equal "
-            f"slices, each with one of {count(trials, 'trial')}; choices: "
+            f"--at-once {at_once}: {at_once} must divide {count(hosts, 'host')} into equal slices, "
+            f"and there must be a trial for each slice ({count(trials, 'trial')} in all); choices: "
             f"{', '.join(map(str, choices))}",
             hint=Command("sweep", at_once=max(n for n in choices if n < at_once)),
         )

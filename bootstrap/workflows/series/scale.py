@@ -1,4 +1,4 @@
-"""`fab scale`: the same training on 1, 2, 4 ... hosts, and a page about what more hosts bring."""
+"""`fab scale`: the same training on 1, 2, 4 ... hosts, and a page about the gain of more hosts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _wait(inventory: Inventory, run_id: str) -> None:
     """Follow a run to its end.
 
     Raises:
-        RunFailed: the connection was lost, or Ctrl-C: the run goes on. RailheadError: it failed.
+        RunFailed: the connection was lost, or Ctrl-C: the run continues. RailheadError: it failed.
     """
     try:
         attach.attach(inventory, run_id)
@@ -87,7 +87,7 @@ def _wait(inventory: Inventory, run_id: str) -> None:
 
 
 def report(runs: Sequence[RunFacts], results: Path) -> Path:
-    """Write the page about these runs, which need not be of one command; print its sentence."""
+    """Write the page about these runs, also of several commands; print its sentence."""
     write.refuse_empty(runs)
     points = points_of(runs)
     print_lines(sentence(points))

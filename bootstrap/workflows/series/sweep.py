@@ -1,4 +1,4 @@
-"""A sweep: its trials, the folder of its results, which of them have ended, and its page."""
+"""A sweep: its trials, the folder of its results, its page, and which trials have ended."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Sweep:
 
 
 def sweep_folder(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
-    """The folder of a sweep: the same command has the same one, on whichever hosts."""
+    """The folder of a sweep: the same for the same command, on any hosts."""
     values = [dict(trial.values) for trial in trials]
     content = json.dumps([as_typed(args), values], sort_keys=True)
     return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def as_typed(args: ProgramOptions) -> dict[str, object]:
-    """The options as they are typed: the name of a sweep's folder depends on their form."""
+    """The options as typed: the name of a sweep's folder depends on their form."""
     options: dict[str, object] = {}
     for one in options_in(ProgramOptions):
         value = getattr(args, one.name)
@@ -68,7 +68,7 @@ def check(inventory: Inventory, chosen: Sweep) -> None:
 
 
 def has_ended(chosen: Sweep) -> bool:
-    """Whether no trial is left: no host is needed, and no machine has to be started."""
+    """Whether all trials have ended: no host is needed, and no machine has to be started."""
     known = recorded(chosen.folder)
     runs = [known.get(trial.name, "") for trial, _ in chosen.trials]
     return all(run_id and not _why_again(run_id) and read_run(run_id).result for run_id in runs)
@@ -108,7 +108,7 @@ def best(chosen: Sweep) -> RunFacts | None:
 
 
 def forget_unusable(folder: Path) -> None:
-    """Forget the runs of trials that have to be trained again, and name them."""
+    """Delete the records of runs whose trials have to be trained again, and name them."""
     for name, run_id in recorded(folder).items():
         if why := _why_again(run_id):
             print_lines(f"run {run_id} of {name} {why}: the trial is trained again")
@@ -124,6 +124,6 @@ def _why_again(run_id: str) -> str:
 
 
 def _lost_host(run: RunFacts) -> str:
-    """The host that was lost during a run; "" if the run did not fail, or by its program."""
+    """The host that was lost during a run; "" if the run did not fail, or if its program failed."""
     culprit = run.result.culprit if run.result else None
     return culprit.host or "" if culprit and culprit.rank is None else ""

@@ -28,7 +28,7 @@ def alone(folder: Path) -> Iterator[None]:
         if not free:
             raise UsageError(
                 f"this sweep is in progress in another terminal: it uses {folder}",
-                hint="the same command again   # when the other one has ended",
+                hint="the same command again   # after the other one has ended",
             )
         yield
 
@@ -42,7 +42,7 @@ def recorded(folder: Path) -> Mapping[str, str]:
 
 
 def record(folder: Path, name: str, run_id: str | None) -> None:
-    """Record the run of a trial; None: forget it."""
+    """Record the run of a trial; a run of None deletes the trial's record."""
     runs: dict[str, str | None] = {**recorded(folder), name: run_id}
     known = {name: run_id for name, run_id in runs.items() if run_id}
     document = encode(SweepDocument(1, known))

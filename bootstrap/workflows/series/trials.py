@@ -1,8 +1,8 @@
 """Runs the trials of a sweep on slices of the hosts, one thread for each slice.
 
-A thread takes the next trial, starts its run or goes on with it, follows it, and records it in
-sweep.json. The lock covers what the threads share: which trials are left, which are in progress,
-and how each has ended.
+A thread takes the next trial, starts or continues its run, follows it, and records it in
+sweep.json. The lock protects the state that the threads share: which trials are waiting or in
+progress, and how each has ended.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from .sweep import (
 )
 from .sweep_file import alone, record, recorded
 
-AGAIN = "the same command again   # it goes on where it was"
+AGAIN = "the same command again   # it continues where it stopped"
 
 
 class Hopeless(Exception):
-    """The trial is worse than the others were at the same epoch."""
+    """The trial is worse than the others at the same epoch."""
 
 
 class Item(NamedTuple):
@@ -72,12 +72,13 @@ class Item(NamedTuple):
 
 
 def run_trials(inventory: Inventory, chosen: Sweep) -> Path:
-    """Run all trials and write the report; returns its page. After a break the same call goes on.
+    """Run all trials and write the report; returns its page. After an interruption the same call
+    continues.
 
     Raises:
-        UsageError: the same sweep is in progress; also where the hosts cannot be used.
+        UsageError: the same sweep is in progress, or the hosts cannot be used.
         RunFailed: some trials did not end; their runs may be in progress. RailheadError: some
-            trials did not end, and no run is left.
+            trials did not end, and no run is in progress.
     """
     with alone(chosen.folder):
         with stop.after_all_runs(inventory, print_lines):
@@ -97,7 +98,7 @@ def run_trials(inventory: Inventory, chosen: Sweep) -> Path:
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """The page, the run of each trial by the trial's name, and the best run, if any is."""
+    """The page, the run of each trial by the trial's name, and the best run, if there is one."""
 
     page: Path
     runs: Mapping[str, str]
@@ -120,7 +121,7 @@ def run_sweep(
     status = target()
     check(status.inventory, chosen)  # before machines of a stack are started
     if has_ended(chosen):
-        print_lines("all trials have ended before")
+        print_lines("all trials have already ended")
         page = report(chosen)
     else:
         page = run_trials(power.ensure_running(status, print_lines, start_them=True), chosen)
@@ -135,7 +136,7 @@ class Trials:
         self.inventory, self.chosen = inventory, chosen
         self.slices = slices_of(inventory, chosen.at_once, len(chosen.trials))
         self.lock = RLock()
-        self.left = [Item(n, *each) for n, each in enumerate(chosen.trials, 1)]
+        self.waiting = [Item(n, *trial) for n, trial in enumerate(chosen.trials, 1)]
         self.in_progress: dict[str, tuple[Inventory, str]] = {}
         self.outcomes: dict[str, str] = {}
         self.errors: dict[str, RailheadError] = {}
@@ -147,12 +148,12 @@ class Trials:
         }
 
     def some_are_new(self) -> bool:
-        """Whether a trial has not been started."""
+        """Whether some trials were not started yet."""
         known = recorded(self.chosen.folder)
         return any(trial.name not in known for trial, _ in self.chosen.trials)
 
     def make_ready(self) -> None:
-        """Make all hosts ready, where no run is in progress.
+        """Make all hosts ready, unless a run is in progress.
 
         Raises:
             RunFailed: they cannot be used, and trials that were started before may be in progress.
@@ -179,13 +180,13 @@ class Trials:
                 print_lines("", text)
                 side_by_side(self._cancel, running)()
                 wait()
-            except KeyboardInterrupt:  # perhaps before anything was cancelled
+            except KeyboardInterrupt:  # possibly before anything was cancelled
                 what = "stopped waiting: the runs may still have processes"
-                hint = Hint(Command("status"), "   # shows which runs are left")
+                hint = Hint(Command("status"), "   # shows which runs are in progress")
                 raise RunFailed(what, hint=hint) from None
 
     def _interrupt(self) -> list[tuple[Inventory, str]]:
-        """Begin no trial any more, and forget those in progress; returns them."""
+        """Start no more trials, and delete the records of those in progress; returns these."""
         with self.lock:
             self.interrupted = True
             for name in self.in_progress:
@@ -203,19 +204,19 @@ class Trials:
             self.errors[run_id] = RunFailed(f"run {run_id} was not cancelled", hint=hint)
 
     def _drop(self, part: Inventory, run_id: str) -> None:
-        """Cancel a run that has only just been started, and forget it: it has no results, which
-        would keep spot machines from being ended."""
+        """Cancel a run that was just started, and delete its record: recorded as not fetched, it
+        would prevent spot machines from being terminated, but it has no results."""
         self._cancel((part, run_id))
         if run_id not in self.errors:
             local_state.forget_run(run_id)
 
     def _run_on(self, part: Inventory) -> None:
-        """Run trials on one slice until none is left. A lost host ends the slice."""
+        """Run trials on one slice until none is waiting. A lost host ends the slice."""
         while (item := self._next(part)) and self._train(part, item):
             pass
 
     def _train(self, part: Inventory, item: Item) -> bool:
-        """Run a trial, whatever happens; whether its slice can go on."""
+        """Run a trial, whatever happens; returns whether its slice can continue."""
         several = len(self.slices) > 1
         place = f" on {', '.join(part.names)}" if several else ""
         print_lines(f"trial {item.number} of {len(self.chosen.trials)}{place}: {item.trial.name}")
@@ -236,19 +237,19 @@ class Trials:
             if not self.interrupted or isinstance(error, HostsBusy):
                 self.errors[trial.name] = error
             if isinstance(error, HostsFailed) and trial.name not in self.in_progress:
-                self.left.append(item)
+                self.waiting.append(item)
             self._end(trial, f"did not end: {why}")
 
     def _next(self, part: Inventory) -> Item | None:
-        """The next trial of a slice, first those that it has in progress; None if none is left."""
+        """The next trial of a slice, first those that it has in progress; None if there is none."""
         with self.lock:
             known = recorded(self.chosen.folder)
-            chiefs = {item.number: self._chief(known.get(item.trial.name)) for item in self.left}
-            free = [item for item in self.left if chiefs[item.number] in ("", *part.names)]
+            chiefs = {item.number: self._chief(known.get(item.trial.name)) for item in self.waiting}
+            free = [item for item in self.waiting if chiefs[item.number] in ("", *part.names)]
             if not free or self.interrupted:
                 return None
             first = min(free, key=lambda item: chiefs[item.number] == "")
-            self.left.remove(first)
+            self.waiting.remove(first)
             for earlier in (self.errors, self.outcomes):  # on another slice
                 earlier.pop(first.trial.name, None)
             return first
@@ -259,8 +260,8 @@ class Trials:
         return any(self._chief(known.get(trial.name)) for trial, _ in self.chosen.trials)
 
     def _chief(self, run_id: str | None) -> str:
-        """The chief of a run that was started on these hosts and has not ended; "" for another one,
-        or none."""
+        """The chief of a run that was started on these hosts and has not ended; "" for other runs
+        and for None."""
         run = read_run(run_id) if run_id else None
         if run is None or run.result or run.cluster != self.inventory.name or not run.document:
             return ""
@@ -268,15 +269,15 @@ class Trials:
         return chief if chief in self.inventory.names else ""
 
     def _run(self, part: Inventory, trial: Trial, request: RunRequest) -> str:
-        """Start a trial, or go on with it; follow it to its end. Returns its outcome.
+        """Start or continue a trial, and follow it to its end. Returns its outcome.
 
         Raises:
-            RunFailed: the connection was lost, and the run goes on. RailheadError: it was not
+            RunFailed: the connection was lost, and the run continues. RailheadError: it was not
                 started, or its hosts cannot be reached.
         """
         run_id = recorded(self.chosen.folder).get(trial.name)
         if run_id and read_run(run_id).result:
-            print_lines(f"run {run_id} has ended before")
+            print_lines(f"run {run_id} has already ended")
             return _outcome(run_id)
         is_followed = self._chief(run_id)
         if not run_id or not is_followed:
@@ -302,7 +303,7 @@ class Trials:
         return train.train(part, options).run_id
 
     def _begin(self, trial: Trial, part: Inventory, run_id: str) -> bool:
-        """Record the run of a trial; whether the sweep was interrupted while it was started."""
+        """Record the run of a trial; returns whether the sweep was interrupted during its start."""
         with self.lock:
             if not self.interrupted:
                 self.in_progress[trial.name] = part, run_id
@@ -310,8 +311,7 @@ class Trials:
             return self.interrupted
 
     def _end(self, trial: Trial, outcome: str) -> None:
-        """Keep the outcome of a trial. One that succeeded before it was cancelled is recorded
-        again."""
+        """Keep the outcome of a trial. If it succeeded before it was cancelled, record it again."""
         with self.lock:
             self.outcomes.setdefault(trial.name, outcome)
             _, run_id = self.in_progress.pop(trial.name, (None, ""))
@@ -332,7 +332,9 @@ class Trials:
                 except (RunFailed, BelowThreshold) as error:
                     print_lines(*str(error).splitlines())
         except Hopeless:
-            print_lines(f"run {run_id} is worse than the median of the trials before: it is ended")
+            print_lines(
+                f"run {run_id} is worse than the median of the earlier trials: it is cancelled"
+            )
             attach.cancel(part, run_id)
             local_state.record_ended_early(run_id)
             with attach.connected(part, find_run(part, run_id)) as connection:
@@ -353,20 +355,24 @@ class Trials:
     def error(self) -> RailheadError | None:
         """The error of the sweep; None if all trials have ended."""
         known = recorded(self.chosen.folder)
-        left = [error for error in self.errors.values() if isinstance(error, stop.RUN_LEFT)]
-        first = next(iter([*left, *self.errors.values()]), None)
+        still_running = [
+            error for error in self.errors.values() if isinstance(error, stop.RUN_LEFT)
+        ]
+        first = next(iter([*still_running, *self.errors.values()]), None)
         if self.interrupted and first:
             return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.next)
         if self.interrupted and self._any_in_progress():
             what = "the sweep was interrupted; trials of an earlier command may be in progress"
             return RunFailed(what, hint=AGAIN)
         if self.interrupted:
-            return RailheadError("the sweep was interrupted; no run of it is left", hint=AGAIN)
+            return RailheadError(
+                "the sweep was interrupted; none of its runs is in progress", hint=AGAIN
+            )
         if first is None or not known:
             return first
         names = [trial.name for trial, _ in self.chosen.trials]
         undone = [name for name in names if name in self.errors or name not in self.outcomes]
-        may_run = left or any(name in known for name in undone)
+        may_run = still_running or any(name in known for name in undone)
         kind = RunFailed if may_run else RailheadError
         what = f"{len(undone)} of {count(len(names), 'trial')} did not end: {first.message}"
         return kind(what, hint=AGAIN)
@@ -385,7 +391,7 @@ class _Watch:
 
 
 def _known(error: Exception) -> RailheadError:
-    """The error itself, or for one that nobody expected RunFailed: the run may be in progress."""
+    """The error itself; for an unexpected one RunFailed, because the run may be in progress."""
     if isinstance(error, RailheadError):
         return error
     log.mistake()

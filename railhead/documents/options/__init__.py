@@ -1,1 +1,1 @@
-"""All options, each declared once: in the group of the module that is about its subject."""
+"""All options, each declared once, in a group of the module for its subject."""

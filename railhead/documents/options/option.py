@@ -1,8 +1,8 @@
 """An option is a field of a frozen dataclass: its type, default, help and rules, in one place.
 
-From it come the options of the tasks of `fab` with their help, the arguments of the Python
-interface, the tables of docs/tasks.md, and what `fab train --resume` uses again. `from_texts` reads
-what was typed, `from_values` the values of Python; both give the same dataclass.
+These declarations define the options of the `fab` tasks and their help, the arguments of the Python
+interface, the tables of docs/tasks.md, and what `fab train --resume` reuses. `from_texts` reads
+typed texts, `from_values` reads Python values; both return the same dataclass.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ TYPES = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "
 
 @dataclass(frozen=True)
 class Rule:
-    """What an option says of itself besides its name, type and default.
+    """What is declared for an option besides its name, type and default.
 
     Args:
-        help: one line for `fab --help TASK`. doc: the cell of docs/tasks.md, where it says more.
-        python: the line of the Python interface, where its values have another form.
+        help: one line for `fab --help TASK`. doc: the cell of docs/tasks.md, if it differs.
+        python: the line of the Python interface, if its values have another form.
         flag: the name on the command line, without dashes; default: the name of the field. A flag
             whose default is True is switched off: `stop` by `--no-stop`.
-        at_least, at_most: of a number, inclusive.
-        form: of an item of a mapping, such as NAME=NUMBER. each_once: a name may not be repeated.
-        separator: of a list or a mapping's values that are one text, such as 1,2,4.
-        path: it names a file or folder, relative to where the command was typed.
-        joined: how a list of Python becomes the text: `,`, or ` ` for the arguments of a program.
-        positional: on the command line its value stands without the name.
-        short: a letter for `-l`. was: its name in records of runs before.
+        at_least, at_most: the inclusive bounds of a number.
+        form: the form of a mapping's item, such as NAME=NUMBER. each_once: no name twice.
+        separator: separates a list, or a mapping's values, in one text such as 1,2,4.
+        path: the value is a file or folder, relative to where the command was typed.
+        joined: joins a Python list into one text: `,`, or ` ` for the arguments of a program.
+        positional: on the command line the value is typed without the option's name.
+        short: the letter of the short form, such as `-f`. was: the name in older run records.
     """
 
     help: str
@@ -74,7 +74,7 @@ def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
 @dataclass(frozen=True)
 class Option:
     """An option of a group. `kind`: flag, text, int, float, list or mapping; `item`: the type of a
-    list's or a mapping's values, else its own."""
+    list's or a mapping's values, otherwise the type of the option's value."""
 
     name: str
     kind: str
@@ -84,12 +84,12 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line, without the two dashes."""
+        """The option's name on the command line, without the two dashes."""
         return self.rule.flag or self.name.replace("_", "-")
 
     @property
     def required(self) -> bool:
-        """Whether it has no default."""
+        """Whether the option has no default."""
         return self.default is MISSING
 
 
@@ -104,8 +104,8 @@ def _cached_options(group: Any) -> tuple[Option, ...]:
     return tuple(_option(f, hints[f.name]) for f in fields(group))
 
 
-def _option(found: Any, annotation: Any) -> Option:
-    default = {} if found.default_factory is not MISSING else found.default
+def _option(declared: Any, annotation: Any) -> Option:
+    default = {} if declared.default_factory is not MISSING else declared.default
     kind = annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
@@ -116,15 +116,15 @@ def _option(found: Any, annotation: Any) -> Option:
         name, item = "mapping", args[1]
     else:
         name, item = KINDS[kind], kind
-    return Option(found.name, name, item, default, found.metadata[KEY])
+    return Option(declared.name, name, item, default, declared.metadata[KEY])
 
 
 def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
     """The group from what was typed.
 
     Args:
-        texts: by the name of the option, those that are missing keep their default: a text, or for
-            a list or a mapping all its texts, for a flag whether it was typed.
+        texts: by the option's name: a text; for a list or a mapping, all its texts; for a flag,
+            whether it was typed. Options that are missing keep their default.
 
     Raises:
         error: a text does not fit its option; the message has the option, the text and the rule.
@@ -133,7 +133,7 @@ def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
 
 
 def from_values(group: type[T], values: Mapping[str, Any], error: Error) -> T:
-    """The group from values of Python; a text is read as if it were typed. Raises as above."""
+    """The group from Python values; a text is read as if it were typed. Raises as `from_texts`."""
     return _made(group, values, error, _valued)
 
 
@@ -149,7 +149,7 @@ def text_value(value: object, error: Error) -> str:
 
 
 def shortened(value: object) -> str:
-    """The repr of what a user wrote, for a message; of a long one its beginning."""
+    """The repr of what a user wrote, for a message; cut if it is long."""
     try:
         shown = repr(value)
     except ValueError:  # of an integer with thousands of digits
@@ -159,9 +159,9 @@ def shortened(value: object) -> str:
 
 def _made(group: type[T], values: Mapping[str, Any], error: Error, read: Any) -> T:
     known = {one.name: one for one in options_in(group)}
-    found = {name: read(known[name], value, error) for name, value in values.items()}
-    kept = {name: value for name, value in found.items() if value is not None}
-    return group(**{name: _bounded(known[name], value, error) for name, value in kept.items()})
+    read_values = {name: read(known[name], value, error) for name, value in values.items()}
+    present = {name: value for name, value in read_values.items() if value is not None}
+    return group(**{name: _bounded(known[name], value, error) for name, value in present.items()})
 
 
 def _typed(one: Option, text: Any, error: Error) -> Any:
@@ -179,7 +179,7 @@ def _typed(one: Option, text: Any, error: Error) -> Any:
 
 
 def _items(one: Option, text: Any) -> list[str]:
-    """The texts of a list: of several options, or of one with separators."""
+    """The texts of a list: from a repeated option, or from one text with separators."""
     if isinstance(text, str):
         split = text.split(one.rule.separator) if one.rule.separator else [text]
         return [item.strip() for item in split if item.strip()]
@@ -194,12 +194,12 @@ def _pair(one: Option, text: str, error: Error) -> tuple[str, str]:
 
 
 def _mapping(one: Option, pairs: Iterable[tuple[str, Any]], error: Error) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found and one.rule.each_once:
+        if name in values_by_name and one.rule.each_once:
             raise error(f"--{one.flag} {name} is given twice: each name once")
-        found[name] = _item(one, name, value, error)
-    return found
+        values_by_name[name] = _item(one, name, value, error)
+    return values_by_name
 
 
 def _item(one: Option, name: str, value: Any, error: Error) -> Any:
@@ -208,8 +208,8 @@ def _item(one: Option, name: str, value: Any, error: Error) -> Any:
         split = isinstance(value, str)
         texts = value.split(one.rule.separator) if split else _listed(value, error)
         items = dict.fromkeys(text_value(item, error).strip() for item in texts)
-        if found := tuple(item for item in items if item):
-            return found
+        if named := tuple(item for item in items if item):
+            return named
         raise error(f"--{one.flag} {shortened(f'{name}=')}: write {one.rule.form}")
     if one.item is float:
         number = _float(value)
@@ -232,7 +232,7 @@ def _plain(one: Option, text: str, error: Error) -> Any:
 
 
 def _float(value: Any) -> float:
-    """A number as it is written: 0.1 of one with 32 bits; NaN if it is not a number."""
+    """A number as it is printed, so that 0.1 of 32 bits is 0.1; NaN if it is not a number."""
     try:
         return float(str(value))
     except (TypeError, ValueError, OverflowError):
@@ -240,7 +240,7 @@ def _float(value: Any) -> float:
 
 
 def _valued(one: Option, value: Any, error: Error) -> Any:
-    """The value of a value of Python; None for the default."""
+    """The option's value from a Python value; None for the default."""
     if value is None:
         return None
     if one.kind == "flag":
@@ -302,7 +302,7 @@ def _scalar(one: Option, value: Any, error: Error) -> Any:
 
 
 def _bounded(one: Option, value: Any, error: Error) -> Any:
-    """The value, within the bounds and the choices of its option."""
+    """The value; an error if it is not within the bounds and choices of its option."""
     rule = one.rule
     for each in value if one.kind == "list" else [value]:
         low = rule.at_least is not None and not each >= rule.at_least
@@ -314,7 +314,7 @@ def _bounded(one: Option, value: Any, error: Error) -> Any:
 
 
 def typed_texts(value: Any) -> list[str]:
-    """What is typed for a value of an option, each text after the flag; none for a switch."""
+    """The texts to type for an option's value, each after the flag; none for a switch."""
     if value is None or isinstance(value, bool):
         return []
     if isinstance(value, Mapping):
@@ -330,7 +330,7 @@ def number_text(value: Any) -> str:
 
 
 def choices_of(one: Option) -> str:
-    """Such as `2 or 3`."""
+    """The choices as text, such as `2 or 3`."""
     *others, last = map(str, one.rule.choices)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -350,12 +350,12 @@ def _range(one: Option) -> str:
 
 
 def type_of(one: Option) -> str:
-    """What a page calls the type: switch, text, number or list."""
+    """The type as the documentation names it: switch, text, number or list."""
     return TYPES.get(one.kind, "text")
 
 
 def only(*names: str, **notes: str) -> Only:
-    """Of a group, these options alone, and those of `notes`, which say what is different here."""
+    """Only these options of a group, and those in `notes`, with what differs for this task."""
     return Only((*names, *notes), notes)
 
 

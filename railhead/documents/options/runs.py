@@ -13,12 +13,12 @@ ID = {"doc": "the id of a run; default: the last"}
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """What runs, on which data and in which environment. `fab train --resume` uses all of them
-    again, as the record of the run has them."""
+    """What runs, on which data and in which environment. `fab train --resume` uses all these
+    options again, with the values in the run's record."""
 
     launcher: str | None = option(
         None,
-        "{launchers}; default: that of --strategy, else {launcher}",
+        "{launchers}; default: that of --strategy, or {launcher}",
         doc="`horovod`: one rank per slot, the program calls Horovod. `tensorflow`: TensorFlow's"
         " own strategies. Default: the launcher of `--strategy`, otherwise `horovod`",
     )
@@ -26,8 +26,8 @@ class ProgramOptions:
         None,
         "{strategies}",
         doc="a name in [Strategies](training.md#strategies). Default with `--launcher tensorflow`:"
-        " `multiworker` for several hosts, `mirrored` for one. `auto` is for the built-in training:"
-        " it prints which one it takes, and why",
+        " `multiworker` for several hosts, `mirrored` for one. `auto`, only for the built-in"
+        " training, chooses a strategy and prints which one and why",
     )
     ps: int | None = option(
         None,
@@ -40,7 +40,7 @@ class ProgramOptions:
     preset: str | None = option(
         None,
         "a set of values for the built-in training: digits, smoke, ...",
-        doc="built-in training: named settings, [below](#presets-and-settings)",
+        doc="built-in training: a named set of settings, [below](#presets-and-settings)",
     )
     settings: Mapping[str, str] = option(
         {},
@@ -52,8 +52,8 @@ class ProgramOptions:
     )
     training: str | None = option(
         None,
-        "a folder named training: your copy of the built-in training, changed",
-        doc="a folder with the name `training`: your changed copy of the built-in training, which"
+        "a folder named training: your modified copy of the built-in training",
+        doc="a folder with the name `training`: your modified copy of the built-in training, which"
         " is sent instead: [A copy of your own](training.md#a-copy-of-your-own)",
         path=True,
     )
@@ -66,9 +66,9 @@ class ProgramOptions:
     )
     workdir: str | None = option(
         None,
-        "the folder to ship with --script and to run in; default: the script's folder",
-        doc="with `--script`: the folder that is sent and in which the script starts; default: the"
-        " folder of the script. It must contain the script",
+        "the folder to upload with --script and to run in; default: the script's folder",
+        doc="with `--script`: the folder that is uploaded and in which the script starts. It must"
+        " contain the script. Default: the folder of the script",
         path=True,
     )
     args: str | None = option(
@@ -89,13 +89,13 @@ class ProgramOptions:
     )
     sagemaker: bool = option(
         False,
-        "give --script the variables that Amazon SageMaker gives: SM_CHANNEL_TRAIN, ...",
-        doc="with `--script`: the variables and folders that a script finds on Amazon SageMaker;"
-        " [Data](data.md#scripts-written-for-sagemaker)",
+        "set the variables of Amazon SageMaker for --script: SM_CHANNEL_TRAIN, ...",
+        doc="with `--script`: provide the variables and folders that a script finds on Amazon"
+        " SageMaker; [Data](data.md#scripts-written-for-sagemaker)",
     )
     keras: int | None = option(
         None,
-        "2 or 3; default: 2 for a script with Horovod or several workers, else 3",
+        "2 or 3; default: 2 for a script with Horovod or several workers, otherwise 3",
         doc="`2` or `3`. Default: 2 for scripts with Horovod, `multiworker` or `parameter-server`,"
         " otherwise 3. The built-in training needs 3",
         choices=(2, 3),
@@ -123,13 +123,13 @@ class ProgramOptions:
     outputs: tuple[str, ...] = option(
         (),
         "a glob pattern of the files to fetch; default: all; repeatable",
-        doc="a pattern for the files of the script's folder that come back, such as `'*.h5'`; `*`"
-        " also matches folders. Default: all files that the run made or changed",
+        doc="a pattern of the files to fetch from the script's folder, such as `'*.h5'`; `*` also"
+        " matches `/`. Default: all files that the run created or changed",
     )
     metrics: Mapping[str, str] = option(
         {},
         "numbers in the output of --script, NAME=REGEX with one group; repeatable",
-        doc="with `--script`: `NAME=REGEX`, a number in its output that becomes a curve:"
+        doc="with `--script`: `NAME=REGEX`, a number in its output to plot as a curve:"
         " [Metrics](#metrics-of-a-script)",
         python="patterns of numbers in the output of the script by name, each with one group",
         flag="metric",
@@ -138,10 +138,10 @@ class ProgramOptions:
     )
     minimum: Mapping[str, float] = option(
         {},
-        "least value of a metric of the evaluation, NAME=NUMBER; repeatable",
-        doc="`NAME=NUMBER`: a metric of the evaluation must be at least this, else the exit code is"
-        " 3; [Thresholds](#thresholds)",
-        python='least values of metrics of the evaluation: {"accuracy": 0.97}',
+        "minimum of a metric of the evaluation, NAME=NUMBER; repeatable",
+        doc="`NAME=NUMBER`: a metric of the evaluation must be at least this, otherwise the exit"
+        " code is 3; [Thresholds](#thresholds)",
+        python='minima of metrics of the evaluation: {"accuracy": 0.97}',
         flag="min",
         form="NAME=NUMBER",
         each_once=True,
@@ -149,9 +149,10 @@ class ProgramOptions:
     )
     maximum: Mapping[str, float] = option(
         {},
-        "largest value of a metric of the evaluation, NAME=NUMBER; repeatable",
-        doc="`NAME=NUMBER`: a metric of the evaluation must be at most this",
-        python='largest values of metrics of the evaluation: {"loss": 0.3}',
+        "maximum of a metric of the evaluation, NAME=NUMBER; repeatable",
+        doc="`NAME=NUMBER`: a metric of the evaluation must be at most this, otherwise the exit"
+        " code is 3",
+        python='maxima of metrics of the evaluation: {"loss": 0.3}',
         flag="max",
         form="NAME=NUMBER",
         each_once=True,
@@ -159,26 +160,26 @@ class ProgramOptions:
     )
     requirements: str | None = option(
         None,
-        "a file of further packages, resolved together with the runtime's pins",
+        "a file of additional packages, resolved together with the runtime's pinned versions",
         doc="a file with additional packages: [Packages](#packages)",
         path=True,
     )
     runtime: str | None = option(
         None,
-        "tf2.18 (with Horovod) or tf2.21; default: by launcher and hosts' Pythons",
+        "tf2.18 (with Horovod) or tf2.21; default: depends on the launcher and the hosts' Pythons",
         doc="`tf2.18` or `tf2.21`: [Runtimes](#runtimes)",
     )
 
 
 @dataclass(frozen=True)
 class EndingOptions:
-    """The end of a run."""
+    """What happens at the end of a run, and when the run is cancelled."""
 
     keep: float | None = option(
         None,
         "minutes until machines stop after a failed run (20)",
-        doc="machines of a stack: minutes that they keep running after a failure or a cancel, 0 to"
-        " 1440; default 20. After a success they stop at once",
+        doc="machines of a stack: minutes that they keep running after the run failed or was"
+        " cancelled, 0 to 1440; default 20. After a success they stop at once",
         at_least=0,
         at_most=1440,
     )
@@ -190,9 +191,9 @@ class EndingOptions:
     )
     max_hours: float | None = option(
         None,
-        "cancel the run after so many hours",
-        doc="cancel the run after this time, 0.01 to 168 hours. Deadlines before that time are"
-        " moved; on Google Cloud a time after the end of `maxRunDuration` is refused",
+        "cancel the run after this number of hours",
+        doc="cancel the run after this time, 0.01 to 168 hours. Earlier deadlines of the machines"
+        " are moved; on Google Cloud a time after the end of `maxRunDuration` is refused",
         at_least=0.01,
         at_most=168,
     )
@@ -225,21 +226,21 @@ class EvaluateOptions:
     )  # fmt: skip
     here: bool = option(
         False,
-        "on this machine instead of the hosts",
-        doc="on this machine instead of the hosts, as one rank without a GPU, with the runtime"
-        " `tf2.18` (Linux on x86_64, and `fab` on Python 3.10 to 3.12)",
+        "evaluate on this computer instead of the hosts",
+        doc="evaluate on this computer instead of the hosts, as one rank without a GPU, with the"
+        " runtime `tf2.18` (needs Linux on x86_64, and `fab` on Python 3.10 to 3.12)",
     )
     model: str | None = option(
         None,
-        "which model of the run, a path in its results",
-        doc="which `.keras` file, a path in the results of the run, where there are several;"
-        " without `--script`",
+        "which model of the run: a path in its results",
+        doc="if the run has several `.keras` files: which one, as a path in its results; not with"
+        " `--script`",
     )
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What a page compares."""
+    """Which runs a page shows, and where it is written."""
 
     runs: str = option(
         help="ids of runs, comma-separated, or folders of results",
@@ -249,15 +250,15 @@ class ReportOptions:
     )
     to: str | None = option(
         None,
-        "a folder for the page",
-        doc="the folder of the page. Default: the results of the run; for several runs"
+        "the folder for the page",
+        doc="the folder for the page. Default: the results of the run; for several runs"
         " `results/report-ID-and-N-more`",
     )
     by: str | None = option(
         None,
-        "the metric that names the best run; default: the one that most runs have",
-        doc="the metric that names the best run. Default: the one that most runs have; among"
-        " several, `accuracy`, then `loss`, then `mae`",
+        "the metric that decides which run is best; default: the one that most runs have",
+        doc="the metric that decides which run is best. Default: the one that most runs have; if"
+        " several are equally frequent, `accuracy`, then `loss`, then `mae`",
     )
 
 
@@ -280,8 +281,8 @@ class SweepOptions:
     values: Mapping[str, tuple[str, ...]] = option(
         {},
         "values of a setting, or of an argument of --script: NAME=A,B; repeatable",
-        doc="`NAME=VALUE,VALUE,...`: values of a setting; with `--script`, of its argument"
-        " `--NAME`. At most 100 combinations",
+        doc="`NAME=VALUE,VALUE,...`: values of a setting or, with `--script`, of the script's"
+        " argument `--NAME`. At most 100 combinations",
         python='values of settings, or of arguments of the script: {"lr": [0.1, 0.01]}',
         flag="set",
         form="NAME=VALUE,VALUE,...",
@@ -290,24 +291,25 @@ class SweepOptions:
     )
     random: int | None = option(
         None,
-        "draw so many combinations instead of all",
-        doc="draw so many combinations, always the same ones, instead of all; 1 to 100",
+        "train this number of randomly drawn combinations instead of all",
+        doc="train this number of randomly drawn combinations instead of all, 1 to 100; the same"
+        " command always draws the same ones",
         at_least=1,
         at_most=100,
     )
     at_once: int = option(
         1,
         "trials at the same time, each on an equal slice of the hosts",
-        doc="trials at the same time. The hosts are divided into so many equal slices, in their"
-        " order, and each trial runs on one slice. A number that does not divide the number of"
-        " hosts, or that is larger than the number of trials, is refused",
+        doc="number of trials that run at the same time. The hosts, in their order, are divided"
+        " into this number of equal slices, and each trial runs on one slice. A number that does"
+        " not divide the number of hosts, or that is larger than the number of trials, is refused",
         at_least=1,
         at_most=100,
     )
     to_end: bool = option(
         False,
-        "also train hopeless combinations to their end",
-        doc="also train hopeless trials to their end",
+        "do not end hopeless trials early",
+        doc="do not end hopeless trials early",
     )
 
 
@@ -325,20 +327,20 @@ class ScaleOptions:
     )
     of: tuple[str, ...] = option(
         (),
-        "ids of runs that exist, comma-separated: compare them, train nothing",
-        doc="ids of runs that exist, separated by commas: compare these, train nothing",
+        "ids of existing runs, comma-separated: compare them, train nothing",
+        doc="ids of existing runs, separated by commas: compare these, train nothing",
         separator=",",
     )
 
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Which log."""
+    """Which log is printed."""
 
     rank: str = option(
         "0",
-        "a rank's number, mpirun or supervisor",
-        doc="the number of a rank, `mpirun` or `supervisor`",
+        "whose log: a rank's number, mpirun or supervisor",
+        doc="whose log: the number of a rank, `mpirun` or `supervisor`",
     )
     follow: bool = option(
         False,
@@ -348,8 +350,8 @@ class LogOptions:
     )
     endpoint: str | None = option(
         None,
-        "the log of the server of this endpoint, instead of a run's",
-        doc="an endpoint's name: the log of its server, instead of that of a run",
+        "print the log of this endpoint's server, instead of a run's log",
+        doc="an endpoint's name: print the log of its server, instead of a run's log",
     )
 
 
@@ -359,26 +361,26 @@ class FetchOptions:
 
     to: str | None = option(
         None,
-        "a folder for the results; default: results/ where fab train was typed",
-        doc="a folder for the results, in place of `results/` where `fab train` was typed; it is"
-        " recorded for later commands",
+        "a folder for the results; default: results/ in the folder where fab train was typed",
+        doc="a folder for the results, instead of `results/` in the folder where `fab train` was"
+        " typed; it is recorded for later commands",
     )
     checkpoints: bool = option(
         False,
         "also fetch the newest checkpoint",
-        doc="also the newest checkpoint, into `checkpoints/`; of a script the whole folder. It may"
-        " be large",
+        doc="also fetch the newest checkpoint, into `checkpoints/`; for a script, the whole"
+        " checkpoint folder. It may be large",
     )
 
 
 @dataclass(frozen=True)
 class PruneOptions:
-    """Which runs stay."""
+    """How many runs are kept."""
 
     keep: int = option(
         10,
-        "the number of newest runs that stay",
-        doc="how many runs stay, 0 to 10000",
+        "the number of newest runs to keep",
+        doc="the number of newest runs to keep, 0 to 10000",
         at_least=0,
         at_most=10_000,
     )
@@ -389,13 +391,15 @@ class PushOptions:
     """What is uploaded, and to where."""
 
     folder: str = option(
-        help="a folder or a file here",
-        doc="a folder or a file here; the name may be omitted: `fab data push FOLDER URI`",
+        help="a folder or a file on this computer",
+        doc="a folder or a file on this computer; the option's name may be omitted:"
+        " `fab data push FOLDER URI`",
         positional=True,
     )
     uri: str = option(
-        help=f"{FORMS}, or bucket: the stack's own",
-        doc="`s3://...`, `gs://...`, or `bucket`; the name may be omitted",
+        help=f"{FORMS}, or bucket: the stack's bucket",
+        doc="`s3://...`, `gs://...`, or `bucket` for the stack's bucket; the option's name may be"
+        " omitted",
         positional=True,
     )
 
@@ -406,8 +410,8 @@ class BucketOptions:
 
     uri: str | None = option(
         None,
-        f"{FORMS}, or bucket: the stack's own",
-        doc="`s3://...`, `gs://...`, or `bucket`",
+        f"{FORMS}, or bucket: the stack's bucket",
+        doc="`s3://...`, `gs://...`, or `bucket` for the stack's bucket",
     )
 
 
@@ -416,13 +420,15 @@ class ShardOptions:
     """Which samples are written as shards, and to where."""
 
     source: str = option(
-        help=f"a folder or a file here, {PREFIXES}",
-        doc="a folder or a file here, `s3://...` or `gs://...`; the name may be omitted",
+        help=f"a folder or a file on this computer, {PREFIXES}",
+        doc="a folder or a file on this computer, `s3://...` or `gs://...`; the option's name may"
+        " be omitted",
         positional=True,
     )
     destination: str = option(
-        help=f"a new folder here, or {FORMS}",
-        doc="a new folder here, or a new prefix of a bucket; the name may be omitted",
+        help=f"a new folder on this computer, or {FORMS}",
+        doc="a new folder on this computer, or a new prefix of a bucket; the option's name may be"
+        " omitted",
         positional=True,
     )
     split: str = option(

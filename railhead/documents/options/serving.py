@@ -10,15 +10,16 @@ RAILHEAD, TENSORFLOW_SERVING = SERVERS = ("railhead", "tensorflow-serving")
 PORTS = {"at_least": 1024, "at_most": 65535}
 TIME_TO_LIVE = option(
     1.0,
-    "hours from now until it ends",
-    doc="the time-to-live, 0.01 to 168",
+    "time-to-live: hours from now until it is terminated",
+    doc="the time-to-live in hours, 0.01 to 168",
     at_least=0.01,
     at_most=168,
 )
 LOCAL_PORT = option(
     None,
-    "the port of this machine; default: the same number; 0: a free one",
-    doc="the port of this machine, 0 to 65535; default: the same number",
+    "the port on this computer; default: the port's number on the host; 0: any free port",
+    doc="the port on this computer, 0 to 65535; default: the port's number on the host; 0: any free"
+    " port",
     at_least=0,
     at_most=65535,
 )
@@ -29,21 +30,23 @@ class DeployOptions:
     """What an endpoint serves, and how."""
 
     here: bool = option(
-        False, "on this machine instead of the hosts", doc="on this machine instead of the chief"
+        False,
+        "serve on this computer instead of the hosts",
+        doc="serve on this computer instead of the chief",
     )
     model: str | None = option(
         None,
-        "with RUN: which of its models, a path in its results; else a file or folder here",
-        doc="with a run: [which of its models](serving.md#where-an-endpoint-runs), a path in its"
-        " results; without one: a SavedModel or a Keras file here",
-        python="which of the models of the run, as its results name it",
+        "with RUN: the path of one of its models in its results; otherwise a local file or folder",
+        doc="with a run: [which of its models](serving.md#where-an-endpoint-runs), as a path in its"
+        " results; without a run: a SavedModel or a Keras file on this computer",
+        python="which of the models of the run, as a path in its results",
         path=True,
     )
     trust_model: bool = option(
         False,
-        "with --here: load also a model that is not loaded in a safe mode",
+        "with --here: also load a model that has no safe mode, without confirmation",
         doc="with `--here`: also load a model"
-        " [without a safe mode](security.md#data-from-hosts); otherwise a question",
+        " [without a safe mode](security.md#data-from-hosts), without confirmation",
     )
     name: str = option(
         "model",
@@ -53,27 +56,27 @@ class DeployOptions:
     port: int | None = option(
         None,
         "a port of 127.0.0.1 on the host",
-        doc="1024 to 65535, on 127.0.0.1 of the host; default: the first free one from 8501 on",
+        doc="1024 to 65535, on 127.0.0.1 of the host; default: the first free port from 8501 on",
         **PORTS,
     )
     hours: float = TIME_TO_LIVE
     update: bool = option(
         False,
-        "give the endpoint of this name a new version, without a refused request",
-        doc="the endpoint of this name gets a new version and a new time-to-live",
+        "switch the endpoint of this name to a new version; no request is refused meanwhile",
+        doc="switch the endpoint of this name to a new version, with a new time-to-live",
     )
     max_batch: int | None = option(
         None,
         "samples in one call of the model (32); 1: no batching",
-        doc="samples in one call of the model, 1 to 4096; default: 32, with"
-        " `--server tensorflow-serving` 1",
+        doc="samples in one call of the model, 1 to 4096; default: 32, or 1 with"
+        " `--server tensorflow-serving`",
         at_least=1,
         at_most=4096,
     )
     max_delay: float = option(
         2.0,
-        "milliseconds that a sample waits for others",
-        doc="milliseconds that a sample waits for others, 0 to 1000",
+        "milliseconds that a sample waits for other samples",
+        doc="milliseconds that a sample waits for other samples, 0 to 1000",
         at_least=0,
         at_most=1000,
     )
@@ -89,7 +92,7 @@ class DeployOptions:
 
 @dataclass(frozen=True)
 class EndpointName:
-    """One of the endpoints."""
+    """The name of one of the endpoints."""
 
     name: str = option(
         help="the name of an endpoint (model)",
@@ -104,13 +107,13 @@ class PredictOptions:
 
     file: str | None = option(
         None,
-        "a .json, .npy, .csv, .png or .jpg file here",
-        doc="a file here, at most 30 MB; either this or `--samples`",
+        "a .json, .npy, .csv, .png or .jpg file on this computer",
+        doc="a file on this computer, at most 30 MB; either this or `--samples`",
     )
     samples: int | None = option(
         None,
-        "so many held-out samples of the data of the run",
-        doc="1 to 10000",
+        "the number of held-out samples to send from the run's data",
+        doc="the number of held-out samples to send from the run's data, 1 to 10000",
         at_least=1,
         at_most=10_000,
     )
@@ -118,13 +121,13 @@ class PredictOptions:
 
 @dataclass(frozen=True)
 class NotebookOptions:
-    """How long a notebook lives, and its ports."""
+    """How long a notebook runs, and its ports."""
 
     hours: float = TIME_TO_LIVE
     port: int | None = option(
         None,
         "a port of 127.0.0.1 on the host",
-        doc="1024 to 65535, on 127.0.0.1 of the host; default: the first free one from 8888 on",
+        doc="1024 to 65535, on 127.0.0.1 of the host; default: the first free port from 8888 on",
         **PORTS,
     )
     local_port: int | None = LOCAL_PORT

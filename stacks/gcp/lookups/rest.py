@@ -1,6 +1,6 @@
 """Requests to Google's REST APIs that Pulumi's provider does not have, with the provider's token.
 
-They read only. A request that fails is no error of the stack: what it would have returned is
+They read only. A request that fails is not an error of the stack: what it would have returned is
 unknown, and the caller logs that.
 """
 

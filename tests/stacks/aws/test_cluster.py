@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 import json
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import CASES
 
 from stacks.aws import image, machine_types
 from tests.stacks.aws.world import (
@@ -35,7 +35,7 @@ UNTAGGED = {
     "aws:s3/bucketVersioning:BucketVersioning",
     "aws:scheduler/schedule:Schedule",
 }
-GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
+GOLDEN = CASES / "documents/cluster-aws.json"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 SCHEDULE = "aws:scheduler/schedule:Schedule"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, QUOTA, denied, made, previewed, refuse, world
 
 # vCPUs of one machine, as docs/config.md lists them.
-PAGE = Path(__file__).parents[3] / "docs" / "config.md"
+PAGE = ROOT / "docs" / "config.md"
 ROWS = re.findall(
     r"^\| `([a-z0-9.]+)` \| (\d+) \| (?:\d+ nvidia-|none )", PAGE.read_text(), re.MULTILINE
 )

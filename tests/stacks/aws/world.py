@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -140,8 +141,15 @@ def program(settings: ClusterConfig) -> Any:
 
 
 def made(where: World | None = None, **values: Any) -> Made:
-    """A cluster, made."""
-    return make(program(config(**values)), where or world())
+    """A cluster, made; in the usual world each config is made once."""
+    if where is None:
+        return copy.deepcopy(_usual(**values))
+    return make(program(config(**values)), where)
+
+
+@cache
+def _usual(**values: Any) -> Made:
+    return make(program(config(**values)), world())
 
 
 def previewed(where: World | None = None, **values: Any) -> Made:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import CASES
 
 from tests.stacks.mocks import preview, refused
 
 from .world import CONFIG, INSTANCE, cluster, config, made, refuse, world
 
-CASES = Path(__file__).parents[2] / "cases" / "documents"
+DOCUMENTS = CASES / "documents"
 
 
 def test_the_document_is_the_golden_one() -> None:
-    golden = json.loads((CASES / "cluster-gcp.json").read_text())
+    golden = json.loads((DOCUMENTS / "cluster-gcp.json").read_text())
 
     def zones(args: dict[str, Any]) -> dict[str, Any]:
         return {"names": ["europe-west4-a", "europe-west4-b"]}
@@ -32,7 +32,9 @@ def test_the_document_is_the_golden_one() -> None:
         bucket=False,
         key_file="/home/ann/.railhead/clusters/gcp-t4/key",
     ).outputs["cluster"]
-    document["hosts"][0].update(address="198.51.100.8", peer_address="10.164.0.8")
+    (host,) = document["hosts"]
+    assert (host["address"], host["peer_address"]) == ("198.51.100.1", "10.164.0.1")
+    host.update(address="198.51.100.8", peer_address="10.164.0.8")
     # Mocks drop what is null; tests/engine sees it.
     assert document == {key: value for key, value in golden.items() if value is not None}
 

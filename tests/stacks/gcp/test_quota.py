@@ -11,6 +11,7 @@ from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as R
 from standins.gcp.rest import Rest
 
 from stacks.gcp.quota import amount_in
+from stacks.quotas import QuotaNeed, QuotaState
 from tests.stacks.mocks import refused
 
 from .world import (
@@ -64,17 +65,35 @@ def test_the_row_that_counts(answer: list[Any], place: str, amount: float | None
 @pytest.mark.parametrize("count", [1, 3, 16])
 @pytest.mark.parametrize("cards", [1, 2, 4])
 @pytest.mark.parametrize("spot", [False, True])
-def test_just_enough_is_enough_and_one_less_is_not(count: int, cards: int, spot: bool) -> None:
-    need, code = count * cards, T4_SPOT if spot else T4
-    changes = {"count": count, "gpu_count": cards, "spot": spot}
-    enough = {code: [row(str(need), "us-central1")], ALL_GPUS: [row(str(need))]}
+def test_every_card_of_every_machine_is_counted(count: int, cards: int, spot: bool) -> None:
+    needs = config(count=count, gpu_count=cards, spot=spot).quota_needs
+    gpus = {need.code: (need.amount, need.place) for need in needs if need.unit == "GPU"}
+    amount = count * cards
+    region = {T4_SPOT if spot else T4: (amount, "us-central1")}
+    assert gpus == {**region, ALL_GPUS: (amount, "global")}
+
+
+@pytest.mark.parametrize("limit", [5.0, 6.0, None])
+@pytest.mark.parametrize("used", [0.0, 1.0, None])
+def test_just_enough_beside_others_is_enough_and_one_less_is_not(
+    limit: float | None, used: float | None
+) -> None:
+    need = QuotaNeed("compute", "C", "c", 5, "GPU", "global")
+    too_small = limit is not None and limit - (used or 0) < 5
+    assert QuotaState(limit, used).lacks(need) == too_small
+
+
+@pytest.mark.parametrize(("spot", "code"), [(False, T4), (True, T4_SPOT)])
+def test_each_quota_is_compared_with_what_the_machines_need(spot: bool, code: str) -> None:
+    changes: dict[str, Any] = {"count": 3, "gpu_count": 2, "spot": spot}
+    enough = {code: [row("6", "us-central1")], ALL_GPUS: [row("6")]}
     assert PREFERENCE not in made(world(enough), **changes).kinds
     for small in (
-        {**enough, code: [row(str(need - 1), "us-central1")]},
-        {**enough, ALL_GPUS: [row(str(need - 1))]},
+        {**enough, code: [row("5", "us-central1")]},
+        {**enough, ALL_GPUS: [row("5")]},
     ):
         message, left = refused(cluster(config(**changes)), world(small))
-        assert f"have {need - 1}, used by others unknown, need {need} GPU" in message
+        assert "have 5, used by others unknown, need 6 GPU" in message
         assert not left.kinds
 
 
@@ -120,7 +139,7 @@ def test_a_request_makes_no_machine() -> None:
         assert "ignoreSafetyChecks" not in preference.inputs
         assert preference.retain_on_delete
     assert everything.outputs.get("cluster") is None
-    assert "no machines are made" in everything.text
+    assert "no machines are created" in everything.text
 
 
 def test_only_quotas_that_are_too_small_are_requested() -> None:

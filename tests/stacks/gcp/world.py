@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -139,8 +141,16 @@ def cluster(config: ClusterConfig) -> Callable[[], None]:
 
 
 def made(answering: World | None = None, **changes: Any) -> Made:
-    """All that a cluster of the changed config makes."""
-    return make(cluster(config(**changes)), answering or world())
+    """All that a cluster of the changed config makes; in the usual world each config is made
+    once."""
+    if answering is None:
+        return copy.deepcopy(_usual(**changes))
+    return make(cluster(config(**changes)), answering)
+
+
+@cache
+def _usual(**changes: Any) -> Made:
+    return make(cluster(config(**changes)), world())
 
 
 def _instance(name: str, inputs: dict[str, Any]) -> Mapping[str, Any]:

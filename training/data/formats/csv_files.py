@@ -59,7 +59,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
-    """CSV files are always given."""
+    """Refused: CSV files need a folder."""
     raise DataError("data=csv needs a folder: --data train=FOLDER")
 
 
@@ -67,11 +67,11 @@ def files_of(folder: Path) -> dict[str, Path]:
     """The file of each split."""
     if not folder.is_dir():
         return {"train": folder}
-    found = sorted(folder.glob("*.csv"))
-    named = splits_in(path.stem for path in found)
-    if not named and len(found) != 1:
-        raise DataError(f"{folder} needs train.csv, or one .csv file, and has {len(found)}")
-    return {name: folder / f"{stem}.csv" for name, stem in named.items()} or {"train": found[0]}
+    paths = sorted(folder.glob("*.csv"))
+    named = splits_in(path.stem for path in paths)
+    if not named and len(paths) != 1:
+        raise DataError(f"{folder} needs train.csv, or one .csv file, and has {len(paths)}")
+    return {name: folder / f"{stem}.csv" for name, stem in named.items()} or {"train": paths[0]}
 
 
 def table(path: Path, config: TrainConfig) -> Table:
@@ -122,7 +122,7 @@ def header_of(text: str, path: Path, label: str) -> tuple[list[str], str]:
 
 
 def each_row(rows: Any, columns: int, path: Path) -> Any:
-    """The rows behind the header that are not empty; DataError for one of another length."""
+    """The rows after the header that are not empty; DataError for a row of another length."""
     try:
         next(rows)
         for row in rows:
@@ -135,7 +135,7 @@ def each_row(rows: Any, columns: int, path: Path) -> Any:
 
 
 def unnamed(name: str, number: int) -> str:
-    """A column without a name of its own, for a message."""
+    """A column that has no name, for a message."""
     return f"column {name!r}" if name else f"column {number + 1} without a name"
 
 

@@ -29,8 +29,8 @@ WHITE = 16.0
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """Hold out the last fifth of the file, whatever the seed.
 
-    The file follows the writers, so these digits are mostly by people whose hand was never trained
-    on. That is a harder test than a random fifth, and the same one for every run.
+    The file is sorted by writer, so these digits are mostly by people whose writing is not in the
+    training data. That is a harder test than a random fifth, and the same for every run.
     """
     samples = read_all()
     cut = len(samples) - HELD_OUT

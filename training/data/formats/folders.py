@@ -1,4 +1,4 @@
-"""Folders and texts as people keep them: which splits are there, and what is not used."""
+"""Data in folders and text files of users: which splits exist, and which files are not used."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FILES = {"train": "train", "test": "t10k"}
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The splits of a folder; DataError where not one is there."""
+    """The splits of a folder; DataError if there is none."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder of IDX files")
     splits, rest = {}, set(folder.iterdir())

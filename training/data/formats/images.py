@@ -114,11 +114,11 @@ class EncodedImages:
         return lambda numbers: (decode(read(numbers), self.pixels), tf.gather(labels, numbers))
 
     def digest(self) -> str:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for number, label in enumerate(self.labels):
             content = hashlib.sha256(self.contents.content(number)).hexdigest()
-            found.update(f"{content} {label}\n".encode())
-        return found.hexdigest()
+            digest.update(f"{content} {label}\n".encode())
+        return digest.hexdigest()
 
     def find_fault(self) -> str:
         """Decode one image after the other until one fails."""
@@ -179,7 +179,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Images are always given."""
+    """Refused: images need a folder."""
     raise DataError("data=images needs a folder: --data train=FOLDER")
 
 

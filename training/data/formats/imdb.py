@@ -126,7 +126,7 @@ def from_texts(folder: Path, config: TrainConfig) -> Arrays:
 
 class _Words(dict[int, str]):
     """For str.translate: letters, digits, marks and `'` stay, all else becomes a space. A
-    character of a script without spaces becomes a word of its own."""
+    character of a script without spaces becomes a separate word."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
@@ -142,8 +142,8 @@ WORDS = _Words()
 def words(text: str, config: TrainConfig) -> list[int]:
     """Numbers from 1 to vocabulary - 1, the same on every machine."""
     plain = unicodedata.normalize("NFC", text.lower())
-    found = plain.translate(WORDS).split()[: config.text_length]
-    return [1 + zlib.crc32(word.encode()) % (config.vocabulary - 1) for word in found]
+    words = plain.translate(WORDS).split()[: config.text_length]
+    return [1 + zlib.crc32(word.encode()) % (config.vocabulary - 1) for word in words]
 
 
 def reviews(texts: Iterable[Any], labels: Any, config: TrainConfig, source: str) -> Arrays:

@@ -1,4 +1,4 @@
-"""MNIST: the IDX files of its authors, plain or .gz, in one folder; else fetched by Keras."""
+"""MNIST: the IDX files of its authors, plain or .gz, in one folder, or fetched by Keras."""
 
 from __future__ import annotations
 

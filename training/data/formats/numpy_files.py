@@ -38,7 +38,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
-    """NumPy files are always given."""
+    """Refused: NumPy files need a folder."""
     raise DataError("data=numpy needs a folder: --data train=FOLDER")
 
 

@@ -30,7 +30,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 
 def make(count: int, *, seed: int) -> Arrays:
-    """Noise of 8x8 pixels, as the digits, so that the models fit both."""
+    """Noise of 8x8 pixels, the size of the digits, so that the same models fit both."""
     # RandomState's stream is frozen by NumPy's policy: hosts with other versions agree.
     values = np.random.RandomState(seed).random_sample((count, 8, 8, 1)).astype(np.float32)
     labels = values.reshape(count, -1)[:, :CLASSES].argmax(axis=1).astype(np.int64)

@@ -171,7 +171,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
-    """TFRecord files are always given."""
+    """Refused: TFRecord files need a folder."""
     raise DataError("data=tfrecord needs a folder: --data train=FOLDER")
 
 
@@ -257,7 +257,7 @@ def checked(path: Path) -> File:
 
 
 def compression_of(path: Path) -> str:
-    """Empty or GZIP, by the first bytes; DataError for a file that is no TFRecord file."""
+    """Empty or GZIP, by the first bytes; DataError for a file that is not a TFRecord file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     if is_header(head):
@@ -268,7 +268,7 @@ def compression_of(path: Path) -> str:
 
 
 def first_layout(files: Sequence[File], config: TrainConfig) -> Layout | None:
-    """The layout of the first record, which all others must have; None where there is no record."""
+    """The layout of the first record, which all others must have; None if there is no record."""
     for file in files:
         for number, record in numbered(file):
             return layout_of(record, f"{file.path} record {number}", config)
@@ -279,7 +279,7 @@ def numbered(file: File) -> Iterator[tuple[int, bytes]]:
     """The records of a file; the first number is 1.
 
     Raises:
-        DataError: the file is damaged; the message says behind which record.
+        DataError: the file is damaged; the message says after which record.
     """
     number = 0
     try:

@@ -1,0 +1,150 @@
+"""The command `fab` in a folder that is not the clone."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import fabric.main
+import pytest
+from fabric.main import make_program
+from places import ROOT
+from standins.forked_fab import forked_fab
+
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
+from railhead.documents.run_record import RunRecord
+
+
+def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:
+    process = forked_fab(tmp_path, "train", "--hosts", "a", "--preset", "smok")
+    assert process.returncode == 2 and process.stderr.startswith(
+        "fab train: unknown preset 'smok'."
+    )
+
+
+def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
+    text = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
+    (tmp_path / "fabfile.py").write_text(text)
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        assert forked_fab(folder, "mine").stdout == "theirs\n"
+    clone = str(ROOT)
+    assert "unknown preset" in forked_fab(tmp_path, "-r", clone, "train", "--preset", "smok").stderr
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_fabfile_among_fetched_results_is_not_run(tmp_path: Path, own: bool) -> None:
+    """A host has written it."""
+    inside = tmp_path / "results/20261123-064512-0a1b2c/work/src"
+    inside.mkdir(parents=True)
+    for folder in (inside, inside.parent, inside.parents[1]):
+        (folder / "fabfile.py").write_text("open('ran', 'w')\n")
+    if own:
+        text = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
+        (tmp_path / "fabfile.py").write_text(text)
+    process = forked_fab(inside, "--list")
+    assert ("  mine" in process.stdout, "  train " in process.stdout) == (own, not own)
+    assert not (inside / "ran").exists()
+
+
+def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Path) -> None:
+    process = forked_fab(tmp_path, "extend", "--stack", "gpu-a")
+    assert process.returncode == 2
+    assert "next: fab extend --stack gpu-a --hours 4   # from now" in process.stderr
+
+
+@pytest.mark.parametrize("task", ["teardown", "stop"])
+def test_a_bare_command_names_the_runs_of_other_folders_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    hosts = parse_hosts("127.0.0.1:1")
+    local_state.save_cluster(hosts)
+    for number, folder in enumerate((mine, other, other, other, other)):
+        folder.mkdir(exist_ok=True)
+        results = folder / "results" / f"r{number}"
+        local_state.save_run(RunRecord(f"r{number}", hosts.name, str(results)))
+    named = ", ".join(f"r{n} (its results go to {other}/results/r{n})" for n in (4, 3, 2))
+    process, with_hosts = forked_fab(mine, task), forked_fab(mine, task, "--hosts", "127.0.0.1:1")
+    assert f"also ends what is left of run {named}, 1 more\n" in process.stdout
+    assert "also ends" not in with_hosts.stdout
+    assert process.returncode == with_hosts.returncode, "it went on"
+    assert process.stderr.splitlines()[0] == with_hosts.stderr.splitlines()[0]
+    for number in range(1, 5):  # fetched: it has ended
+        (other / f"results/r{number}").mkdir(parents=True)
+        (other / f"results/r{number}/result.json").write_text("{}")
+    assert "also ends" not in forked_fab(mine, task).stdout, "r0 is of this folder"
+
+
+def test_the_program_of_fabric_itself_runs_no_task_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`python -m fabric --dry teardown`: it would tear down."""
+    fabrics = make_program()
+    monkeypatch.setattr(fabric.main, "program", fabrics)
+    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+    with pytest.raises(SystemExit) as end:
+        fabrics.run(["fab", "--search-root", str(ROOT), "--dry", "teardown", "--stack", "none"])
+    assert end.value.code == 2 and "Fabric's own" in capsys.readouterr().err
+
+
+def test_the_debug_log_is_without_the_configuration_of_fabric(tmp_path: Path, home: Path) -> None:
+    """It may have passwords; a fabfile of the project has the debug log of Invoke."""
+    (home / ".fabric.yaml").write_text("connect_kwargs: {password: hunter2}\n")
+    alone = logging.getLogger().handlers.clear  # in the fork: those of pytest keep Invoke's out
+    assert "hunter2" not in forked_fab(tmp_path, "--debug", "status", before=alone).stderr
+    (tmp_path / "fabfile.py").write_text("from fabric import task\n@task\ndef mine(c): ...\n")
+    assert "invoke" in forked_fab(tmp_path, "--debug", "mine", before=alone).stderr
+
+
+def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:
+    process, listed = forked_fab(tmp_path), forked_fab(tmp_path, "--list")
+    assert process.returncode == 0 and "  train " in process.stdout
+    assert process.stdout == listed.stdout
+
+
+def test_f_after_logs_follows(tmp_path: Path) -> None:
+    with_f, with_follow = (
+        forked_fab(tmp_path, "logs", option, "--run", "r1") for option in ("-f", "--follow")
+    )
+    assert with_f.returncode == 2 and with_f.stderr.startswith("fab logs: no hosts")
+    assert with_f.stderr == with_follow.stderr
+    assert "-f, --follow" in forked_fab(tmp_path, "--help", "logs").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ("-D x train", "an option needs a number"),
+        ("-T x train", "an option needs a number"),
+        ("--list-format x --list", "--list-format x: one of flat, nested, json"),
+        ("--print-completion-script tcsh", "options are: bash, fish, zsh"),
+        ("-H", "needed value"),
+        ("-- ls", "no task is named\n  next: fab exec --hosts a,b --cmd 'nvidia-smi -L'"),
+        ("-H 127.0.0.1:9 -- ls", "no task is named\n  next: fab exec"),
+        (f"--config {'9' * 400} plan", "--config: this option of Fabric has no effect"),
+    ],
+)
+def test_a_wrong_core_option_is_an_error_of_the_user(
+    tmp_path: Path, args: str, expected: str
+) -> None:
+    process = forked_fab(tmp_path, *args.split())
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert expected in process.stderr
+
+
+def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
+    """Each costs time before the first connection: bootstrap's apply, and what parses wheels."""
+    text = "import sys, bootstrap.cli.targets, bootstrap.workflows.train\n"
+    text += "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    text += "print('bootstrap.provision.apply' in sys.modules)"
+    process = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    )
+    names, applies = process.stdout.splitlines()
+    assert applies == "False"
+    assert not {"packaging", "boto3", "google", "numpy"} & {*names.split()}

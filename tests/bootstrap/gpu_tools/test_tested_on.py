@@ -1,0 +1,131 @@
+"""The records of tested-on/ and the row of README: nothing else says what was run on which GPU."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cloud import test_real_cloud
+from places import ROOT
+
+from bootstrap.errors import RailheadError
+from bootstrap.gpu_tools import tested_on
+from bootstrap.gpu_tools.tested_on import Check, Machine
+
+GOOD = Check("matmul", True, "14.9 TFLOP/s")
+BAD = Check("NCCL", False, "0 of 2 ranks joined")
+L4 = Machine(
+    gpu="NVIDIA L4",
+    count=1,
+    driver="580.95.05 (open)",
+    date="2026-12-01",
+    system="debian-12, Linux 6.1.0-40-amd64, Python 3.11",
+    versions={"tensorflow": "2.18.1"},
+    checks=(GOOD,),
+)
+V100 = replace(L4, gpu="Tesla V100-SXM2-16GB", count=4, checks=(GOOD, BAD))
+
+
+def test_the_row_in_readme_comes_from_the_records_of_this_clone() -> None:
+    """It also fails where a file of tested-on/ is no record or has another GPU's name."""
+    assert tested_on.row(tested_on.machines()) in (ROOT / "README.md").read_text().splitlines(True)
+
+
+@pytest.fixture
+def cloud_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `make test-cloud` leaves in tested-on/, written by its own code."""
+    monkeypatch.setattr(test_real_cloud, "CLOUD", "aws")
+    stack = {"document": {"price": {"per_hour": 1.0}}, "started": time.monotonic()}
+    test_real_cloud.write(stack, "Receipt", tmp_path)
+    return tmp_path / "tested-on" / "aws.json"
+
+
+def test_records_of_both_kinds_live_together(tmp_path: Path, cloud_record: Path) -> None:
+    L4.save(tmp_path)
+    V100.save(tmp_path)
+    assert tested_on.machines(tmp_path) == [L4, V100]
+    assert tested_on.record(cloud_record).kind == "cloud"
+
+
+def test_a_file_of_another_name_than_its_gpus_is_refused(tmp_path: Path) -> None:
+    path = L4.save(tmp_path)
+    path.rename(path.with_name("nvidia-t4.json"))
+    with pytest.raises(RailheadError, match="nvidia-t4.json is the record of NVIDIA L4"):
+        tested_on.machines(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not a JSON document"),
+        ("[]", "not a record of tested-on"),
+        ('{"date": "2026-12-01"}', "keys schema, kind"),
+        ('{"schema": 1}', "keys kind"),
+        ('{"schema": 1, "kind": ["gpu"]}', "kind"),
+        ('{"schema": 1, "kind": "tpu"}', "kind must be one of gpu, cloud, not 'tpu'"),
+        ('{"schema": 2, "kind": "gpu"}', "schema must be one of 1, not 2"),
+        ('{"schema": 1, "kind": "gpu"}', "is not a complete GPU record: "),
+        ('{"schema": 1, "kind": "gpu", "checks": [1]}', "is not a complete GPU record"),
+    ],
+)
+def test_a_file_that_is_not_a_record_is_named(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "tested-on" / "x.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(RailheadError) as error:
+        tested_on.machines(tmp_path)
+    assert str(path) in error.value.message
+    assert says in error.value.message
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = V100.save(tmp_path)
+    assert path == tmp_path / "tested-on" / "tesla-v100-sxm2-16gb.json"
+    assert tested_on.read(path) == V100
+    replace(V100, date="2026-12-02").save(tmp_path)
+    assert tested_on.read(path).date == "2026-12-02"
+
+
+def test_without_a_file_no_gpu_is_claimed() -> None:
+    row = tested_on.row([])
+    assert re.fullmatch(r"\| training \| [^|]+ \| on a GPU: [^|]+ \|\n", row)
+    assert "GPU" not in row.split("|")[2]
+
+
+@pytest.mark.parametrize(
+    ("files", "ran", "never"),
+    [
+        (
+            [L4],
+            "on [NVIDIA L4](tested-on/nvidia-l4.json), 2026-12-01, "
+            "the checks of `make gpu-check` alone (passed: matmul)",
+            "`fab train` on a GPU; the checks on any other GPU and over several hosts, "
+            "or over several GPUs of one host",
+        ),
+        (
+            [L4, V100],
+            "; on 4 x [Tesla V100-SXM2-16GB](tested-on/tesla-v100-sxm2-16gb.json), 2026-12-01, "
+            "the checks of `make gpu-check` alone (passed: matmul; failed: NCCL)",
+            "`fab train` on a GPU; the checks on any other GPU and over several hosts",
+        ),
+        ([replace(L4, checks=(BAD,))], "(passed: none; failed: NCCL)", "`fab train` on a GPU"),
+    ],
+)
+def test_of_a_gpu_the_row_names_the_checks_and_no_training(
+    files: list[Machine], ran: str, never: str
+) -> None:
+    _, _, has, has_not, _ = tested_on.row(files).split("|")
+    assert ran in has
+    assert has_not.strip().startswith(never)
+
+
+def test_a_new_file_changes_that_row_alone(tmp_path: Path) -> None:
+    before = "| what | run | never |\n|---|---|---|\n| training | old | older |\n| AWS | x | y |\n"
+    (tmp_path / "README.md").write_text(before)
+    L4.save(tmp_path)
+    tested_on.write_row(tmp_path)
+    after = (tmp_path / "README.md").read_text()
+    assert after == before.replace("| training | old | older |\n", tested_on.row([L4]))

@@ -1,0 +1,291 @@
+"""Both deadlines of a machine: what is decided, and that timers are moved over real sessions.
+tests/e2e/test_machine_timer.py runs the timer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from places import CASES
+from standins import registered_cloud
+
+from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline, most_urgent
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import deadlines, timer
+from bootstrap.runs.launch import StopPolicy
+from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import ConnectionLost
+from stacks import deadline as of_stacks
+
+GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+ONE, TWO = (host.name for host in GOLDEN.hosts)
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+TOOL = """#!/bin/sh
+case $1 in
+show) exec cat "$HOME/timer" ;;
+set) echo "$2" > "$HOME/moved" ;;
+esac
+"""
+
+
+def hours_from_now(hours: float) -> datetime:
+    return datetime.now(timezone.utc) + timedelta(hours=hours)
+
+
+def about(at: datetime | None, hours: float) -> bool:
+    return at is not None and abs((at - hours_from_now(hours)).total_seconds()) < 10
+
+
+class Cloud:
+    """A cloud with this deadline for each machine; it notes how often it was moved."""
+
+    def __init__(self, hours: float | None, *, refuses: bool = False, fixed: bool = False) -> None:
+        at = None if hours is None else hours_from_now(hours)
+        self.found = Deadline("scheduled-stop", at, "armed", "here", fixed=fixed)
+        self.refuses, self.moved = refuses, list[float]()
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return {ONE: self.found, TWO: self.found}
+
+    def set_deadline(self, hours: float) -> None:
+        if self.refuses:
+            raise RailheadError("no schedule")
+        self.moved.append(hours)
+        self.found = replace(self.found, at=hours_from_now(hours))
+
+
+@dataclass(frozen=True)
+class Timers:
+    """The timers of two machines: each machine's tool reads and writes files in its home."""
+
+    homes: dict[str, Path]
+
+    def arm(self, name: str, hours: float, *, late: bool = False) -> None:
+        """Set the timer of a machine."""
+        now = int(time.time())
+        line = f"stops={now + hours * 3600:.0f} now={now} late={'yes' if late else 'no'}"
+        (self.homes[name] / "timer").write_text(f"{line} timer=active\n")
+
+    @property
+    def moved(self) -> dict[str, datetime]:
+        """Where timers were moved to, by host."""
+        files = {name: home / "moved" for name, home in self.homes.items()}
+        return {
+            name: hours_from_now(int(file.read_text()) / 3600)
+            for name, file in files.items()
+            if file.exists()
+        }
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for the tool on the machines; and for sudo, where tests do not run as root."""
+    for name, text in (("tool", TOOL), ("sudo", '#!/bin/sh\nshift\nexec "$@"\n')):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(timer, "TOOL", str(tmp_path / "tool"))
+    return tmp_path / "tool"
+
+
+@pytest.fixture
+def timers(tool: Path, tmp_path: Path) -> Timers:
+    """Two homes for sessions with this machine; both timers are armed for 8 hours."""
+    created = Timers({name: tmp_path / name for name in (ONE, TWO)})
+    for name, home in created.homes.items():
+        home.mkdir()
+        created.arm(name, 8)
+    return created
+
+
+@pytest.fixture(scope="module")
+def two_hosts(home_of_session: Path) -> Iterator[Inventory]:
+    """Two SSH hosts of this machine, as machines of a cloud."""
+    inventory = local_cluster.start("deadlines", 2)
+    hosts = tuple(replace(host, host_key=None) for host in inventory.hosts)
+    yield replace(inventory, hosts=hosts, cloud="aws", deadlines=GOLDEN.deadlines)
+    local_cluster.destroy("deadlines")
+
+
+@pytest.fixture
+def over_ssh(
+    two_hosts: Inventory,
+    tool: Path,
+    home_of_session: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Timers:
+    """Their timers, armed for 3 hours."""
+    monkeypatch.setenv("HOME", str(home_of_session))
+    created = Timers({host.name: host.home for host in local_cluster.existing("deadlines")})
+    for name, home in created.homes.items():
+        (home / "moved").unlink(missing_ok=True)
+        created.arm(name, 3)
+    return created
+
+
+def test_the_tool_is_the_one_that_stacks_install() -> None:
+    script = of_stacks.SCRIPT.read_text()
+    assert timer.TOOL == of_stacks.TOOL and f"TOOL={timer.TOOL}\n" in script
+    assert f"-ge {timer.LEAST} ]" in script and f"MOST={timer.MOST} " in script
+
+
+@pytest.mark.parametrize(
+    ("output", "state", "minutes", "reason"),
+    [
+        ("stops=1000600 now=1000000 late=no timer=active\n", "armed", 10, ""),
+        ("stops=1000600 now=1000000 late=yes timer=active\n", "past", 10, timer.LATE),
+        (
+            "stops=1000600 now=1000000 late=no timer=inactive\n",
+            MISSING,
+            10,
+            "its systemd timer is inactive",
+        ),
+        ("sh: 1: not found\n", MISSING, None, "the machine has no timer"),
+        ("stops=99999999999999 now=1 late=no timer=active", MISSING, None, "has no timer"),
+        ("stops=1 now=1 late=no timer=\x1b[31mactive", MISSING, None, "has no timer"),
+    ],
+)
+def test_what_a_machine_answers(output: str, state: str, minutes: int | None, reason: str) -> None:
+    deadline = timer.parse(output, NOW)
+    assert deadline.state == state and reason in deadline.reason
+    assert deadline.at == (NOW + timedelta(minutes=minutes) if minutes else None)
+
+
+def test_a_machine_without_an_answer_is_unknown() -> None:
+    class Silent:
+        def sh(self, *_: Any, silence: float) -> str:
+            raise ConnectionLost(f"silent for {silence:.0f} s")
+
+    deadline = timer.read(Silent())  # type: ignore[arg-type]
+    assert (deadline.state, deadline.reason) == (UNKNOWN, "silent for 20 s")
+
+
+def test_what_is_not_armed_is_urgent_then_what_is_early() -> None:
+    def at(hours: float | None, state: str = "armed") -> Deadline:
+        return Deadline("k", None if hours is None else NOW + timedelta(hours=hours), state, "s")
+
+    order = [at(9, MISSING), at(1), at(2), at(None)]
+    for first in range(len(order)):
+        assert most_urgent(order[first:][::-1]) == order[first]
+    assert most_urgent([]) is None
+
+
+def extend(inventory: Inventory, running: Inventory | None, cloud: Any, hours: float) -> list[str]:
+    """What `fab extend` prints."""
+    printed = list[str]()
+    deadlines.extend(inventory, running, cloud, hours, printed.append)
+    return printed
+
+
+def test_extend_refuses_what_passes_a_deadline_that_cannot_move() -> None:
+    """Google's maxRunDuration of a running machine."""
+    cloud = Cloud(3, fixed=True)
+    with pytest.raises(
+        UsageError, match="scheduled-stop can only change while a machine"
+    ) as refused:
+        extend(GOLDEN, GOLDEN, cloud, 4)  # no machine of it is reached: their timers come last
+    assert refused.value.hint == "fab stop, then fab start --hours 4"
+    assert not cloud.moved
+
+
+def test_without_a_running_machine_only_the_deadline_of_the_cloud_moves() -> None:
+    cloud = Cloud(3)
+    extend(GOLDEN, None, cloud, 2)
+    assert cloud.moved == [2]
+
+
+@pytest.mark.root
+def test_extend_moves_the_timers_up_to_a_deadline_that_cannot_move(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    cloud = Cloud(3, fixed=True)
+    printed = extend(two_hosts, two_hosts, cloud, 2)
+    assert not cloud.moved and all(about(at, 2) for at in over_ssh.moved.values())
+    assert set(over_ssh.moved) == set(two_hosts.names)
+    assert "it stays as it is while a machine runs" in printed[0]
+
+
+@pytest.mark.root
+def test_extend_moves_the_timers_also_where_the_cloud_refuses(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    """As with a schedule that is missing: the machine's own timer is the one that is left."""
+    with pytest.raises(RailheadError, match="no schedule"):
+        extend(two_hosts, two_hosts, Cloud(3, refuses=True), 2)
+    assert set(over_ssh.moved) == set(two_hosts.names)
+    assert all(about(at, 2) for at in over_ssh.moved.values())
+
+
+@pytest.mark.root
+def test_a_machine_that_is_not_reached_keeps_no_other_timer_from_moving(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    first, second = two_hosts.hosts
+    lost = replace(two_hosts, hosts=(first, replace(second, port=1)))
+    with pytest.raises(HostsFailed, match="power off at their old time") as caught:
+        extend(lost, lost, Cloud(3), 2)
+    assert caught.value.hint == "fab extend --hours HOURS"
+    assert set(over_ssh.moved) == {first.name}
+
+
+def cover(timers: Timers, cloud: Cloud, max_hours: float | None) -> list[str]:
+    """What is printed before a run on the two machines."""
+    printed, policy = list[str](), StopPolicy(max_hours=max_hours)
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        registered_cloud.register(patch, "aws", cloud)
+        sessions = {}
+        for name, home in timers.homes.items():
+            patch.setenv("HOME", str(home))
+            sessions[name] = stack.enter_context(local_session())
+            sessions[name].host = replace(sessions[name].host, name=name)
+        cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions=sessions)
+        deadlines.cover_run(cluster, policy, printed.append)
+    return printed
+
+
+def test_a_run_moves_both_deadlines_where_max_hours_goes_beyond_them(timers: Timers) -> None:
+    cloud = Cloud(8)
+    timers.arm(TWO, 20)
+    assert "for --max-hours" in cover(timers, cloud, 12)[0]
+    assert cloud.moved == [13.5]
+    assert list(timers.moved) == [ONE] and about(timers.moved[ONE], 13.5)
+
+
+@pytest.mark.parametrize("max_hours", [None, 2])
+def test_a_run_within_its_deadlines_moves_none(timers: Timers, max_hours: float | None) -> None:
+    cloud = Cloud(8)
+    assert cover(timers, cloud, max_hours) == [] and not cloud.moved and not timers.moved
+
+
+@pytest.mark.parametrize(
+    ("hours", "max_hours", "until"), [(6, None, 6), (None, None, 8), (None, 12, 13.5)]
+)
+def test_a_run_moves_the_timer_of_a_machine_that_started_late(
+    timers: Timers, hours: float | None, max_hours: float | None, until: float
+) -> None:
+    """It was started in the cloud's console, and would power itself off in minutes. Without a time
+    of the cloud, the length is that of the stack, and of the run where that is longer."""
+    for name in timers.homes:
+        timers.arm(name, 0.2, late=True)
+    cover(timers, Cloud(hours, fixed=hours is not None), max_hours)
+    assert set(timers.moved) == {ONE, TWO}
+    assert all(about(at, until) for at in timers.moved.values())
+
+
+def test_a_run_warns_of_a_machine_without_a_timer(timers: Timers) -> None:
+    (timers.homes[ONE] / "timer").unlink()
+    printed = cover(timers, Cloud(8), None)
+    assert printed[0].startswith(f"[{ONE}] warning: the machine has no timer") and len(printed) == 1
+    assert not timers.moved

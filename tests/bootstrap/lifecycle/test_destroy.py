@@ -1,0 +1,371 @@
+"""`fab teardown --destroy`: what is refused, what goes in which order, and what is verified."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from standins import registered_cloud
+from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
+from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
+
+from bootstrap.clouds.base import Cost
+from bootstrap.errors import Command, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.stack_state import StackState, read_state
+from bootstrap.lifecycle import destroy as destroy_stack
+from bootstrap.lifecycle.consent import confirm_by_name
+from bootstrap.lifecycle.receipt import Receipt
+from bootstrap.lifecycle.stack_machines import StackMachines
+
+if TYPE_CHECKING:
+    from standins.stores.buckets import OnGcs, OnS3, World
+
+DESTROY = "destroy --yes --skip-preview --stack dev"
+HELD = Cost(
+    "bucket s3://b, 3 objects, 1.00 GB", None, Command("teardown", destroy=True, with_bucket=True)
+)
+
+
+@dataclass
+class Stack:
+    """A stack that Pulumi destroys, and the clouds of its machines."""
+
+    pulumi: PulumiCommand
+    patch: pytest.MonkeyPatch
+
+    @property
+    def destroyed(self) -> list[str]:
+        """The calls of `pulumi destroy`."""
+        return self.pulumi.called("destroy")
+
+    def destroy(
+        self,
+        inventory: Inventory = OURS,
+        fake: StoppingCloud | None = None,
+        state: StackState | None = None,
+        **options: Any,
+    ) -> Receipt:
+        """Destroy it, with `fake` as the cloud of its machines."""
+        fake = fake or StoppingCloud(lambda *_: "gone", costs_now=[])
+        registered_cloud.register(self.patch, "aws", fake)
+        options = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **options}
+        machines = StackMachines(state or state_of(inventory), inventory, inventory)
+        return destroy_stack.destroy(machines, lambda _: None, **options)
+
+
+@pytest.fixture
+def stack(pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """A stack whose `pulumi destroy` succeeds and leaves nothing."""
+    pulumi.answers(destroy="true", stack_export=exported())
+    return Stack(pulumi, monkeypatch)
+
+
+def state_of(inventory: Inventory) -> StackState:
+    """A state that lists no machines in a cloud."""
+    return replace(read_state("dev", {}), bucket=inventory.bucket)
+
+
+def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
+    stack: Stack,
+) -> None:
+    listed: list[str] = []
+    receipt = stack.destroy(
+        fake=StoppingCloud(lambda *_: "gone", [DISK, HELD]), agree=listed.append
+    )
+    assert stack.destroyed == [DESTROY] and receipt.verified
+    assert (
+        "machine m1 (i-1)" in listed[0] and "stays if it has more than wheels: bucket" in listed[0]
+    )
+    assert "m1     ok  gone" in "\n".join(receipt.describe())
+
+
+def test_a_machine_that_survives_a_destroy_is_not_verified(stack: Stack) -> None:
+    assert not stack.destroy(fake=StoppingCloud(lambda *_: "running")).verified
+
+
+def test_a_destroy_is_refused_while_results_are_only_there(stack: Stack) -> None:
+    save_run()
+    with pytest.raises(UsageError, match="results of r1 were not all fetched") as caught:
+        stack.destroy()
+    assert "--discard-results" in caught.value.hint and stack.destroyed == []
+    assert stack.destroy(discard=True).verified and stack.destroyed == [DESTROY]
+
+
+def test_files_that_were_too_large_to_fetch_are_results_too(stack: Stack) -> None:
+    save_run()
+    results = local_state.home() / "nowhere"
+    results.mkdir(parents=True)
+    (results / "result.json").write_text("{}")
+    stack.destroy()
+    (results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
+    with pytest.raises(UsageError, match="would be deleted"):
+        stack.destroy()
+
+
+MANIFEST = b'{"schema": 1, "files": [], "skipped": []}'
+
+
+@pytest.mark.parametrize("with_bucket, lost", [(False, False), (True, True)])
+def test_results_in_a_bucket_that_stays_are_not_lost(
+    stack: Stack, world: World, with_bucket: bool, lost: bool
+) -> None:
+    save_run()
+    world.put("runs/r1/manifest.json", MANIFEST)
+    ours = replace(OURS, bucket=world.inventory.bucket)
+    if lost:
+        with pytest.raises(UsageError, match="would be deleted"):
+            stack.destroy(ours, with_bucket=with_bucket)
+    else:
+        stack.destroy(ours, with_bucket=with_bucket)
+    assert stack.destroyed == ([] if lost else [DESTROY])
+    assert world.names() == ["runs/r1/manifest.json"]
+
+
+def test_a_bucket_that_is_gone_holds_no_results(stack: Stack, world: World) -> None:
+    save_run()
+    world.drop()
+    with pytest.raises(UsageError, match="would be deleted"):
+        stack.destroy(replace(OURS, bucket=world.inventory.bucket))
+    assert stack.destroyed == []
+
+
+def test_a_bucket_is_emptied_when_that_is_requested(stack: Stack, world: World) -> None:
+    for data in (b"1", b"2"):
+        world.put("runs/r1/result.json", data)
+    receipt = stack.destroy(replace(OURS, bucket=world.inventory.bucket), with_bucket=True)
+    assert receipt.lines[0].text == "2 objects removed, with old versions"
+    assert world.names() == [] and stack.destroyed == [DESTROY]
+
+
+@pytest.mark.parametrize("document", [OURS, None])
+def test_the_bucket_that_an_earlier_destroy_kept_is_emptied_too(
+    stack: Stack, on_s3: OnS3, document: Inventory | None
+) -> None:
+    state = replace(state_of(replace(OURS, bucket=on_s3.inventory.bucket)), cluster="dev")
+    machines, listed = StackMachines(state, document, None), list[str]()
+
+    def again(**options: Any) -> Receipt:
+        options = {"agree": listed.append, "discard": False, "with_bucket": True, **options}
+        return destroy_stack.destroy(machines, lambda _: None, **options)
+
+    on_s3.put("runs/r1/manifest.json", MANIFEST)
+    receipt = again()
+    assert receipt.lines[0].text == "1 object removed, with old versions" and on_s3.names() == []
+    assert "with all that is in s3://results-b" in listed[0] and stack.destroyed == [DESTROY]
+    assert not again(with_bucket=False).lines and "s3://results-b" not in listed[1]
+    on_s3.put("runs/r1/manifest.json", MANIFEST)
+    save_run()
+    with pytest.raises(UsageError, match="results of r1 were not all fetched"):
+        again()
+    assert on_s3.names() == ["runs/r1/manifest.json"]
+
+
+def test_the_wheels_in_a_bucket_go_with_the_stack(stack: Stack, world: World) -> None:
+    """They can be built again, and would else keep a bucket that has nothing else for ever."""
+    for name in ("wheels/k/wheel.json", "wheels/k/0/a.whl", "runs/r1/manifest.json"):
+        world.put(name, b"1")
+    world.put("wheels/k/wheel.json", b"2")
+    ours = replace(OURS, bucket=world.inventory.bucket)
+    receipt = stack.destroy(ours)
+    expected = "the Horovod wheels in it: 3 objects removed, with old versions"
+    assert receipt.lines[0].text == expected and receipt.verified and stack.destroyed == [DESTROY]
+    assert world.names() == ["runs/r1/manifest.json"]
+    assert not [line for line in stack.destroy(ours).lines if line.host == "bucket"]
+
+
+def test_wheels_that_may_not_be_removed_stop_no_destroy(stack: Stack, on_gcs: OnGcs) -> None:
+    on_gcs.put("wheels/k/wheel.json", b"1")
+    on_gcs.store.held = {"wheels/k/wheel.json": "no right"}
+    receipt = stack.destroy(replace(OURS, bucket="gs://results-b"))
+    expected = "the Horovod wheels in it stay: Google refuses to remove wheels/k/wheel.json"
+    assert receipt.lines[0].text.startswith(expected) and stack.destroyed == [DESTROY]
+
+
+LEFT = {
+    "a bucket with objects": (["aws:s3/bucket:Bucket", "aws:s3/bucketPolicy:BucketPolicy"], True),
+    "a bucket of Google": (["gcp:storage/bucket:Bucket"], True),
+    "a network": (["aws:s3/bucket:Bucket", "aws:ec2/vpc:Vpc"], False),
+    "nothing that is named": ([], False),
+}
+
+
+@pytest.mark.parametrize("left, fine", LEFT.values(), ids=LEFT)
+def test_what_pulumi_leaves_is_reported(stack: Stack, left: list[str], fine: bool) -> None:
+    state = exported(*(resource(kind, id=f"r-{n}") for n, kind in enumerate(left)))
+    stack.pulumi.answers(destroy="exit 255", stack_export=state)
+    receipt = stack.destroy()
+    assert receipt.verified == fine
+    (line,) = (line for line in receipt.lines if line.host == "pulumi")
+    kept = "all is gone but the bucket, which has objects and is kept"
+    expected = f"in its state: {', '.join(sorted(left)) or 'nothing'}"
+    assert (kept if fine else expected) in line.text
+
+
+def test_a_state_that_cannot_be_read_after_a_failure_is_reported(stack: Stack) -> None:
+    stack.pulumi.answers(destroy="exit 255", stack_export="echo 'error: no network' >&2; exit 255")
+    receipt = stack.destroy()
+    assert not receipt.verified
+    assert "could not destroy all of dev; stack dev: pulumi: error: no network" in "\n".join(
+        receipt.describe()
+    )
+
+
+def test_the_command_after_a_killed_pulumi_is_in_the_receipt(stack: Stack) -> None:
+    locked = "echo 'error: the stack is currently locked by 1 lock(s)'; exit 255"
+    stack.pulumi.answers(destroy=locked, stack_export=exported(resource("aws:ec2/vpc:Vpc", id="v")))
+    text = "\n".join(stack.destroy().describe())
+    assert "next: pulumi cancel --yes --stack dev" in text
+
+
+def test_machines_end_also_where_their_costs_cannot_be_read(stack: Stack) -> None:
+    fake = StoppingCloud(lambda *_: "gone", costs_now=None)
+    stack.destroy(fake=fake)
+    assert fake.terminated and stack.destroyed == [DESTROY]
+
+
+class Terminal(io.StringIO):
+    """What a user types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> None:
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
+        stack.destroy(agree=confirm_by_name("dev", yes=False))
+    # Typed as printed, without the name, it would destroy the selected stack.
+    assert caught.value.hint == "fab teardown --destroy --stack dev --yes"
+    monkeypatch.setattr("sys.stdin", Terminal("other\n dev \n"))
+    with pytest.raises(UsageError, match="that is not its name"):
+        stack.destroy(agree=confirm_by_name("dev", yes=False))
+    assert stack.destroyed == []
+    stack.destroy(agree=confirm_by_name("dev", yes=False))
+    stack.destroy(agree=confirm_by_name("dev", yes=True))
+    assert stack.destroyed == [DESTROY, DESTROY]
+
+
+def test_the_machines_end_before_pulumi_removes_their_deadlines(stack: Stack) -> None:
+    """`pulumi destroy` may break off, and has then removed the schedules already."""
+    seen: list[tuple[float, bool]] = []  # of each query: seconds since the end, Pulumi was called
+    fake = StoppingCloud(
+        lambda _, since: "running" if since < 90 else "gone",
+        costs_now=[],
+        queried=lambda since: seen.append((since, bool(stack.destroyed))),
+    )
+    assert stack.destroy(fake=fake).verified and fake.terminated
+    assert stack.destroyed == [DESTROY]
+    assert [since for since, _ in seen if since < 90]
+    assert not [since for since, called in seen if called and since < 90]
+
+
+def test_while_a_machine_runs_pulumi_removes_nothing(stack: Stack) -> None:
+    receipt = stack.destroy(fake=StoppingCloud(never))
+    assert not receipt.verified and stack.destroyed == []
+    assert "not started: machines remain" in receipt.lines[-1].text
+
+
+def test_a_machine_that_only_stopped_is_not_gone_and_keeps_the_stack(stack: Stack) -> None:
+    """Its disk costs money, and the stack's state is all that names it."""
+    receipt = stack.destroy(fake=StoppingCloud(lambda *_: "stopped", costs_now=[]))
+    assert not receipt.verified and stack.destroyed == []
+    assert [(line.host, line.verified) for line in receipt.lines[:1]] == [("m1", False)]
+
+
+def test_a_cloud_that_refuses_the_end_keeps_the_stack(stack: Stack) -> None:
+    receipt = stack.destroy(fake=StoppingCloud(lambda *_: "running", refuses=True))
+    assert "UnauthorizedOperation" in receipt.lines[0].text and stack.destroyed == []
+    assert not receipt.verified
+
+
+ID = "0a1b2c3d4e5f"
+TAGS = {"railhead:id": ID, "railhead:cluster": "dev"}
+
+
+@pytest.fixture
+def left_group(aws_client: Callable[[str], Any]) -> Callable[[], bool]:
+    """Whether a security group exists that a killed `up` left."""
+    ec2 = aws_client("ec2")
+    tags = [{"Key": "railhead:id", "Value": ID}]
+    group = ec2.create_security_group(
+        GroupName="hosts",
+        Description="hosts",
+        VpcId=ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"],
+        TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
+    )["GroupId"]
+    own = [{"Name": "group-id", "Values": [group]}]
+    return lambda: bool(ec2.describe_security_groups(Filters=own)["SecurityGroups"])
+
+
+STATE_ON_AWS = read_state("dev", {"deployment": {"resources": on_aws(cluster_id=ID)}})
+
+
+def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(
+    stack: Stack, left_group: Callable[[], bool]
+) -> None:
+    remaining = exported(resource("aws:ec2/vpc:Vpc", id="vpc-1"))
+    stack.pulumi.answers(destroy=["exit 255", "true"], stack_export=remaining)
+    receipt = stack.destroy(state=STATE_ON_AWS)
+    assert receipt.verified and stack.destroyed == [DESTROY, DESTROY] and not left_group()
+    assert "in no state of Pulumi, and removed: sg-" in "\n".join(receipt.describe())
+
+
+def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    """A killed `up` may have requested it."""
+    from standins.aws.account import run_instances
+
+    instances: list[Any] = []
+
+    def appear(_: float) -> None:
+        if stack.destroyed and not instances:
+            instances.extend(run_instances(tags=TAGS))
+
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
+    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
+    assert not receipt.verified
+    assert f"{instances[0]['InstanceId']} exists" in "\n".join(receipt.describe())
+
+
+def test_pulumi_removes_nothing_while_machines_appear(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    """It would also remove their deadlines."""
+    from standins.aws.account import run_instances
+
+    instances: list[Any] = []
+
+    def appear(_: float) -> None:
+        if fake.terminated and not instances:
+            instances.extend(run_instances(tags=TAGS))
+
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
+    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
+    assert instances and not receipt.verified and stack.destroyed == []
+    assert "new machines appeared" in "\n".join(receipt.describe())
+
+
+def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(
+    stack: Stack, left_group: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destroy needs no more rights than before: what may be left costs nothing."""
+    import botocore.client
+    import botocore.exceptions
+
+    call = botocore.client.BaseClient._make_api_call
+
+    def without_a_right(client: Any, operation: str, parameters: Any) -> Any:
+        if operation == "ListRoles":
+            denied = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}}
+            raise botocore.exceptions.ClientError(denied, operation)
+        return call(client, operation, parameters)
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", without_a_right)
+    receipt = stack.destroy(state=STATE_ON_AWS)
+    assert receipt.verified and stack.destroyed == [DESTROY]
+    assert "it costs nothing: AWS refuses list_roles" in "\n".join(receipt.describe())

@@ -1,0 +1,394 @@
+"""Which machines a command is about, and starting and stopping them.
+
+The cloud is the tests' own; its machines are two SSH hosts of this machine.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import pytest
+from standins.machines_of_a_cloud import GOLDEN, ONE, TWO, Machines, Operator, Sky
+from standins.pulumi_command import PulumiCommand
+
+from bootstrap.cli.targets import Target
+from bootstrap.clouds.base import MISSING, Deadline, Refused
+from bootstrap.clouds.local import cluster
+from bootstrap.console.output import print_lines
+from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.document import to_document
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
+from railhead.documents.cluster import DocumentDeadline
+from railhead.documents.options.hosts import TargetOptions
+from railhead.documents.run_record import RunRecord
+
+NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
+
+
+def target(**options: Any) -> Target:
+    return Target(TargetOptions(**options))
+
+
+@pytest.fixture(scope="module")
+def two_hosts(home_of_session: Path) -> Iterator[Machines]:
+    local = cluster.start("power", 2)
+    hosts = dict(zip((ONE, TWO), cluster.existing("power"), strict=True))
+    ours = tuple(replace(h, user=local.chief.user) for h in GOLDEN.hosts)
+    machines = Machines(hosts, replace(GOLDEN, hosts=ours, key_file=local.key_file))
+    yield machines
+    machines.end()
+
+
+@pytest.fixture
+def machines(two_hosts: Machines) -> Machines:
+    """The two hosts; sshd runs on both."""
+    two_hosts.run()
+    return two_hosts
+
+
+@pytest.fixture
+def operator(
+    machines: Machines, pulumi: PulumiCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Operator:
+    """No stack is selected, and there is no terminal."""
+    document = tmp_path / "cluster.json"
+    document.write_text(json.dumps(to_document(machines.inventory)))
+    pulumi.answers(stack_output=f"cat {document}", stack=NONE_SELECTED)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr(timer, "TOOL", str(tmp_path / "none"))  # not that of this machine
+    return Operator(pulumi, machines, monkeypatch)
+
+
+def addresses(inventory: Inventory) -> list[str]:
+    return [host.address for host in inventory.hosts]
+
+
+# --- Which hosts -------------------------------------------------------------------------------
+
+
+def test_hosts_and_stack_together_are_refused(operator: Operator) -> None:
+    with pytest.raises(UsageError, match="give one of them"):
+        target(hosts="a,b", stack="dev")
+
+
+def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator.has()
+    local_state.save_cluster(target(hosts="last").running())
+    assert addresses(target().running()) == ["last"]
+    document = (operator.pulumi.folder / "stack_output.1").read_text()
+    operator.pulumi.answers(stack_output=document, stack="echo chosen")
+    assert target().running().stack == "chosen"
+    assert target(stack="dev").running().stack == "dev"
+    assert addresses(target(hosts="a,b").running()) == ["a", "b"]
+    lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line]
+    shown = ", ".join(
+        f"{operator.machines.inventory.chief.user}@{host.address}:{host.port}"
+        for host in operator.machines.hosts.values()
+    )
+    assert f"aws-g4dn (aws, account 1234, us-east-1, stack dev): {shown}" in lines
+    assert lines[-1].endswith("(hosts): a, b")
+    assert operator.pulumi.called("stack output --json", "stack output cluster") == [
+        f"stack output cluster --json --stack {name}" for name in ("chosen", "dev")
+    ]
+
+
+def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(operator: Operator) -> None:
+    operator.has("running", "stopped")
+    seen = target(stack="dev").status()
+    assert addresses(seen.inventory) == [operator.machines.addresses[0], TWO]
+    assert seen.not_running == [TWO]
+
+
+def test_machines_that_do_not_run_end_with_2_and_name_the_command(
+    operator: Operator,
+) -> None:
+    sky = operator.has("running", "stopped")
+    with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as caught:
+        target(stack="dev").running()
+    assert caught.value.hint.startswith("fab start")
+    assert sky.calls == []
+
+
+@pytest.mark.parametrize(
+    ("state", "hint"), [("gone", "fab up --refresh"), ("unknown", "fab status")]
+)
+def test_machines_that_are_lost_are_not_started(operator: Operator, state: str, hint: str) -> None:
+    sky = operator.has("stopped", state)
+    for begin in (True, False):
+        with pytest.raises(HostsNotReady, match=state) as caught:
+            target(stack="dev", start=begin).running()
+        assert caught.value.hint.startswith(hint)
+    assert sky.calls == []
+
+
+@pytest.mark.parametrize(("typed", "starts"), [("y", True), ("", False), ("n", False)])
+def test_at_a_terminal_the_user_is_queried(
+    operator: Operator, capsys: pytest.CaptureFixture[str], typed: str, starts: bool
+) -> None:
+    sky = operator.has("stopped", "stopped")
+    operator.types(f"{typed}\n")
+    status = target(stack="dev").status()
+    if starts:
+        running = power.ensure_running(status, print_lines, clock=sky.clock())
+        assert addresses(running) == operator.machines.addresses
+    else:
+        with pytest.raises(UsageError, match="were not started"):
+            power.ensure_running(status, print_lines, clock=sky.clock())
+    assert ("start" in sky.calls) == starts
+    assert "Start them, 7.82 USD per hour" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
+    operator: Operator, state: str
+) -> None:
+    """Before anything else is done with it, whether it was started for that or not."""
+    sky = operator.has(state, state)
+    first, second = operator.machines.hosts.values()
+    before = first.public_key
+    pins = {ONE: [f"{before} i-1 injected"], TWO: [f"{second.public_key} i-2"]}
+    cloud_host_keys.replace_pins(GOLDEN, pins)
+    rotate_in(first.folder, operator.patch)
+    answers_at(sky, 20, ONE)
+    status = target(stack="dev").status()
+    power.ensure_running(status, lambda _: None, start_them=True, clock=sky.clock())
+    after = first.public_key
+    assert after != before and sky.time >= 20
+    assert [line[1:] for line in cloud_host_keys.pin_fields(GOLDEN) if line[0] == ONE] == [
+        [*after.split(), "i-1"]
+    ]
+
+
+def rotate_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let the scripts that change a host key change that of an SSH host of this machine."""
+    own = {
+        key_rotation.KEY: f"{folder}/host_key",
+        "/run/sshd.pid": f"{folder}/sshd.pid",
+        "/run/systemd/system": "/nowhere",
+        '"$(command -v sshd)" -t': "true",
+    }
+    for name in ("MAKE", "SWITCH"):
+        script = getattr(key_rotation, name)
+        for path, replacement in own.items():
+            script = script.replace(path, replacement)
+        patch.setattr(key_rotation, name, script)
+
+
+def answers_at(sky: Sky, seconds: float, *names: str) -> None:
+    """No sshd of these machines runs before so many seconds have passed."""
+    sky.machines.end(*names)
+    sky.at_sleep.append(lambda: sky.machines.run(*names) if sky.time >= seconds else None)
+
+
+def test_hosts_of_the_demo_that_do_not_run_are_started_as_those_of_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    cluster.start("demo", 1)
+    cluster.stop("demo")
+    with pytest.raises(UsageError, match="not all machines run: h1 stopped") as stopped:
+        target().running()
+    assert stopped.value.hint.startswith("fab start   #")
+    shutil.rmtree(local_state.cluster_folder("demo") / "hosts")
+    with pytest.raises(HostsNotReady) as gone:
+        target().running()
+    assert gone.value.hint.startswith("fab demo   #")
+
+
+# --- Starting and stopping ---------------------------------------------------------------------
+
+
+def start(operator: Operator, sky: Sky, hours: float | None = None) -> Inventory:
+    inventory = operator.under(sky).machines.inventory
+    return power.start(inventory, lambda line: None, hours=hours, clock=sky.clock())
+
+
+def test_the_deadline_is_armed_before_the_machines_start(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped", takes=90)
+    sky.armed = Deadline("scheduled-stop", datetime(2026, 1, 1, tzinfo=timezone.utc), "past", "Sky")
+    assert addresses(start(operator, sky)) == operator.machines.addresses
+    assert sky.calls == ["arm 8", "start"]
+    assert 90 <= sky.time < 120
+    assert addresses(local_state.load_cluster(GOLDEN.name)) == operator.machines.addresses
+
+
+def test_hours_are_those_that_were_given(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    sky.set_deadline(1)
+    start(operator, sky, hours=2.5)
+    assert sky.calls == ["arm 1", "arm 2.5", "start"]
+
+
+def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
+    one = DocumentDeadline("scheduled-stop", "s", "h", 9000, "2026-11-21T18:00:00Z")
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=(one,))) == 2.5
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=())) == 8
+
+
+def test_a_deadline_that_begins_with_the_start_is_not_armed(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    sky.armed = Deadline("max-run-duration", None, "armed", "Sky", "4 h from each start")
+    start(operator, sky)
+    assert sky.calls == ["start"]
+
+
+def test_a_machine_that_is_still_stopping_is_waited_for(operator: Operator) -> None:
+    sky = operator.has("stopping", "stopped")
+    sky.due[ONE] = (60, "stopped")
+    start(operator, sky)
+    assert sky.time >= 90
+
+
+def test_a_stock_out_stops_what_was_started_with_it(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    sky.full = {TWO}
+    with pytest.raises(HostsFailed, match="found no room"):
+        start(operator, sky)
+    assert sky.calls == ["start", "stop"]
+    assert sky.time < 60
+
+    sky = operator.has("stopped", "stopped")
+    sky.refuses = "no such machine free"
+    with pytest.raises(Refused, match="no such machine free"):
+        start(operator, sky)
+    assert sky.calls == ["start", "stop"]
+
+
+def test_a_machine_that_ran_before_is_not_stopped_for_another(operator: Operator) -> None:
+    sky = operator.has("running", "stopped")
+    sky.full = {TWO}
+    with pytest.raises(HostsFailed):
+        start(operator, sky)
+    assert sky.calls == ["start"]
+
+
+def test_ssh_is_waited_for(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    answers_at(sky, 60, ONE)
+    start(operator, sky)
+    assert 60 <= sky.time < 80
+
+
+def test_ssh_is_not_waited_for_without_end(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    operator.machines.end()
+    with pytest.raises(HostsNotReady, match="the machines run, but refuse the login") as caught:
+        start(operator, sky)
+    assert sky.time >= power.SSH_SECONDS
+    assert all("no sshd answers" in outcome for outcome in caught.value.outcomes.values())
+
+
+def test_a_host_key_that_is_not_the_pinned_one_is_refused_at_once(operator: Operator) -> None:
+    """Five minutes of new connections would not make it the right machine."""
+    sky = operator.has()
+    sky.keys = {**sky.keys, ONE: sky.keys[TWO]}
+    with pytest.raises(HostsNotReady, match="refuse the login") as caught:
+        start(operator, sky)
+    assert "REFUSED, its host key changed" in caught.value.outcomes[ONE]
+    assert caught.value.outcomes[TWO] == "ok" and sky.time == 0, "it was tried again"
+
+
+def test_a_host_key_that_nothing_pins_is_refused_at_once(operator: Operator) -> None:
+    sky = operator.has()
+    ours = operator.machines.inventory
+    hosts = tuple(replace(host, host_key_source=None) for host in ours.hosts)
+    with pytest.raises(HostsNotReady, match="refuse the login") as caught:
+        power.start(replace(ours, hosts=hosts), lambda _: None, clock=sky.clock())
+    assert caught.value.outcomes[ONE].startswith("unknown host key: ")
+    assert sky.time == 0, "it was tried again"
+
+
+def test_connections_of_a_wait_are_closed_before_the_next_try(operator: Operator) -> None:
+    def connections() -> set[paramiko.Transport]:
+        return {t for t in threading.enumerate() if isinstance(t, paramiko.Transport)}
+
+    sky, before, opened = operator.has(), connections(), list[int]()
+    sky.at_sleep.append(lambda: opened.append(sum(t.is_active() for t in connections() - before)))
+    answers_at(sky, 30, TWO)
+    start(operator, sky)
+    assert len(opened) > 5 and set(opened) == {0}
+
+
+def test_stopping_waits_for_the_cloud_and_reports_what_still_bills(
+    operator: Operator,
+) -> None:
+    sky, lines = operator.has(takes=90), list[str]()
+    stop.stop(GOLDEN, lines.append, clock=sky.clock())
+    assert 90 <= sky.time < 120
+    assert (
+        "still bills: disk vol-1, 100 GB: 0.26 USD per day; fab teardown --destroy ends it" in lines
+    )
+    sky = operator.has(takes=10**9)
+    with pytest.raises(HostsFailed, match="do not stop"):
+        stop.stop(GOLDEN, lines.append, clock=sky.clock())
+
+
+def test_spot_machines_are_ended_only_with_their_results_safe_and_with_consent(
+    operator: Operator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sky = operator.has()
+    sky.spot = [ONE, TWO]
+    ours = replace(GOLDEN, stack="g4dn", bucket=None)
+    local_state.save_run(RunRecord("r1", ours.name, str(tmp_path / "results")))
+    with pytest.raises(UsageError, match="results of r1 were not all fetched") as caught:
+        stop.stop(ours, print, clock=sky.clock())
+    assert caught.value.hint == "fab fetch --run r1   # or: fab stop --stack g4dn --discard-results"
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
+        stop.stop(ours, print, discard=True, clock=sky.clock())
+    assert caught.value.hint == "fab stop --stack g4dn --yes" and sky.calls == []
+    stop.stop(ours, print, discard=True, yes=True, clock=sky.clock())
+    assert sky.calls == ["terminate"] and set(sky.states.values()) == {"gone"}
+    assert "their disks are deleted with them" in capsys.readouterr().out
+
+
+# --- The report --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "machine", "fails"),
+    [
+        ("armed", "running", False), ("armed", "stopped", False), ("past", "running", True),
+        ("past", "stopped", False), (MISSING, "running", True), (MISSING, "stopped", True),
+    ],
+)  # fmt: skip
+def test_a_deadline_that_stops_nothing_fails_the_status(
+    operator: Operator, state: str, machine: str, fails: bool
+) -> None:
+    sky, lines = operator.has(machine, machine), list[str]()
+    sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
+    wrong = power.print_status(target(stack="dev").status(), lines.append)
+    assert (wrong is not None) == fails
+    assert lines[0] == f"[{ONE}] {machine} (Sky, now)"
+    assert lines[2] == f"[{ONE}] deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[3] == f"[{TWO}] deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[4].startswith("cost: 7.82 USD per hour")
+    if wrong:
+        assert wrong.code == 1
+
+
+@pytest.mark.parametrize(
+    ("exists", "next_"),
+    [(True, "fab extend --stack g4dn --hours 8"), (False, "fab up --refresh --stack g4dn")],
+)
+def test_a_deadline_that_is_not_there_is_made_by_an_up(
+    operator: Operator, exists: bool, next_: str
+) -> None:
+    """`fab extend` cannot move it. A broken `up` leaves such machines."""
+    sky = operator.has()
+    sky.armed = Deadline("scheduled-stop", None, MISSING, "Sky", exists=exists)
+    wrong = power.print_status(target(stack="g4dn").status(), lambda _: None)
+    assert wrong and wrong.hint.startswith(next_)

@@ -1,0 +1,211 @@
+"""`fab up` with a stand-in for Pulumi: what it does after a break. tests/engine runs the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
+
+from bootstrap.errors import RailheadError
+from bootstrap.lifecycle import up
+
+ID = "0a1b2c3d4e5f"
+EMPTY = exported()
+ZONES = "echo us-east-1a,us-east-1b"
+NO_ZONES = "echo 'error: configuration key zones not found' >&2; exit 1"
+REFUSED = "echo 'error: InsufficientInstanceCapacity'; exit 255"
+EXISTS = "echo \"error: 409: The resource 'instances/t4-1' already exists\"; exit 255"
+NO_RIGHT = "echo 'error: UnauthorizedOperation'; exit 255"
+# Interrupted by the user when its output has been printed (fd 1 of pytest is a file, with capfd).
+INTERRUPTED = """echo 'error: InsufficientInstanceCapacity'
+until grep -q Insufficient /proc/$PPID/fd/1; do sleep 0.02; done
+kill -INT $PPID
+exit 255"""
+CHANGES = ("up", "destroy", "config set")  # the calls that change something
+UP, DESTROY = ("up --yes --skip-preview --stack dev", "destroy --yes --skip-preview --stack dev")
+MOVE = "config set zones us-east-1b,us-east-1a --stack dev"
+
+Clients = Callable[[str], Any]
+
+
+def run_up(report: Callable[[str], None] = lambda _: None) -> None:
+    up.up("dev", report, yes=True, refresh=False)
+
+
+def running_instance() -> str:
+    """A machine that runs, with the tags of a stack; its id."""
+    from standins.aws.account import run_instances
+
+    tags = {"Name": "g4dn-9", "railhead:cluster": "g4dn", "railhead:id": ID}
+    return str(run_instances(tags=tags)[0]["InstanceId"])
+
+
+@pytest.mark.parametrize(
+    ("first", "changes"),
+    [(REFUSED, [UP, DESTROY, MOVE, UP]), (NO_RIGHT, [UP]), (INTERRUPTED, [UP])],
+    ids=["no capacity", "another error", "Ctrl-C"],
+)
+def test_another_zone_is_tried_after_a_refusal_for_capacity_only(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], first: str, changes: list[str]
+) -> None:
+    pulumi.answers(
+        stack_export=EMPTY, config_get_zones=ZONES, config_set="", up=first, destroy="true"
+    )
+    with pytest.raises(RailheadError, match="broke off"):
+        run_up()
+    assert pulumi.called(*CHANGES) == changes
+
+
+def test_another_zone_that_has_room_is_written_into_the_config(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = list[str]()
+    pulumi.answers(
+        stack_export=EMPTY, config_get_zones=ZONES, config_set="", up=[REFUSED, "true"],
+        destroy="true",
+    )  # fmt: skip
+    run_up(lines.append)
+    assert pulumi.called(*CHANGES) == [UP, DESTROY, MOVE, UP]
+    assert (
+        "no capacity in us-east-1a: now in us-east-1b; `zones` of the stack is set to it" in lines
+    )
+
+
+def test_what_was_made_and_stays_keeps_another_zone_from_being_tried(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    remaining = exported(resource("aws:ec2/vpc:Vpc", id="vpc-1"))
+    pulumi.answers(
+        stack_export=remaining,
+        config_get_zones=ZONES,
+        config_set="",
+        up=REFUSED,
+        destroy="exit 255",
+    )
+    with pytest.raises(RailheadError, match=r"could not be removed: .*aws:ec2/vpc:Vpc") as caught:
+        run_up()
+    assert caught.value.hint == "fab teardown --destroy --stack dev"
+    assert pulumi.called(*CHANGES) == [UP, DESTROY]
+
+
+@pytest.mark.parametrize("refusal", [REFUSED, EXISTS], ids=["no capacity", "in the way"])
+def test_nothing_is_removed_where_the_cloud_did_not_list_its_machines(
+    pulumi: PulumiCommand, no_aws: None, capfd: pytest.CaptureFixture[str], refusal: str
+) -> None:
+    """Some may run."""
+    pulumi.answers(stack_export=exported(*on_aws()), config_get_zones=ZONES, up=refusal)
+    lines = list[str]()
+    with pytest.raises(RailheadError, match="broke off"):
+        run_up(lines.append)
+    assert pulumi.called(*CHANGES) == [UP]
+    assert lines[0].startswith("machines in no state of Pulumi are not known: AWS call failed")
+
+
+@pytest.mark.parametrize("refusal", [REFUSED, EXISTS], ids=["no capacity", "in the way"])
+def test_machines_that_there_were_before_are_not_given_up(
+    pulumi: PulumiCommand,
+    aws_client: Clients,
+    capfd: pytest.CaptureFixture[str],
+    refusal: str,
+) -> None:
+    machine = running_instance()
+    state = on_aws(machine, cluster_id=ID)
+    pulumi.answers(stack_export=exported(*state), config_get_zones=ZONES, up=refusal)
+    with pytest.raises(RailheadError, match="broke off; 1 machine running now"):
+        run_up()
+    assert pulumi.called(*CHANGES) == [UP]
+    reservation = aws_client("ec2").describe_instances(InstanceIds=[machine])["Reservations"][0]
+    assert reservation["Instances"][0]["State"]["Name"] == "running"
+
+
+def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pulumi.answers(
+        stack_export=EMPTY, config_get_zones=NO_ZONES, up=[EXISTS, "true"], destroy="true"
+    )
+    run_up()
+    assert pulumi.called(*CHANGES) == [UP, DESTROY, UP]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "next_"),
+    [
+        (EXISTS, "fab teardown --destroy --stack dev && fab up --stack dev"),
+        (NO_RIGHT, "fab up --stack dev   # continues"),
+        (
+            "echo 'error: the stack is currently locked'; exit 255",
+            "pulumi cancel --yes --stack dev",
+        ),
+    ],
+    ids=["a rule of the network", "another error", "a lock"],
+)
+def test_a_break_names_the_next_command(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], refusal: str, next_: str
+) -> None:
+    pulumi.answers(stack_export=EMPTY, config_get_zones=NO_ZONES, up=refusal, destroy="true")
+    with pytest.raises(RailheadError, match="broke off; it has no machine") as caught:
+        run_up()
+    assert caught.value.hint.startswith(next_)
+
+
+def test_a_machine_in_no_state_that_is_in_the_way_has_its_own_command(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine = running_instance()
+    pulumi.answers(
+        stack_export=exported(*on_aws(cluster_id=ID)), config_get_zones=NO_ZONES, up=EXISTS
+    )
+    with pytest.raises(RailheadError, match="broke off; 1 machine running now") as caught:
+        run_up()
+    end = f"aws ec2 terminate-instances --region us-east-1 --instance-ids {machine}"
+    assert caught.value.hint == f"{end} && fab up --stack dev"
+
+
+@pytest.mark.parametrize(
+    ("text", "conflict"),
+    [
+        ("api error InvalidPermission.Duplicate: The specified rule already exists", True),
+        ("api error InvalidSubnet.Conflict: The CIDR conflicts with another subnet", True),
+        ("api error Resource.AlreadyAssociated: the specified association", True),
+        ("api error ConflictException: Schedule railhead-g4dn-i-1", True),
+        ("error: InsufficientInstanceCapacity", False),
+    ],
+)
+def test_refusals_of_what_exists(text: str, conflict: bool) -> None:
+    assert up.is_conflict(text) == conflict
+
+
+def test_a_schedule_in_no_state_is_removed_before_an_up(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its name is in use: Pulumi could not make it. Schedules in the state stay."""
+    scheduler, lines = aws_client("scheduler"), list[str]()
+    for name in ("railhead-g4dn-i-1", "railhead-g4dn-i-2"):
+        add_schedule(scheduler, name)
+    recorded = resource(
+        "aws:scheduler/schedule:Schedule", id="default/s", inputs={"name": "railhead-g4dn-i-1"}
+    )
+    state = [*on_aws("i-1", "i-2"), recorded]
+    pulumi.answers(stack_export=exported(*state), config_get_zones=NO_ZONES, up="true")
+    run_up(lines.append)
+    remaining = scheduler.list_schedules()["Schedules"]
+    assert [one["Name"] for one in remaining] == ["railhead-g4dn-i-1"]
+    assert "left railhead-g4dn-i-2: removed" in lines[0]
+
+
+def add_schedule(scheduler: Any, name: str) -> None:
+    """A schedule as a stack makes it."""
+    at = datetime.now(timezone.utc) + timedelta(hours=1)
+    target = {
+        "Arn": "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances",
+        "RoleArn": "arn:aws:iam::123456789012:role/stop",
+        "Input": f'{{"InstanceIds": ["{name.removeprefix("railhead-g4dn-")}"]}}',
+    }
+    scheduler.create_schedule(
+        Name=name, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"}, Target=target,
+    )  # fmt: skip

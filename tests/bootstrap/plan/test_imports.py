@@ -1,0 +1,104 @@
+"""Each runtime's lock on each of its Pythons that this machine has: installed, and imported.
+
+It fetches 7 GB in all, so it is done in CI, which says RAILHEAD_IMPORTS=all, once for a lock and a
+Python: the word that it was done lies in ~/.cache/railhead/imported. NVIDIA's own libraries are
+resolved and not fetched: they are the same files for every Python, 2 to 3 GB for each lock, and no
+import loads them where there is no GPU. `make gpu-check` installs and uses them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bootstrap.plan.runtimes import RUNTIMES, Runtime
+from bootstrap.provision.uv import ENVIRONMENT
+
+REAL_HOME = Path.home()  # before tests have one of their own
+UV = Path(sys.executable).parent / "uv"
+EACH = [
+    pytest.param(runtime, python, id=f"{runtime.name}-{python}")
+    for runtime in RUNTIMES.values()
+    for python in runtime.row.pythons
+]
+CODE = """import tensorflow as tf, keras, tf_keras
+assert keras.version().startswith("3."), keras.version()
+assert tf_keras.__version__.startswith(tf.__version__.rsplit(".", 1)[0]), tf_keras.__version__
+assert float(tf.reduce_sum(tf.matmul(tf.ones([8, 8]), tf.ones([8, 8])))) == 512.0
+assert keras.Sequential([keras.layers.Dense(2)])(tf.ones([1, 3])).shape == (1, 2)
+assert tf_keras.Sequential([tf_keras.layers.Dense(2)])(tf.ones([1, 3])).shape == (1, 2)
+print(tf.__version__)"""
+
+
+@cache
+def python_here(version: str) -> str | None:
+    """The path of this Python, if it is on this machine and runs."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or REAL_HOME / ".pyenv").glob(f"versions/{version}.*")
+    names = [shutil.which(f"python{version}"), *(str(path / "bin/python") for path in pyenv)]
+    code = (
+        "import sys; print(sys.executable); sys.exit('%d.%d' % sys.version_info[:2] != sys.argv[1])"
+    )
+    for name in filter(None, names):  # a name on PATH may be a shim that does not run
+        process = subprocess.run([name, "-c", code, version], capture_output=True, text=True)
+        if process.returncode == 0:
+            return process.stdout.strip()
+    return None
+
+
+def run(args: Sequence[object], **variables: str) -> str:
+    environment = {**os.environ, **ENVIRONMENT, **variables}
+    argv = [str(word) for word in args]
+    process = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, f"{argv}\n{process.stderr[-2000:]}"
+    return process.stdout
+
+
+def without_nvidia(lock: str) -> str:
+    entries = re.split(r"^(?=\w)", lock, flags=re.MULTILINE)
+    return "".join(entry for entry in entries if not entry.startswith("nvidia-"))
+
+
+def imported(runtime: Runtime, python: str, folder: Path, cache: Path) -> str:
+    """The TensorFlow that a Python imports from an environment made from the lock."""
+    environment = folder / "env"
+    lock = folder / "lock.txt"
+    lock.write_text(without_nvidia(runtime.lock.read_text()))
+    # One wheel of TensorFlow for GPUs is 2 GB when unpacked: those are not kept.
+    kept = ["--no-cache"] if runtime.gpu else ["--cache-dir", cache / "railhead/uv"]
+    run([UV, "venv", "--quiet", "--python", python, environment])
+    install = [UV, "pip", "sync", "--quiet", "--require-hashes", *kept, "--python", environment]
+    run([*install, "--dry-run", runtime.lock])
+    run([*install, lock])
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": ""}
+    return run([environment / "bin/python", "-c", CODE], **quiet).split()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("runtime", "python"), EACH)
+def test_a_lock_is_installed_and_imported(
+    runtime: Runtime, python: str, tmp_path: Path, shared_caches: Path
+) -> None:
+    here = python_here(python)
+    if here is None:
+        pytest.skip(f"there is no Python {python} on this machine")
+    parts = [runtime.lock.read_text(), python, CODE]
+    stamp = (
+        shared_caches / "railhead/imported" / hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    )
+    if not stamp.exists() and os.environ.get("RAILHEAD_IMPORTS") != "all":
+        pytest.skip("fetches up to 1 GB: RAILHEAD_IMPORTS=all does it")
+    if not stamp.exists():
+        assert imported(runtime, here, tmp_path, shared_caches) == runtime.tensorflow
+        shutil.rmtree(tmp_path)
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.touch()

@@ -1,0 +1,94 @@
+"""Root's part of a plan: when it is done, and what is known after it. The work itself is done on
+whole hosts, in tests/e2e/test_system_*.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from standins.connected import connected
+from standins.gpu_hosts import with_cards
+
+from bootstrap.console.live import Board
+from bootstrap.errors import HostsFailed
+from bootstrap.facts.egress import Egress, EgressCheck
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import SurveyedCluster
+from bootstrap.plan.drivers import choose
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import Plan
+from bootstrap.plan.system_changes import changes
+from bootstrap.provision import apply
+from bootstrap.provision.survey import with_new_facts
+from bootstrap.ssh.cluster import ConnectedCluster
+
+
+def cluster(facts: HostFacts) -> ConnectedCluster:
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
+    peers = (Peer("h1", "10.0.0.1", 22, "u", 1, "k"),)
+    inventory = Inventory("c", (Host("h1", "h1"),))
+    known = SurveyedCluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
+    return connected(known, {"h1": None})
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(StringIO(), ["h1"])
+
+
+@pytest.fixture
+def lacking(debian: HostFacts) -> ConnectedCluster:
+    """A host that lacks Open MPI."""
+    tools = {name: path for name, path in debian.tools.items() if name != "mpirun"}
+    return cluster(replace(debian, tools=tools))
+
+
+def test_without_roots_work_nothing_is_queried_of_any_host(debian: HostFacts, board: Board) -> None:
+    whole = cluster(debian)
+    assert apply.apply_system_changes(whole, Plan(("h1",)), board) is whole
+
+
+def test_what_is_known_afterwards_is_what_was_read_afterwards(
+    lacking: ConnectedCluster, debian: HostFacts
+) -> None:
+    assert changes(lacking, "h1").packages == ("openmpi-bin",)
+    after = apply.check_changed(lacking, ["h1"], {"h1": debian})
+    assert after.facts == {"h1": debian}
+
+
+def test_downloads_reach_hosts_as_the_plan_reported(
+    lacking: ConnectedCluster, debian: HostFacts
+) -> None:
+    """A host that names other mirrors after the system changes is not let to them."""
+    other = replace(
+        debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
+    )
+    after = apply.check_changed(lacking, ["h1"], {"h1": other})
+    assert after.facts["h1"].egress == lacking.facts["h1"].egress
+
+
+def test_changes_without_an_effect_are_an_error(lacking: ConnectedCluster) -> None:
+    with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
+        apply.check_changed(lacking, ["h1"], lacking.facts)
+
+
+def test_a_driver_that_does_not_work_after_the_reboot_is_an_error(debian: HostFacts) -> None:
+    bare = with_cards(debian, "turing", 1)
+    row = choose(bare)
+    assert row
+    there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
+    installed = replace(bare, system=replace(bare.system, packages=there))
+    with pytest.raises(HostsFailed, match="although the driver is installed"):
+        apply.check_changed(cluster(bare), ["h1"], {"h1": installed})
+
+
+def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:
+    cards = with_cards(debian, "turing", 4)
+    whole = with_new_facts(cluster(debian), {"h1": replace(cards, gpus=("Tesla T4",) * 4)})
+    assert whole.peers[0].slots == 4
+    old = with_new_facts(cluster(debian), {"h1": with_cards(debian, "pascal", 2)})
+    assert old.peers[0].slots == 1

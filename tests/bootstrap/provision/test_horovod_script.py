@@ -1,0 +1,160 @@
+"""horovod.sh around the build: what it refuses, shows, leaves and hands back."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from standins.bare_host import BareHost
+
+SCRIPT = ROOT / "bootstrap/remote/scripts/horovod.sh"
+TOOLS = ["sh", "awk", "basename", "cat", "env", "ls", "mkdir", "mktemp", "mv", "nproc"]
+TOOLS += ["rm", "sed", "tail", "tee", "grep", "touch"]
+WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+
+# Stands for the environment's Python: pip builds, zipfile lists, -c imports.
+PYTHON = """#!{sh}
+case "$*" in
+*zipfile*) echo {listing} ;;
+*" wheel "*)
+    env >{folder}/seen
+    for last; do :; done
+    echo "[  4%] one"; echo "[ 50%] two"; echo "[ 51%] three"; echo "compiler printed this"
+    [ {code} = 0 ] || exit {code}
+    mkdir -p "$last"; touch "$last/{wheel}" ;;
+esac
+"""
+WHOLE = "horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so"
+
+
+class Host(BareHost):
+    """A host with the tools of the build, and an environment whose pip is a fake."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, TOOLS, ("env/bin", "include"))
+        for tool in ("g++", "cmake", "make", "mpicxx"):
+            self.place(f"bin/{tool}", "#!{sh}\necho {folder}/include\n")
+        (folder / "include/mpi.h").touch()
+        (folder / "horovod.txt").touch()
+        self.pip()
+
+    def pip(self, code: int = 0, listing: str = WHOLE) -> None:
+        self.place("env/bin/python", PYTHON, code=code, listing=listing, wheel=WHEEL)
+
+    def build(self, script: Path = SCRIPT, **variables: str) -> subprocess.CompletedProcess[str]:
+        here = self.folder
+        return self.run(script, here / "env", here / "out", here / "horovod.txt", **variables)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_the_last_line_is_the_wheel(host: Host) -> None:
+    process = host.build()
+    assert process.returncode == 0, process.stderr
+    wheel = host.folder / "out" / WHEEL
+    assert process.stdout.splitlines()[-1] == str(wheel)
+    assert wheel.exists()
+    assert host.left == []
+
+
+def test_progress_is_a_line_for_each_twentieth(host: Host) -> None:
+    shown = [line for line in host.build().stdout.splitlines() if "%" in line]
+    assert shown == ["horovod: [  4%] compiled", "horovod: [ 50%] compiled"]
+
+
+def test_a_failed_build_ends_with_its_log_and_leaves_nothing(host: Host) -> None:
+    host.pip(code=3)
+    process = host.build()
+    assert process.returncode == 1
+    assert "compiler printed this" in process.stderr
+    assert "pip ended with 3" in process.stderr
+    assert host.left == []
+    assert not (host.folder / "out").exists()
+
+
+def test_a_wheel_without_a_library_is_a_failure(host: Host) -> None:
+    host.pip(listing="horovod/tensorflow/__init__.py")
+    process = host.build()
+    assert process.returncode == 1
+    assert "no TensorFlow library" in process.stderr
+    assert not (host.folder / "out").exists()
+
+
+@pytest.mark.parametrize("gone", ["g++", "cmake", "make", "mpicxx"])
+def test_a_missing_tool_is_named_before_anything_is_fetched(host: Host, gone: str) -> None:
+    (host.folder / "bin" / gone).unlink()
+    process = host.build()
+    assert process.returncode == 2
+    assert f"not found: {gone}" in process.stderr
+    assert "apt-get install -y" in process.stderr
+    assert not (host.folder / "seen").exists()
+
+
+def test_mpi_without_its_header_is_missing_too(host: Host) -> None:
+    (host.folder / "include/mpi.h").unlink()
+    process = host.build()
+    assert (process.returncode, "not found: mpi.h;" in process.stderr) == (2, True)
+
+
+def test_settings_of_the_callers_own_do_not_reach_the_build(host: Host) -> None:
+    host.build(HOROVOD_GPU_OPERATIONS="NCCL", HOROVOD_WITH_PYTORCH="1")
+    seen = (host.folder / "seen").read_text().splitlines()
+    horovod = {line for line in seen if line.startswith("HOROVOD_")}
+    parts = ("WITH_TENSORFLOW", "WITHOUT_PYTORCH", "WITHOUT_MXNET", "WITH_MPI", "WITH_GLOO")
+    assert horovod == {f"HOROVOD_{part}=1" for part in parts}
+    assert any(line.startswith("MAKEFLAGS=-j") for line in seen)
+
+
+CUDA = """#!{sh}
+echo "$*" >{folder}/arguments
+mkdir -p {folder}/toolkit
+ln -s {folder}/toolkit "$2"
+exit {code}
+"""
+
+
+def with_nccl(host: Host, code: int = 0) -> Path:
+    """An environment that has NCCL, and a copy of the script beside a fake cuda.sh."""
+    nccl = host.folder / "env/lib/python3.11/site-packages/nvidia/nccl"
+    (nccl / "lib").mkdir(parents=True)
+    (nccl / "lib/libnccl.so.2").touch()
+    host.link("ln", "readlink")
+    (host.folder / "recipe").mkdir()
+    shutil.copy(SCRIPT, host.folder / "recipe/horovod.sh")
+    host.place("recipe/cuda.sh", CUDA, code=code)
+    return nccl
+
+
+def test_an_environment_with_nccl_gets_operations_on_gpus(host: Host) -> None:
+    nccl = with_nccl(host)
+    process = host.build(script=host.folder / "recipe/horovod.sh")
+    assert process.returncode == 0, process.stderr
+    seen = (host.folder / "seen").read_text().splitlines()
+    assert {
+        "HOROVOD_GPU=CUDA",
+        "HOROVOD_GPU_OPERATIONS=NCCL",
+        "HOROVOD_BUILD_CUDA_CC_LIST=70,75,80",
+        f"HOROVOD_CUDA_HOME={host.folder}/toolkit",
+        f"HOROVOD_NCCL_LIB={nccl}/lib",
+        "LDFLAGS=-Wl,-rpath,$ORIGIN/../../nvidia/nccl/lib",
+        "HOROVOD_WITH_MPI=1",
+    } <= set(seen)
+    assert (nccl / "lib/libnccl.so").resolve() == nccl / "lib/libnccl.so.2"
+    env, _, locks = (host.folder / "arguments").read_text().split()
+    assert (env, locks) == (str(host.folder / "env"), str(host.folder))
+    assert host.left == []
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_without_a_toolkit_nothing_is_built(host: Host, code: int) -> None:
+    with_nccl(host, code)
+    process = host.build(script=host.folder / "recipe/horovod.sh")
+    assert process.returncode == code
+    assert not (host.folder / "seen").exists()
+    assert host.left == []

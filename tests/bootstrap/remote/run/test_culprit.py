@@ -1,0 +1,141 @@
+"""Which rank or host a failed run names: from mpirun's output, and with the real mpirun.
+
+tests/cases/mpirun holds what OpenMPI 4.1.4 wrote to stderr at each kind of failure.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.runs.supervised_run import (
+    HEAD,
+    MESSAGES,
+    Run,
+    needs_mpirun,
+    says,
+    wait_until,
+    with_script,
+)
+from standins.runs.supervisor_here import SupervisorHere
+
+from railhead.documents.codec import encode
+from railhead.documents.result import Result
+
+BLAMED: dict[str, dict[str, Any]] = {
+    "signal": {"rank": 1, "host": "b", "signal": 9},
+    "segfault": {"rank": 1, "host": "b", "signal": 11},
+    "exit": {"rank": 1, "host": "b", "exit": 3},
+    "exit-after-init": {"rank": 1, "host": "b", "exit": 5},
+    "abort": {"rank": 1, "host": "b", "exit": 7},
+    "improper": {"rank": 1, "host": "b", "exit": 0},
+    "lost": {"rank": None, "host": "b"},
+    "unnamed": {"rank": None, "host": None},
+    "unreachable": {"rank": None, "host": None},
+    "no-program": {"rank": None, "host": None},
+}
+
+
+def test_every_recorded_failure_is_a_case() -> None:
+    assert {path.stem for path in MESSAGES.iterdir()} == set(BLAMED)
+
+
+def blamed(result: Result) -> dict[str, Any]:
+    """The culprit as result.json has it, without its lines."""
+    culprit = encode(result)["culprit"]
+    return {key: culprit[key] for key in culprit if key != "lines"}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_the_first_failure_is_blamed(supervised: SupervisorHere, name: str) -> None:
+    text = (MESSAGES / f"{name}.txt").read_text()
+    supervised.rank_prints(1, "my last words")
+    supervised.mpirun_prints(text)
+    result = supervised.result(77)
+    assert (result.state, result.exit_code) == ("failed", 77)
+    assert blamed(result) == BLAMED[name]
+    assert supervised.log("mpirun") == text
+    first = tuple(line for line in text.splitlines() if line)[:12]
+    assert result.culprit
+    assert result.culprit.lines == (("my last words",) if BLAMED[name]["rank"] else first)
+
+
+def test_the_result_of_a_run_names_who_failed_first(home: Path) -> None:
+    run = Run(home, f"{says(1, 'my last words')}; cat {MESSAGES / 'segfault.txt'} >&2; exit 77")
+    result = run.result()
+    assert (result["state"], result["exit_code"]) == ("failed", 77)
+    assert result["culprit"] == {**BLAMED["segfault"], "lines": ["my last words"]}
+    assert run.log("mpirun") == (MESSAGES / "segfault.txt").read_text()
+
+
+def test_of_two_failures_the_first_counts(supervised: SupervisorHere) -> None:
+    for name in ("segfault", "lost"):
+        supervised.mpirun_prints((MESSAGES / f"{name}.txt").read_text())
+    assert blamed(supervised.result(1)) == BLAMED["segfault"]
+
+
+ENDED = '@railhead {"kind": "ended", "exit": %d}'
+CULPRITS = {
+    "where mpirun names nobody": ("unnamed", {"rank": 0, "host": "a", "exit": 4}),
+    "before mpirun's opinion of exits": ("exit", {"rank": 0, "host": "a", "exit": 4}),
+    "after one that was killed": ("signal", BLAMED["signal"]),
+    "after a host that was lost": ("lost", BLAMED["lost"]),
+}
+
+
+@pytest.mark.parametrize("name, culprit", CULPRITS.values(), ids=CULPRITS)
+def test_a_rank_that_reports_its_end_counts(
+    supervised: SupervisorHere, name: str, culprit: dict[str, Any]
+) -> None:
+    supervised.rank_prints(0, ENDED % 4)
+    supervised.rank_prints(1, ENDED % 5)
+    supervised.mpirun_prints((MESSAGES / f"{name}.txt").read_text())
+    assert blamed(supervised.result(4)) == culprit
+
+
+REAL: dict[str, tuple[str, dict[str, Any]]] = {
+    "at once": ("sys.exit(3)", {"exit": 3}),
+    "an error": ("if rank: 1 / 0\ntime.sleep(20)", {"rank": 1, "host": "b", "exit": 1}),
+    "os._exit": ("time.sleep(1)\nif rank: os._exit(6)\ntime.sleep(20)", {"rank": 1, "exit": 6}),
+    "killed": ("time.sleep(1)\nif rank: os.kill(os.getpid(), 9)\ntime.sleep(20)", {"signal": 9}),
+}
+
+
+@needs_mpirun
+@pytest.mark.parametrize("script, expected", REAL.values(), ids=REAL)
+def test_real_ranks_fail(home: Path, script: str, expected: dict[str, Any]) -> None:
+    last = "print('last words of', rank)\n"
+    result = with_script(Run(home, ""), HEAD + last + script).result()
+    culprit = result["culprit"]
+    assert result["state"] == "failed"
+    assert {key: culprit.get(key) for key in expected} == expected
+    assert culprit["lines"][0] == f"last words of {culprit['rank']}"
+
+
+@needs_mpirun
+@pytest.mark.slow
+def test_every_line_of_a_loud_rank_is_kept_in_little_memory(home: Path) -> None:
+    """The lines are 15 MB; the supervisor grows by less than half of that."""
+    script = HEAD + "start = time.monotonic()\nfor n in range(15000):\n"
+    script += "    print(n, 'x' * 500)\n    time.sleep(max(0, start + n / 5000 - time.monotonic()))"
+    run = with_script(Run(home, ""), script)
+    process = run.start()
+    log = run.folder / "logs/rank-0.log"
+    wait_until(lambda: log.exists() and log.stat().st_size > 0)
+    first = peak = resident(process.pid)
+    while process.poll() is None:
+        peak = max(peak, resident(process.pid))
+        time.sleep(0.1)
+    for rank in (0, 1):
+        numbers = [int(line.split()[0]) for line in run.log(f"rank-{rank}").splitlines()]
+        assert numbers == list(range(15000))
+    assert peak - first < 7_000
+
+
+def resident(pid: int) -> int:
+    """The memory of a process in kB; 0 once it has ended."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(sizes[0]) if sizes else 0

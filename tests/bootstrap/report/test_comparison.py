@@ -1,0 +1,155 @@
+"""Which runs a report compares, and what its charts show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import run_document
+
+from bootstrap.console import svg
+from bootstrap.console.svg import Curve, Panel
+from bootstrap.report.comparable import comparison
+from bootstrap.report.compare import best_of, comparison_page, comparison_panels
+from bootstrap.report.facts import RunFacts
+from bootstrap.report.page import throughput_panels
+from bootstrap.report.scaling import panels_of, points_of
+from railhead.documents.evaluation import NONE, Evaluation
+from railhead.documents.records import Record
+from railhead.documents.result import Result
+from railhead.documents.run import BuiltIn, RunData
+
+
+def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:
+    """A run; `data`: the digest of its held-out samples, `state`, `split`, `inputs` (--data),
+    `early`, `evaluated`; all else are settings."""
+    split, digest = more.pop("split", "test"), more.pop("data", "")
+    evaluation = Evaluation(split=split, data=digest, metrics={"accuracy": accuracy})
+    result = Result(state=more.pop("state", "succeeded"), seconds=60.0)
+    changes = {"data": more.pop("inputs", ()), "size": more.pop("size", 1)}
+    early, evaluated = more.pop("early", False), more.pop("evaluated", True)
+    document = run_document(**changes, program=BuiltIn("training", more))
+    facts = RunFacts(
+        name, Path("/nowhere"), "c", document=document, result=result, ended_early=early,
+        evaluation=evaluation if evaluated else NONE,
+    )  # fmt: skip
+    epochs = [
+        Record("epoch", epoch=n, figures={"val_accuracy": accuracy, "samples_per_s": 1000.0 + n})
+        for n in (1, 2)
+    ]
+    facts.__dict__["records"] = epochs
+    return facts
+
+
+def pushed(digest: str) -> tuple[RunData, ...]:
+    return (RunData("train", "~/d", None, None, (f"~/.railhead/data/{digest}",)),)
+
+
+CASES: dict[str, tuple[list[RunFacts], str | None, list[str]]] = {
+    "equal digests": ([run("a", data="feed"), run("b", 0.9, data="feed")], "b", []),
+    "other test data of one": (
+        [run("a", data="feed"), run("b", 0.9, data="beef"), run("c", 0.6, data="feed")], "c", ["b"],
+    ),
+    "each has its own": ([run("a", data="feed"), run("b", data="beef")], None, ["a", "b"]),
+    "as many on other data": (
+        [run("a", data="f"), run("b", 0.9, data="b"), run("c", data="f"), run("d", data="b")],
+        "a", ["b", "d"],
+    ),
+    "test against validation": (
+        [run("a", data="f"), run("b", 0.9, data="f", split="validation"), run("c", data="f")],
+        "a", ["b"],
+    ),
+    "no evaluation": (
+        [run("a", data="feed"), run("b", 0.9, evaluated=False), run("c", data="feed")], "a", ["b"],
+    ),
+    "none has an evaluation": (
+        [run("a", evaluated=False), run("b", 0.9, evaluated=False)], "b", [],
+    ),
+    "no digest, the same files": (
+        [run("a", inputs=pushed("1")), run("b", 0.9, inputs=pushed("1"))], "b", [],
+    ),
+    "no digest, other files at the same place": (
+        [run(name, inputs=pushed(digest)) for name, digest in ("a1", "b2", "c1")],
+        "a", ["b"],
+    ),
+    "no digest, another data set": (
+        [run("a", seed=1), run("b", 0.9, seed=2), run("c", seed=1)], "a", ["b"],
+    ),
+    "one length of text and another": (
+        [run("a", data="1", text_length=64), run("b", 0.9, data="2", text_length=128)], "b", [],
+    ),
+    "ended early": (
+        [run("a", data="f"), run("b", 0.9, data="f", state="cancelled", early=True)], "a", ["b"],
+    ),
+    "failed": ([run("a", data="f"), run("b", 0.9, data="f", state="failed")], "a", ["b"]),
+    "one alone": ([run("a", data="f")], "a", []),
+    "nothing": ([], None, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_runs_on_the_same_data_are_compared(name: str) -> None:
+    runs, best, left_out = CASES[name]
+    best_run = best_of(runs, "accuracy")
+    assert (best_run.run_id if best_run else None, [*comparison(runs, "accuracy").left_out]) == (
+        best, left_out,
+    )  # fmt: skip
+
+
+def test_the_page_names_the_runs_that_are_not_compared_and_their_data() -> None:
+    runs, *_ = CASES["other test data of one"]
+    html = comparison_page(runs, "accuracy")
+    assert "<td>b</td><td>figures on other data: test data beef</td>" in html
+    assert "Not compared" not in comparison_page(runs[::2], "accuracy")
+    assert "Best run" not in comparison_page(CASES["each has its own"][0], "accuracy")
+
+
+def test_a_run_that_its_sweep_has_cancelled_is_not_called_cancelled() -> None:
+    assert run("a", state="cancelled", early=True).state == "ended early"
+    assert run("a", state="succeeded", early=True).state == "succeeded"
+    assert run("a", state="cancelled").state == "cancelled"
+
+
+# --- Charts ----------------------------------------------------------------------------------
+
+
+def heights(markup: str) -> list[float]:
+    """The pixels of y of the points of each curve."""
+    lines = re.findall(r'<polyline points="([^"]*)"', markup)
+    return [float(point.split(",")[1]) for line in lines for point in line.split()]
+
+
+def test_a_throughput_is_drawn_from_zero() -> None:
+    runs = [run("a", size=1), run("b", size=2)]
+    panels = [*throughput_panels(runs[0]), *comparison_panels(runs), *panels_of(points_of(runs))]
+    rates = [panel for panel in panels if "samples/s" in panel.what]
+    assert len(rates) == 3 and all(panel.from_zero for panel in rates)
+    assert not any(panel.from_zero for panel in panels if panel not in rates)
+    chart = svg.chart(Panel("samples/s", "epoch", (Curve("a", ((1, 900), (2, 1000))),), True))
+    low, high = heights(chart)
+    bottom = svg.HEIGHT - svg.BOTTOM
+    assert (bottom - low) / (bottom - high) == pytest.approx(0.9, abs=0.01)
+
+
+def test_each_of_a_hundred_curves_has_a_name_and_a_look_of_its_own() -> None:
+    curves = tuple(Curve(f"trial {n:02}", ((1.0, n), (2.0, n))) for n in range(100))
+    chart = svg.chart(Panel("accuracy", "epoch", curves))
+    names = re.findall(r">(trial \d+)</text>", chart)
+    assert names == [curve.name for curve in curves]
+    assert len({svg._look(n) for n in range(100)}) == 100
+    height = float(re.findall(r'viewBox="0 0 \d+ (\d+)"', chart)[0])
+    assert max(map(float, re.findall(r' y="([\d.]+)"', chart))) < height, "nothing is cut off"
+
+
+@pytest.mark.parametrize("classes", [1, 2, 10, 100])
+def test_a_confusion_matrix_shrinks_as_a_whole(classes: int) -> None:
+    rows = [[1234.0 if n == m else 0.0 for m in range(classes)] for n in range(classes)]
+    markup = svg.matrix([f"a class of a long name {n}" for n in range(classes)], rows)
+    [(width, height)] = re.findall(r'viewBox="0 0 (\d+) (\d+)"', markup)
+    assert width == height and markup.count(">1234</text>") == classes
+    least = int(re.findall(r"--least:(\d+)px", markup)[0])
+    assert least <= 320 or classes > 10, "ten classes fit a telephone without scrolling"
+    corners = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', markup)]
+    assert max(corners) + svg.CELL <= float(width) + 0.5

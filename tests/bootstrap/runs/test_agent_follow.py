@@ -1,0 +1,120 @@
+"""The agent follows a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.agent_process import Agent, build
+from standins.runs.run_documents import run_json
+
+from bootstrap.console.live import Board
+from bootstrap.console.wait import wait_until
+from bootstrap.inventory.hosts import parse_hosts
+from bootstrap.remote.programs import NAME, SUPERVISOR
+from bootstrap.runs import follow
+from bootstrap.runs.run import Run
+from bootstrap.ssh.bounded_channel import ConnectionLost
+from railhead.documents.agent import Follow, Followed, LogLine, MetricLine, RunEvent
+
+
+def run_folder(home: Path, state: str, pid: int) -> Path:
+    folder = home / "runs" / "r1"
+    build(folder, {"logs/rank-0.log": "1%\r2%", "results/metrics.jsonl": '{"a": 1}\n{"b": '})
+    (folder / "state.json").write_text(json.dumps({"state": state, "pid": pid, "heartbeat": 1}))
+    return folder
+
+
+def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: Path) -> None:
+    folder = run_folder(home, "succeeded", 7)
+    answer, events = agent.call("follow", folder="~/runs/r1")
+    assert answer == {"lost": False}
+    assert events[0] == {"metrics": '{"a": 1}\n', "offset": 9}
+    assert events[1]["last"] == {"0": "2%"}
+    with (folder / "results" / "metrics.jsonl").open("a") as metrics:
+        metrics.write("2}\n")
+    _, events = agent.call("follow", folder="~/runs/r1", offset=9)
+    assert events[0] == {"metrics": '{"b": 2}\n', "offset": 18}
+
+
+def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) -> None:
+    """Also when this agent started it, and so is the parent of a zombie."""
+    folder = run_folder(home, "running", 7)
+    (folder / NAME).write_text("import time; time.sleep(600)")
+    argv = [sys.executable, f"~/runs/r1/{NAME}", SUPERVISOR]
+    pid = agent.call("start", argv=argv, cwd="~", env={}, log="~/log")[0]["pid"]
+    run_folder(home, "running", pid)
+    killed = threading.Event()
+
+    def kill() -> None:
+        killed.set()
+        os.kill(pid, 9)
+
+    threading.Timer(1, kill).start()
+    assert agent.call("follow", folder="~/runs/r1")[0]["lost"] and killed.is_set()
+    process = Path(f"/proc/{pid}")  # gone when it is waited for: `kill -0` fails for everybody
+    assert wait_until(lambda: not process.exists(), seconds=20, every=0.05)
+
+
+def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:
+    run_folder(home, "running", os.getpid())
+    assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
+
+
+class Breaking:
+    """A chief with a run of some lines, whose connection breaks after so many events."""
+
+    def __init__(self, *breaks: int) -> None:
+        self.breaks = list(breaks)
+        self.requested: list[tuple[int, int]] = []
+
+    def run(self, argv: list[str], cwd: str) -> None:
+        """Nothing."""
+
+    def read(self, path: str) -> str:
+        return json.dumps(run_json())
+
+    def call(self, request: Follow, on_event: Callable[[RunEvent], None]) -> Followed:
+        begin, log_begin = request.offset, request.log_offset
+        self.requested.append((begin, log_begin))
+        events: list[RunEvent] = [
+            MetricLine(json.dumps({"kind": "epoch", "epoch": n, "loss": 0.5}), n)
+            for n in range(begin + 1, 5)
+        ]
+        events += [LogLine(f"line {n}", n) for n in range(log_begin + 1, 5)]
+        broken = bool(self.breaks)
+        for event in events[: self.breaks.pop(0) if broken else None]:
+            on_event(event)
+        if broken:
+            raise ConnectionLost("broke")
+        return Followed(lost=False)
+
+
+def test_after_broken_connections_each_line_is_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "RETRY_PAUSES", (0, 0, 0))
+    chief: Any = Breaking(3, 2, 2)
+    seen: list[Any] = []
+    connection = follow.RunConnection(
+        Run("r1", tmp_path), parse_hosts("h1"), chief, watch=lambda entry: seen.append(entry)
+    )
+    monkeypatch.setattr(follow.RunConnection, "reopen", lambda self: None)
+    with Board(out := io.StringIO(), ["h1"]) as board:
+        follow.follow_to_end(connection, board)
+    assert chief.requested == [(0, 0), (3, 0), (4, 1), (4, 3)]
+    assert [record.epoch for record in seen] == [1, 2, 3, 4]
+    lines = [line.partition("] ")[2] for line in out.getvalue().splitlines() if "] line" in line]
+    assert lines == [f"line {n}" for n in range(1, 5)]
+
+
+def test_a_chief_that_falls_silent_while_it_is_followed_is_given_up() -> None:
+    """The agent sends an event every ten seconds, also where nothing changes."""
+    assert 20 <= Follow.bounds.silence <= 300

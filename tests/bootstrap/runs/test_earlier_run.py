@@ -1,0 +1,198 @@
+"""`--resume` takes program and options from the record of a run; what contradicts it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples.forks import copy_with_a_model
+from standins.options import program
+from standins.runs.run_documents import record_run, run_document, settings_of
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state
+from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
+from bootstrap.runs.request import RunRequest, program_of, read_request, record_of
+from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.run_record import RunRecord
+
+pytestmark = pytest.mark.usefixtures("remembered_checks")
+
+SCRIPT = program(
+    script="train.py",
+    args="--epochs '3 4'",
+    env=("A=1", "B=x=y"),
+    launcher="tensorflow",
+    metrics=("loss=l ([0-9]+)",),
+    outputs=("*.h5",),
+)
+TRAINING = program(preset="smoke", settings=("seed=7",), strategy="auto")
+
+COPY = program(training="training", settings=("model=mine",))
+
+
+@pytest.fixture
+def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a script, in which the first command is typed."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def recorded(args: ProgramOptions, cluster: str = "c") -> RunRequest:
+    """A run with these options, recorded as one that was started."""
+    request = read_request(args)
+    document = run_document(
+        cluster=cluster,
+        bundle=request.bundle.digest,
+        program=request.program,
+        env=request.options.env,
+    )
+    record_run(Path.cwd() / "results/r1", document, request.record)
+    return request
+
+
+@pytest.mark.parametrize("args", [SCRIPT, TRAINING, COPY], ids=["script", "training", "copy"])
+def test_the_same_program_and_options_from_another_folder(
+    project: Path, args: ProgramOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if args.training:
+        copy_with_a_model(project)
+    before = recorded(args)
+    monkeypatch.chdir(project.parent)
+    again, _ = resumed_request(earlier_run("r1"), program())
+    assert again.options == replace(before.options, resumes="r1")
+    assert again.program == before.program and again.bundle.digest == before.bundle.digest
+    assert changed_program(earlier_run("r1"), again) == []
+    assert Path.cwd() == project.parent
+
+
+def test_files_of_the_options_are_those_of_the_first_command(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The requirements are read after the request, in the folder of the second command."""
+    (project / "requirements.txt").write_text("six\n")
+    recorded(program(script="train.py", requirements="requirements.txt"))
+    monkeypatch.chdir(project.parent)
+    _, args = resumed_request(earlier_run("r1"), program())
+    assert args.requirements == str(project / "requirements.txt")
+
+
+def test_a_resumed_run_can_be_resumed(project: Path) -> None:
+    recorded(TRAINING)
+    again, args = resumed_request(earlier_run("r1"), program())
+    assert read_request(args).program == again.program
+    assert again.record and again.record.folder == str(project)
+
+
+def test_settings_are_those_of_the_run_even_if_the_preset_has_changed(project: Path) -> None:
+    recorded(TRAINING)
+    path = next((local_state.home() / "clusters").glob("*/runs/r1.json"))
+    entry = json.loads(path.read_text())
+    entry["document"]["program"]["settings"]["epochs"] = 99
+    path.write_text(json.dumps(entry))
+    again, _ = resumed_request(earlier_run("r1"), program())
+    settings = settings_of(again.program)
+    assert settings["epochs"] == 99 and settings["seed"] == 7
+
+
+CONTRADICTIONS: dict[str, tuple[ProgramOptions, ProgramOptions]] = {
+    "--preset digits contradicts run r1, which has smoke": (TRAINING, program(preset="digits")),
+    "--set seed=8 contradicts run r1, which has seed=7": (
+        TRAINING,
+        program(settings=("seed=8",)),
+    ),
+    "--script train.py contradicts run r1, which has none": (
+        TRAINING,
+        program(script="train.py"),
+    ),
+    "--keras 2 contradicts run r1, which has none": (SCRIPT, program(keras="2")),
+    "--metric x=(.) contradicts": (SCRIPT, program(metrics=("x=(.)",))),
+    "--script other.py contradicts run r1, which has train.py": (
+        SCRIPT,
+        program(script="other.py"),
+    ),
+    "--sagemaker True contradicts": (SCRIPT, program(sagemaker=True)),
+}
+
+
+@pytest.mark.parametrize("message", CONTRADICTIONS)
+def test_an_option_that_contradicts_the_run_is_refused(project: Path, message: str) -> None:
+    before, typed = CONTRADICTIONS[message]
+    recorded(before)
+    with pytest.raises(UsageError) as refused:
+        resumed_request(earlier_run("r1"), typed)
+    assert message in refused.value.message
+
+
+def test_options_that_agree_with_the_run_are_accepted(project: Path) -> None:
+    recorded(SCRIPT)
+    typed = program(script=str(project / "train.py"), env=("A=1",), launcher="tensorflow")
+    assert resumed_request(earlier_run("r1"), typed)[0].options.resumes == "r1"
+
+
+def test_a_changed_script_is_reported(project: Path) -> None:
+    recorded(SCRIPT)
+    (project / "train.py").write_text("print(2)\n")
+    again, _ = resumed_request(earlier_run("r1"), program())
+    assert changed_program(earlier_run("r1"), again) == [
+        "the program has changed since run r1: its present files are used"
+    ]
+
+
+def test_records_that_do_not_suffice_are_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="'r2' is not recorded here"):
+        earlier_run("r2")
+    recorded(SCRIPT)
+    monkeypatch.chdir(project.parent)
+    project.rename(project.with_name("moved"))
+    with pytest.raises(UsageError, match="No such file or directory"):
+        resumed_request(earlier_run("r1"), program())
+    next((local_state.home() / "clusters").glob("*/runs/r1.json")).write_text("{")
+    with pytest.raises(UsageError, match="did not record its options"):
+        earlier_run("r1")
+    local_state.save_run(RunRecord("r3", "c", str(Path.cwd() / "results/r3")))
+    with pytest.raises(UsageError, match="did not record its options"):
+        earlier_run("r3")
+
+
+def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:
+    assert program_of({**record_of(SCRIPT).options, "new": 1}) == SCRIPT
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no document": lambda entry: entry.pop("document"),
+    "a document that is text": lambda entry: entry.update(document="x"),
+    "no program": lambda entry: entry["document"].pop("program"),
+    "settings of a list": lambda entry: entry["document"]["program"].update(settings=[1]),
+    "a variable that is a number": lambda entry: entry["document"].update(env={"A": 1}),
+    "data without paths": lambda entry: entry["document"].update(data=[{"name": "x"}]),
+    "options of a list": lambda entry: entry["given"].update(options=[]),
+    "an option that is a number": lambda entry: entry["given"]["options"].update(env=5),
+    "a list that is text": lambda entry: entry["given"]["options"].update(settings="seed=7"),
+    "a switch that is text": lambda entry: entry["given"]["options"].update(sagemaker="no"),
+    "a folder that is a number": lambda entry: entry["given"].update(folder=5),
+    "given that is a list": lambda entry: entry.update(given=["x"]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_record_is_a_usage_error(
+    project: Path, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    recorded(TRAINING)
+    path = next((local_state.home() / "clusters").glob("*/runs/r1.json"))
+    entry = json.loads(path.read_text())
+    damage(entry)
+    path.write_text(json.dumps(entry))
+    with pytest.raises(UsageError, match="the record of run r1 is damaged") as caught:
+        earlier_run("r1")
+    assert "without --resume" in caught.value.hint

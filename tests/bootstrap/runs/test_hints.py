@@ -1,0 +1,75 @@
+"""Errors of scripts whose cause is known: the hint names what to type or to write."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.runs.hints import hint_of
+from bootstrap.runs.start import login_hint
+
+FOR_2 = "the script is written for Keras 2: add --keras 2"
+FOR_3 = "the script is written for Keras 3: add --keras 3"
+
+
+def sagemaker(path: str, name: str) -> str:
+    where = f"/opt/ml/{path}".rstrip("/")
+    write = f"in the script, write os.environ['{name}'], and add --sagemaker (docs/data.md)"
+    return f"{where} is a folder of SageMaker: {write}"
+
+
+CASES = {
+    "a checkpoint's name of Keras 2": (
+        "ValueError: Invalid filepath extension for saving. Please add either a `.keras` extension",
+        FOR_2,
+    ),
+    "an optimizer of Keras 2": (
+        "ImportError: keras.optimizers.legacy is not supported in Keras 3",
+        FOR_2,
+    ),
+    "a variable of Keras 2": ("AttributeError: 'Variable' object has no attribute 'ref'", FOR_2),
+    "a learning rate of Keras 3": (
+        "AttributeError: 'function' object has no attribute 'assign'",
+        FOR_3,
+    ),
+    "a module of Keras 3": ("ModuleNotFoundError: No module named 'keras.ops'", FOR_3),
+    "data that git ignores": (
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
+        "data/train.csv is not on the hosts; files that .gitignore excludes are not sent:"
+        " --data NAME=FOLDER",
+    ),
+    "a file outside the project": (
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'",
+        "",
+    ),
+    "a channel of SageMaker": (
+        "FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train'",
+        "/opt/ml/input/data/train is a folder of SageMaker: in the script, write"
+        " os.environ['SM_CHANNEL_TRAIN'], and add --sagemaker (docs/data.md)",
+    ),
+    "a folder of SageMaker": (
+        "open('/opt/ml/model/data/x')",
+        sagemaker("model/data/x", "SM_MODEL_DIR"),
+    ),
+    "its output": ("/opt/ml/output", sagemaker("output", "SM_OUTPUT_DIR")),
+    "its input": ("/opt/ml/input", sagemaker("input", "SM_INPUT_DIR")),
+    "another folder of it": ("/opt/ml/code", sagemaker("code", "SM_...")),
+    "its whole folder": ("/opt/ml\nthe next line", sagemaker("", "SM_...")),
+    "anything else": ("ValueError: no data", ""),
+}
+
+
+@pytest.mark.parametrize("line, hint", CASES.values(), ids=CASES)
+def test_the_last_lines_of_a_script_lead_to_a_hint(line: str, hint: str) -> None:
+    assert hint_of(["Traceback (most recent call last):", *("\x1b[31m" + line).split("\n")]) == hint
+
+
+LOGINS = {
+    "ssh: connect to host 10.0.0.2 port 22: Connection timed out": "let it reach their sshd",
+    "root@10.0.0.2: Permission denied (publickey).": "fab bootstrap installs the key",
+    "Host key verification failed.": "fab trust",
+}
+
+
+@pytest.mark.parametrize("reason, hint", LOGINS.items(), ids=LOGINS)
+def test_a_refused_login_is_not_a_matter_of_the_network(reason: str, hint: str) -> None:
+    assert str(login_hint([reason])).startswith(hint)

@@ -1,0 +1,226 @@
+"""The judgement of a run and its records, which a script may have written: never a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bootstrap.console.live import Board
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.runs.follow import RunConnection, show_record
+from bootstrap.runs.results import judge, require_writable, trouble_line
+from bootstrap.runs.run import Run
+from bootstrap.workflows import attach
+from railhead.documents.evaluation import Reported
+from railhead.documents.result import Culprit, NotSwept, Result, Swept
+
+RUN = Run("r1", Path("results/r1"))
+NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
+UNKNOWN = "the evaluation did not pass"
+
+
+def ended(evaluation: Any, **changes: Any) -> Result:
+    """The result of a run that succeeded, with this evaluation."""
+    reported = None if evaluation is None else Reported(evaluation)
+    whole = Result(state="succeeded", seconds=12.0, size=2, evaluation=reported)
+    return replace(whole, **changes)
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        None,
+        {},
+        {"accuracy": 0.5},
+        {"loss": 0.1, "passed": True},
+        {"passed": None},
+        {"passed": "no"},
+        {"passed": 0, "threshold": 0.9},
+        {"accuracy": math.nan, "threshold": [1]},
+    ],
+)
+def test_only_an_evaluation_that_reports_so_is_below_its_threshold(evaluation: Any) -> None:
+    assert judge(RUN, ended(evaluation)) == "run r1 succeeded in 12 s on 2 ranks"
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "says"),
+    [
+        ({"accuracy": 0.5, "threshold": 0.9}, "accuracy 0.5000 is below min_accuracy 0.9"),
+        ({"accuracy": "0.5", "threshold": "0.9"}, "accuracy 0.5000 is below min_accuracy 0.9"),
+        ({}, f"{UNKNOWN} (without numbers)"),
+        ({"accuracy": 0.5}, f"{UNKNOWN} (accuracy 0.5)"),
+        ({"threshold": 0.9}, f"{UNKNOWN} (threshold 0.9)"),
+        ({"accuracy": None, "threshold": 0.9}, f"{UNKNOWN} (accuracy None, threshold 0.9)"),
+        ({"accuracy": math.nan, "threshold": 0.9}, f"{UNKNOWN} (accuracy nan, threshold 0.9)"),
+        ({"accuracy": 0.95, "threshold": 0.9}, f"{UNKNOWN} (accuracy 0.95, threshold 0.9)"),
+        ({"accuracy": [1], "loss": "\x1b[2J9"}, f"{UNKNOWN} (accuracy [1], loss 9)"),
+    ],
+)
+def test_an_evaluation_that_has_not_passed_ends_with_3(
+    evaluation: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BelowThreshold) as error:
+        judge(RUN, ended({**evaluation, "passed": False}))
+    assert (error.value.code, error.value.message) == (3, says)
+
+
+def shown(*lines: str, every: float = 0) -> tuple[str, set[str]]:
+    """What a log shows of these lines of metrics.jsonl, and the hosts that show progress."""
+    out, hosts = io.StringIO(), set[str]()
+    with Board(out, ["h1"], every=every) as board:
+        for line in lines:
+            show_record(line, board, hosts)
+    return out.getvalue(), hosts
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"kind": "message", "host": "h1", "text": "hello"}, "[h1] hello\n"),
+        ({"kind": "progress", "host": "h1", "loss": "0.5"}, "[h1] loss 0.500\n"),
+        ({"kind": "evaluation", "host": "h1"}, "evaluation\n"),
+        ({"kind": "epoch", "epoch": None, "loss": 0.5}, "loss 0.500\n"),
+        ({"kind": "progress", "host": "h9", "loss": 1}, ""),
+        ({"kind": "progress", "host": ["h1"], "loss": 1}, ""),
+        ({"kind": "progress", "loss": 1}, ""),
+        ({"kind": {}, "host": "h1"}, ""),
+        ({"loss": 1}, ""),
+        ([1], ""),
+        (None, ""),
+    ],
+)
+def test_a_record_is_shown_or_ignored(record: Any, says: str) -> None:
+    assert shown(json.dumps(record))[0] == says
+
+
+def test_a_log_has_every_message_however_fast_they_come() -> None:
+    lines = [json.dumps({"kind": "message", "host": "h1", "text": text}) for text in "abc"]
+    assert shown(*lines, every=3600)[0] == "[h1] a\n[h1] b\n[h1] c\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[" * 100_000, '{"kind": "epoch", "epoch": ' + "1" * 5000 + "}", "\ufffd"],
+    ids=["empty", "torn", "deep", "long number", "no text"],
+)
+def test_a_line_that_is_not_a_record_is_ignored(line: str) -> None:
+    after = '{"kind": "progress", "host": "h1", "loss": 1}'
+    assert shown(line, after) == ("[h1] loss 1.000\n", {"h1"})
+
+
+@pytest.mark.parametrize(
+    ("trouble", "lines"),
+    [
+        (None, []),
+        ("", []),
+        (
+            "stdout was not written 3 times, first: No space left on device",
+            [
+                "not everything could be written: "
+                "stdout was not written 3 times, first: No space left on device"
+            ],
+        ),
+        ("\x1b[2Jfull", ["not everything could be written: full"]),
+    ],
+)
+def test_files_that_could_not_be_written_are_reported(trouble: Any, lines: list[str]) -> None:
+    assert trouble_line(ended(None, trouble=trouble)) == lines
+
+
+def test_a_result_without_trouble_reports_nothing() -> None:
+    assert trouble_line(None) == []
+
+
+@pytest.mark.parametrize("state", ["succeeded", "cancelled"])
+def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
+    state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = Inventory("c", (Host("h1", "10.0.0.1"),))
+    result = ended(None, state=state, trouble="disk full")
+    with nullcontext() if state == "succeeded" else pytest.raises(RunFailed):
+        attach.judge(RunConnection(RUN, inventory, cast(Any, None)), result)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "not everything could be written: disk full"
+    assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])
+
+
+def failed(rank: int | None, *lines: str) -> Result:
+    return Result(state="failed", culprit=Culprit(rank, "b", lines, exit=1), seconds=1.0)
+
+
+HINTS = {
+    "the log of the rank that failed": (failed(1, "ValueError: x"), "fab logs --run r1 --rank 1"),
+    "the log of mpirun": (failed(None, "lost"), "fab logs --run r1 --rank mpirun"),
+    "a file that was not sent": (
+        failed(0, "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'"),
+        "--data NAME=FOLDER",
+    ),
+    "an absolute path": (
+        failed(0, "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'"),
+        "fab logs --run r1 --rank 0",
+    ),
+    "Keras 2 code": (failed(0, "ValueError: Invalid filepath extension for saving. "), "--keras 2"),
+    "Keras 3 code": (
+        failed(0, "AttributeError: 'function' object has no attribute 'assign'"),
+        "--keras 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("result, hint", HINTS.values(), ids=HINTS)
+def test_a_failure_names_the_next_step(result: Result, hint: str) -> None:
+    with pytest.raises(RunFailed) as caught:
+        judge(RUN, result)
+    assert caught.value.hint.endswith(hint)
+
+
+SWEPT: dict[str, tuple[Any, str]] = {
+    "all ended": ({"a": Swept(2, ())}, ""),
+    "one is running": ({"a": Swept(0, (77,))}, r"its processes \[77\] are still running on a"),
+    "no answer": ({"b": NotSwept("no answer")}, "b did not report .*: no answer"),
+}
+
+
+@pytest.mark.parametrize("swept, message", SWEPT.values(), ids=SWEPT)
+def test_a_success_with_processes_left_is_an_error(swept: Any, message: str) -> None:
+    result = ended(None, swept=swept)
+    if not message:
+        assert judge(RUN, result).startswith("run r1 succeeded")
+        return
+    with pytest.raises(RailheadError, match=message) as caught:
+        judge(RUN, result)
+    assert (caught.value.code, caught.value.hint) == (1, "fab cancel --run r1")
+
+
+def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "results")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(UsageError, match="results is not a folder"):
+        require_writable(tmp_path / "results" / "r1")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (f"{NO_FILE}'/opt/ml/input/data/train/x.npy'", "os.environ['SM_CHANNEL_TRAIN']"),
+        (f"{NO_FILE}'/opt/ml/model/1'", "os.environ['SM_MODEL_DIR']"),
+        (f"{NO_FILE}'/opt/ml/input/config/hyperparameters.json'", "os.environ['SM_INPUT_DIR']"),
+        (f"{NO_FILE}'/opt/ml/output/failure'", "os.environ['SM_OUTPUT_DIR']"),
+        ("cannot write to /opt/ml", "add --sagemaker"),
+        (f"{NO_FILE}'/opt/mlflow'", "fab logs --run r1"),
+    ],
+)
+def test_a_path_of_sagemaker_in_a_failure_gets_a_hint(line: str, hint: str) -> None:
+    with pytest.raises(RunFailed) as caught:
+        judge(RUN, failed(0, "Traceback", line))
+    assert hint in caught.value.hint

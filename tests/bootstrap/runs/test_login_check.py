@@ -1,0 +1,90 @@
+"""The chief's logins on the other hosts, tried against a real sshd before a run starts."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from standins.stores.servers import free_port
+
+from bootstrap.clouds.local import host as local_host
+from bootstrap.console.wait import wait_until
+from bootstrap.runs.start import LOGIN_CHECK
+
+SSH_CONFIG = """Host railhead-2
+  HostName 127.0.0.1
+  Port {port}
+  IdentityFile "{folder}/key"
+  IdentitiesOnly yes
+  IdentityAgent none
+  UserKnownHostsFile "{folder}/known_hosts"
+  HostKeyAlias railhead-2
+  StrictHostKeyChecking yes
+  BatchMode yes
+"""
+Serve = Callable[[str], None]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts an sshd with one setting of its own; `tmp_path` is the folder of the run."""
+    for name in ("host_key", "key"):
+        local_host.make_key(tmp_path / name, name)
+    (tmp_path / "known_hosts").write_text(f"railhead-2 {(tmp_path / 'host_key.pub').read_text()}")
+    port = free_port()
+    (tmp_path / "ssh_config").write_text(SSH_CONFIG.format(port=port, folder=tmp_path))
+    settings = [f"ListenAddress=127.0.0.1:{port}", f"HostKey={tmp_path}/host_key"]
+    settings += [f"AuthorizedKeysFile={tmp_path}/key.pub", "StrictModes=no", "UsePAM=no"]
+    settings += ["PidFile=none"]
+    started = []
+
+    def one(setting: str) -> None:
+        options = [word for each in [setting, *settings] for word in ("-o", each)]
+        log = tmp_path / "sshd.log"
+        argv = [local_host.program(), "-D", "-f", "/dev/null", "-E", str(log), *options]
+        started.append(subprocess.Popen(argv))
+        listens = lambda: log.exists() and "Server listening" in log.read_text()  # noqa: E731
+        assert wait_until(listens, seconds=60, every=0.02)
+
+    yield one
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+def check(folder: Path) -> str:
+    """What the check writes: nothing for a host that lets the chief in."""
+    argv = ["sh", "-c", LOGIN_CHECK, "login_check", "railhead-2"]
+    subprocess.run(argv, cwd=folder, check=True, timeout=60)
+    return (folder / "login_check.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("setting", "output"),
+    [
+        ("LogLevel=INFO", ""),
+        ("KexAlgorithms=sntrup761x25519-sha512@openssh.com", ""),
+        ("KexAlgorithms=ecdh-sha2-nistp256", ""),
+        ("AuthorizedKeysFile=none", "railhead-2 {user}@127.0.0.1: Permission denied (publickey"),
+    ],
+    ids=["of today", "against quantum computers only", "of yesterday", "another key"],
+)
+def test_the_chief_logs_in_whatever_key_exchange_a_host_wants(
+    serve: Serve, tmp_path: Path, setting: str, output: str
+) -> None:
+    serve(setting)
+    reported = check(tmp_path)
+    assert reported == output or (output and reported.startswith(output.format(user=local_user())))
+
+
+def test_a_host_without_sshd_is_named_with_the_last_line_of_ssh(
+    serve: Serve, tmp_path: Path
+) -> None:
+    assert check(tmp_path).startswith("railhead-2 ssh: connect to host 127.0.0.1 port")
+
+
+def local_user() -> str:
+    """The name that ssh uses without one."""
+    return subprocess.run(["id", "-un"], text=True, capture_output=True).stdout.strip()

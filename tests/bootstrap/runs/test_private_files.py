@@ -1,0 +1,179 @@
+"""Only the user can read the files that a bootstrap and a run put on a host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hosts.operator import Cluster
+from standins.runs.run_documents import run_document
+
+from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.internet import Internet
+from bootstrap.provision.apply import KEY, _Installation
+from bootstrap.remote.agent import files
+from bootstrap.runs import start
+from bootstrap.runs.run import Run
+from bootstrap.ssh import connect
+from bootstrap.ssh.authorized_keys import authorize
+from bootstrap.ssh.bundle import pack_folder
+from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import ConnectionLost, Session
+from railhead.documents.agent import TextFile, Write
+from railhead.documents.run import RunHost
+
+PYTHON = "python3"
+DOCUMENT = run_document(env={"PROJECT": "p-1"})
+
+
+@pytest.fixture
+def host(one_host: Cluster, session: Session) -> Path:
+    """The home of a real host with an agent that runs without a umask of its own."""
+    session.start_agent(session.facts().python or "")
+    return one_host.machines[0].home
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """New files are open to everybody, unless the code closes them."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
+    session: Session, host: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
+    run = Run("r1", tmp_path / "results")
+    start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    document = replace(DOCUMENT, hosts=(RunHost(session.host.name, "10.0.0.1", None, 2),))
+    start._send_secrets(session, {"TOKEN": "s3cret"}, document, run)
+    folder = host / ".railhead/runs/r1"
+    memory, tmp = ((folder / name).readlink() for name in ("memory", "tmp"))
+    assert memory.parent == Path("/dev/shm"), "a secret is on no disk"
+    assert sorted(path.name for path in memory.iterdir()) == [
+        *("secrets-0.json", "secrets-1.json", "secrets.json")
+    ]
+    assert {mode(path) for path in memory.iterdir()} == {0o600}
+    assert mode(memory) == mode(tmp) == 0o700 and len(str(tmp)) < 60
+    start.remove_run({"h1": session}, run)
+    assert not memory.exists() and not tmp.exists() and not folder.exists()
+    start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    for private in (host / ".railhead", folder.parent, folder):
+        assert mode(private) == 0o700, private
+    assert "s3cret" not in (folder / "run.json").read_text()
+    assert not list(folder.rglob("*.part-*"))
+
+
+def test_each_rank_finds_the_secrets_on_its_own_host_and_the_supervisor_on_the_chief() -> None:
+    hosts = tuple(RunHost(name, "10.0.0.1", None, slots) for name, slots in (("a", 2), ("b", 3)))
+    document = replace(DOCUMENT, hosts=hosts, size=5)
+    files = {host.name: start.secret_files(document, host.name) for host in hosts}
+    assert files == {
+        "a": ["secrets.json", "secrets-0.json", "secrets-1.json"],
+        "b": ["secrets-2.json", "secrets-3.json", "secrets-4.json"],
+    }
+    for rank in range(5):  # the name that rank.py opens
+        assert f"secrets-{rank}.json" in files[hosts[document.host_of(rank)].name]
+
+
+def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that sends has not ended; it must not send secrets after the removal."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "train.py").write_text("pass")
+    request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets={"TOKEN": "s3cret"})
+    run, over = Run("r1", tmp_path / "results"), threading.Event()
+    folder, prepare = tmp_path / ".railhead/runs/r1", start._prepare
+
+    def interrupted(session: Session, *more: Any) -> None:
+        prepare(session, *more)
+        assert folder.exists()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        with pytest.raises(ConnectionLost):
+            session.run(["sh", "-c", f"while [ -e {folder} ]; do sleep 0.1; done; sleep 1"])
+        over.set()
+
+    monkeypatch.setattr(start, "_prepare", interrupted)
+    with contextlib.ExitStack() as stack:
+
+        def opened(*_: Any) -> Sessions:
+            session = stack.enter_context(local_session())
+            return Sessions(Inventory("c", (session.host,)), {"here": session})
+
+        monkeypatch.setattr(connect, "open_sessions", opened)
+        sessions = opened()
+        sessions["here"].start_agent(sys.executable)
+        facts = {"here": SimpleNamespace(python=sys.executable)}
+        cluster: Any = SimpleNamespace(sessions=sessions, facts=facts)
+        with pytest.raises(KeyboardInterrupt):
+            start.lay_out(cluster, request, DOCUMENT, run)
+        assert over.wait(120) and not folder.exists()
+
+
+def test_a_part_of_a_file_is_private_before_it_has_content(
+    open_umask: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the creation of the part and its final mode, another user could open it."""
+    seen: list[int] = []
+    real = os.fchmod
+
+    def noted(descriptor: int, mode: int) -> None:
+        seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        real(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", noted)
+    files.write(Write((TextFile(str(tmp_path / "a/run/secrets.json"), "{}", 0o600),)))
+    atomic_write(tmp_path / "b/cluster/key", "text")
+    assert seen == [0o600, 0o600]
+    for name in ("a", "a/run", "b", "b/cluster"):
+        assert mode(tmp_path / name) == 0o700
+    for name in ("a/run/secrets.json", "b/cluster/key"):
+        assert mode(tmp_path / name) == 0o600
+
+
+def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path) -> None:
+    facts = {"h1": SimpleNamespace(cluster_key=None)}
+    cluster = SimpleNamespace(
+        inventory=Inventory("c", (Host("h1", "127.0.0.1"),)),
+        internet=Internet(),
+        sessions=SimpleNamespace(chief=session),
+        facts=facts,
+        chief="h1",
+        peers=(SimpleNamespace(address="127.0.0.1"),),
+        wheel=None,
+        environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False)),
+    )
+    board = SimpleNamespace(line=lambda *_, **__: None, print_lines=lambda *_: None)
+    installation = _Installation(cluster, None, board)  # type: ignore[arg-type]
+    installation._exchange_keys({})
+    key = host / KEY.removeprefix("~/")
+    assert mode(key) == 0o600 and mode(key.parent) == 0o700
+
+
+def test_authorized_keys_stay_the_users_alone(session: Session, host: Path) -> None:
+    """sshd refuses the file otherwise, or others add their keys to it."""
+    before = (host / ".ssh/authorized_keys").read_text()
+    authorize(session, "c", ["ssh-ed25519 AAAA railhead:c"])
+    assert mode(host / ".ssh/authorized_keys") == 0o600 and mode(host / ".ssh") == 0o700
+    authorize(session, "c", [])
+    assert (host / ".ssh/authorized_keys").read_text() == before

@@ -1,0 +1,219 @@
+"""The options of `fab train`: validated into a run request, or refused with the rule."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples.forks import copy_with_a_model
+from standins.options import program
+from standins.runs.run_documents import settings_of
+
+from bootstrap.errors import UsageError
+from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.runs.launch import StopPolicy, run_document
+from bootstrap.runs.request import read_request
+from bootstrap.workflows.train import program_summary
+from railhead.documents.run import Runtime, Script
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A script in a folder of its own, from where the command is typed."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train.py").write_text("print('hello')\n")
+    monkeypatch.chdir(tmp_path / "mine")
+    return "train.py"
+
+
+def test_the_built_in_training_gets_settings_resolved_by_its_own_check() -> None:
+    request = read_request(program(preset="smoke", settings=("seed=7",)), {})
+    assert request.program.kind == "training"
+    assert request.program.settings["seed"] == 7
+    assert request.program.settings["epochs"] >= 1
+    assert "training/__main__.py" in {file.path for file in request.bundle.files}
+    assert request.options.outputs == ("**",)
+
+
+def test_a_copy_of_the_training_checks_its_settings_and_is_sent(tmp_path: Path) -> None:
+    place = copy_with_a_model(tmp_path)
+    request = read_request(program(training=str(place), settings=("model=mine",)), {})
+    assert settings_of(request.program)["model"] == "mine"
+    built_in = read_request(program(), {})
+    sent = {file.path for file in request.bundle.files}
+    assert sent == {file.path for file in built_in.bundle.files} | {"training/models/mine.py"}
+    assert request.bundle.root == tmp_path
+    assert "mine" not in program_summary(built_in) and str(place) in program_summary(request)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "expected"),
+    [
+        ("__main__.py", None, "not a folder named training with a __main__.py"),
+        ("config.py", "import tensorflow", "No module named 'tensorflow'"),
+        ("config.py", "x = (", "was never closed"),
+        ("__main__.py", "print('{}')", "its output is not that of --check --json"),
+        ("__main__.py", "print('[1]')", "its output is not that of --check --json"),
+    ],
+)
+def test_a_copy_that_cannot_check_its_settings_is_refused(
+    tmp_path: Path, file: str, content: str | None, expected: str
+) -> None:
+    place = copy_with_a_model(tmp_path)
+    (place / file).unlink()
+    if content is not None:
+        (place / file).write_text(content)
+    with pytest.raises(UsageError, match=expected) as caught:
+        read_request(program(training=str(place)), {})
+    assert "Traceback" not in str(caught.value) and "training" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"training": "/nowhere/training"}, "--training /nowhere/training: not a folder named"),
+        ({"preset": "digts"}, "'digts'. Did you mean digits"),
+        ({"preset": "digts"}, "Choices: digits, linear, smoke, synthetic"),
+        ({"settings": ("epohcs=3",)}, "epohcs.*epochs"),
+        ({"settings": ("epochs=0",)}, "epochs"),
+        ({"settings": ("optimizer=adamw",)}, "adamw.*adam, sgd"),
+        ({"settings": ("epochs",)}, "epochs"),
+        ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow"),
+        ({"strategy": "miror"}, "strategy 'miror': one of .* Did you mean mirrored"),
+        ({"strategy": "mirrored", "launcher": "horovod"}, "mirrored is for launcher tensorflow"),
+        ({"strategy": "parameter-server", "ps": "0"}, "--ps: 0 is not a whole number from 1 to 64"),
+        ({"ps": "2"}, "--ps is for --strategy parameter-server"),
+        ({"keras": "4"}, "--keras: 4 is not 2 or 3"),
+        ({"keras": ""}, "--keras: '' is not 2 or 3"),
+        ({"keras": "2"}, "keras 2 is for --script"),
+        ({"args": "--epochs 3"}, "--args goes with --script"),
+        ({"args": ""}, "--args goes with --script"),
+        ({"workdir": "."}, "--workdir goes with --script"),
+        ({"env": ("A",)}, "--env 'A': write NAME=value"),
+        ({"env": ("=x",)}, "--env '=x': write NAME=value"),
+        ({"env": ("A B=x",)}, "'A B' is not the name of a variable"),
+        ({"env_file": "/nowhere/env"}, "--env-file /nowhere/env: No such file"),
+        ({"env_file": "/"}, "--env-file /: Is a directory"),
+        ({"env_file": "/dev/zero"}, "--env-file /dev/zero: more than [0-9]+ bytes"),
+        ({"secrets": ("TOKEN",)}, "--secret TOKEN: not set here, or empty"),
+        ({"secrets": ("A", "EMPTY", "B")}, "--secret EMPTY, B: not set"),
+        ({"secrets": ("A",), "env": ("A=x",)}, "A is given twice"),
+    ],
+)
+def test_an_invalid_option_is_refused_before_any_host_is_contacted(
+    args: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected) as caught:
+        read_request(program(**args), {"A": "1", "EMPTY": ""})
+    assert caught.value.code == 2
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"preset": "digits"}, "--preset, --set and --training are for the built-in training"),
+        ({"settings": ("epochs=3",)}, "a script takes --args"),
+        ({"training": "training"}, "a script takes --args"),
+        ({"args": "it's"}, "is not closed"),
+        ({"workdir": "/nowhere"}, "/nowhere"),
+        ({"script": "trian.py"}, "no script trian.py"),
+    ],
+)
+def test_options_that_contradict_a_script_are_refused(
+    script: str, args: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected):
+        read_request(program(**{"script": script, **args}), {})
+
+
+def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> None:
+    Path("data.csv").write_text("1,2\n")
+    request = read_request(program(script=script, args="--name 'a b' '' -- 3"), {})
+    assert request.program == Script("script", "train.py", ("--name", "a b", "", "--", "3"))
+    assert [file.path for file in request.bundle.files] == ["data.csv", "train.py"]
+    assert request.options.script
+
+
+@pytest.mark.parametrize(("keras", "number"), [(None, None), ("2", 2), ("3", 3)])
+def test_keras_is_a_number_or_not_given(script: str, keras: str | None, number: int | None) -> None:
+    assert read_request(program(script=script, keras=keras), {}).options.keras == number
+
+
+ENV_FILE = """# a comment
+A=1
+
+export B=two words
+  C = spaced
+D=x=y
+E=
+F="quotes stay"
+"""
+
+
+def test_a_value_that_no_process_can_have_is_refused(script: str) -> None:
+    Path("env").write_bytes(b"A=1\nB=a\0b\n")
+    with pytest.raises(UsageError, match="--env-file env, line 2: a text without a NUL"):
+        read_request(program(script=script, env_file="env"))
+
+
+def test_env_overrides_env_file(script: str) -> None:
+    Path("env").write_text(ENV_FILE.replace("  C = spaced\n", ""))
+    args = program(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
+    assert read_request(args, {}).options.env == {
+        "A": "2", "B": "two words", "D": "x=y", "E": "", "F": '"quotes stay"', "G": "g",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A=1\nhunter2\n", "--env-file env, line 2: write NAME=value"),
+        (ENV_FILE, "'C ' is not the name of a variable"),
+        ("A=\udcff\n", "--env-file env: not UTF-8 text"),
+    ],
+)
+def test_an_invalid_line_is_named_by_its_number_and_not_shown(
+    script: str, text: str, expected: str
+) -> None:
+    Path("env").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError, match=expected) as caught:
+        read_request(program(script=script, env_file="env"), {})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_secrets_value_is_in_no_document(script: str) -> None:
+    args = program(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
+    request = read_request(args, {"TOKEN": "hunter2", "OTHER": "x"})
+    assert request.secrets == {"TOKEN": "hunter2"}
+    document = run_document(
+        run_id="r",
+        cluster="c",
+        created="now",
+        options=request.options,
+        program=request.program,
+        runtime=Runtime("r", "d"),
+        bundle=request.bundle.digest,
+        peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
+        links=[Link("eth0", "10.0.0.0/24")],
+        ports=[23001],
+        stop_policy=StopPolicy(),
+        stops=[],
+        bucket=None,
+    )
+    assert document.secrets == ("TOKEN",)
+    assert document.env == {"MODE": "quick"}
+    assert "hunter2" not in repr(document)
+    assert "hunter2" not in repr(replace(request, secrets={}))
+
+
+def test_secrets_are_read_from_the_callers_environment(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILHEADS_TEST_TOKEN", "hunter2")
+    assert os.environ["RAILHEADS_TEST_TOKEN"] == "hunter2"
+    request = read_request(program(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
+    assert request.secrets == {"RAILHEADS_TEST_TOKEN": "hunter2"}

@@ -1,0 +1,83 @@
+"""`fab prune` removes old runs, but none that is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
+from bootstrap.lifecycle import reach
+from bootstrap.ssh.connect import Sessions
+from bootstrap.workflows import prune
+from bootstrap.workflows.prune import old_runs
+from railhead.documents.run_record import RunRecord
+
+IDS = [f"2026112{day}-101500-00{day}f" for day in range(1, 6)]
+
+CASES = {
+    "the newest stay": (IDS, 2, (), IDS[:3]),
+    "all": (IDS, 0, (), IDS),
+    "fewer than are kept": (IDS, 9, (), []),
+    "exactly as many": (IDS, 5, (), []),
+    "in any order": (IDS[::-1], 4, (), IDS[:1]),
+    "a needed one stays": (IDS, 2, (IDS[1],), [IDS[0], IDS[2]]),
+    "other names stay": (["health", "..", "-rf", "a b", *IDS], 4, (), IDS[:1]),
+}
+
+
+@pytest.mark.parametrize("names, keep, needed, removed", CASES.values(), ids=CASES)
+def test_only_old_runs_that_nobody_needs_are_removed(
+    names: list[str], keep: int, needed: tuple[str, ...], removed: list[str]
+) -> None:
+    assert old_runs(names, keep, needed) == removed
+
+
+class Chief:
+    """Stands for the session of a host with all runs; `busy` is going on."""
+
+    def __init__(self, busy: str = "") -> None:
+        self.host, self.busy = Host("h1", "h1"), busy
+        self.typed: list[str] = []
+
+    def facts(self) -> Any:
+        return SimpleNamespace(run_processes=[SimpleNamespace(run_id=self.busy)])
+
+    def shell(self, command: str) -> tuple[list[str], int]:
+        self.typed.append(command)
+        return IDS, 0
+
+
+def test_a_run_in_progress_keeps_its_folder() -> None:
+    chief: Any = Chief(busy=IDS[1])
+    assert prune._prune_host(chief, 2, [IDS[2]]) == [IDS[0]]
+    assert chief.typed[1].endswith(f"rm -rf -- {IDS[0]}")
+
+
+def test_a_run_that_is_not_all_here_keeps_its_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first of these runs was never fetched, of the second some files were too large."""
+    inventory, chief = parse_hosts("h1"), Chief()
+    for number, run_id in enumerate(IDS):
+        local_state.save_run(RunRecord(run_id, inventory.name, str(tmp_path / run_id)))
+        (tmp_path / run_id).mkdir()
+        if number != 0:
+            (tmp_path / run_id / "result.json").write_text("{}")
+        if number < 2:
+            (tmp_path / run_id / "left-on-host.txt").write_text("2.0 GB  work/model.bin\n")
+
+    @contextmanager
+    def opened(inventory: Inventory) -> Iterator[Sessions]:
+        yield Sessions(inventory, {"h1": chief})  # type: ignore[dict-item]
+
+    monkeypatch.setattr(reach, "sessions", opened)
+    prune.prune(inventory, 1)
+    assert chief.typed[1].endswith(f"rm -rf -- {IDS[2]} {IDS[3]}")
+    kept = f"kept, because their results are not all here: {IDS[0]}, {IDS[1]}"
+    assert kept in capsys.readouterr().out.splitlines()

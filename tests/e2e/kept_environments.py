@@ -1,0 +1,72 @@
+"""Runtimes that an earlier bootstrap installed, kept in the caches between hosts and between runs.
+
+An environment's name is the digest of everything that goes into it (locks, wheel, scripts), and it
+is kept only after a bootstrap that succeeded. So a kept one is what the same bootstrap would
+install again, in a tenth of the time; after a change it has another name, and is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+DAYS = 7  # an environment that no test used for so long is removed
+FOLDER = "railhead/test-environments"
+
+
+def of_hosts(home: Path) -> list[Path]:
+    """The folders of environments of the local hosts in `home`, whether they exist or not."""
+    hosts = sorted(home.glob(".railhead/clusters/*/hosts/*/home"))
+    return [host / ".railhead/envs" for host in hosts]
+
+
+@contextlib.contextmanager
+def alone(caches: Path) -> Iterator[Path]:
+    """The folder of kept environments, while no other worker installs or copies one."""
+    folder = caches / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def give_to_hosts(folder: Path, home: Path, package: str) -> None:
+    """Put the kept environments that have this package on the local hosts in `home`, as hard
+    links."""
+    for environment in folder.glob("*/.ok"):
+        if not [*environment.parent.glob(f"lib/python*/site-packages/{package}")]:
+            continue
+        os.utime(environment.parent)
+        for envs in of_hosts(home):
+            if not envs.parent.exists():
+                envs.parent.mkdir(mode=0o700)  # as a bootstrap does
+            _copy(environment.parent, envs / environment.parent.name)
+
+
+def keep(folder: Path, home: Path) -> None:
+    """Keep the complete environments of the first host in `home`, and remove those out of use."""
+    for marker in of_hosts(home)[0].glob("*/.ok"):
+        if not (marker.parent / "lib").is_symlink():  # else a test's stand-in for one
+            _copy(marker.parent, folder / marker.parent.name)
+    for marker in folder.glob("*/.ok"):
+        if marker.parent.stat().st_mtime < time.time() - DAYS * 86400:
+            shutil.rmtree(marker.parent)
+
+
+def _copy(environment: Path, target: Path) -> None:
+    """Copy an environment with its lock, unless it is there; a copy is complete or absent."""
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(environment, part, symlinks=True, copy_function=os.link)
+    lock = environment.with_name(f"{environment.name}.lock.txt")
+    if lock.exists():
+        shutil.copy(lock, target.with_name(lock.name))
+    part.rename(target)

@@ -1,0 +1,136 @@
+"""Faults in the stacks: what they make in a cloud, refuse, request, and report of it."""
+
+from __future__ import annotations
+
+from . import Mutant
+
+AWS, GCP = "tests/stacks/aws/", "tests/stacks/gcp/"
+
+MUTANTS = [
+    Mutant(
+        what="spot machines on Google Cloud run on after their deadline",
+        file="stacks/gcp/hosts.py",
+        old="""        max_run_duration=compute.InstanceSchedulingMaxRunDurationArgs(
+            seconds=deadline.seconds(config.deadline_hours)
+        ),
+""",
+        new="""        max_run_duration=None
+        if config.spot
+        else compute.InstanceSchedulingMaxRunDurationArgs(
+            seconds=deadline.seconds(config.deadline_hours)
+        ),
+""",
+        caught_by=(f"{GCP}test_hosts.py", f"{GCP}test_cluster.py"),
+    ),
+    Mutant(
+        what="a second `up` postpones the deadline of machines that run",
+        file="stacks/aws/schedule.py",
+        old='depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]',
+        new="depends_on=[stopper.rights]",
+        caught_by=(f"{AWS}test_cluster.py", "-k", "deadline or schedule"),
+    ),
+    Mutant(
+        what="the deadline of spot machines is a stop, which AWS refuses",
+        file="stacks/aws/schedule.py",
+        old='    verb = "terminate" if config.spot else "stop"\n',
+        new='    verb = "stop"\n',
+        caught_by=(f"{AWS}test_cluster.py", "-k", "deadline or schedule"),
+    ),
+    Mutant(
+        what="an image that AWS renews replaces machines and their disks",
+        file="stacks/aws/hosts.py",
+        old='fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]',
+        new='fixed = ["userData"]',
+        caught_by=(f"{AWS}test_cluster.py", "-k", "image"),
+    ),
+    Mutant(
+        what="a power-off of a machine on demand deletes its disk",
+        file="stacks/aws/hosts.py",
+        old='instance_initiated_shutdown_behavior="terminate" if config.spot else "stop"',
+        new='instance_initiated_shutdown_behavior="terminate"',
+        caught_by=(f"{AWS}test_cluster.py", "-k", "on_demand or spot"),
+    ),
+    Mutant(
+        what="a host can change the wheels that later machines install",
+        file="stacks/aws/identity.py",
+        old='"Resource": [f"{bucket}/runs/*"]',
+        new='"Resource": [f"{bucket}/*"]',
+        caught_by=(f"{AWS}test_cluster.py", "-k", "role"),
+    ),
+    Mutant(
+        what="the quota is compared without what others use",
+        file="stacks/quotas.py",
+        old="self.limit < need.amount + (self.used or 0)",
+        new="self.limit < need.amount",
+        caught_by=(f"{AWS}test_quota.py", f"{GCP}test_quota.py"),
+    ),
+    Mutant(
+        what="exactly enough quota is refused",
+        file="stacks/quotas.py",
+        old="self.limit < need.amount + (self.used or 0)",
+        new="self.limit <= need.amount + (self.used or 0)",
+        caught_by=(f"{AWS}test_quota.py", f"{GCP}test_quota.py"),
+    ),
+    Mutant(
+        what="a request for more quota removes the machines of a stack on Google Cloud",
+        file="stacks/gcp/quota.py",
+        old="preferred_value=pulumi.Output.concat(str(need.amount), empty)",
+        new="preferred_value=str(need.amount)",
+        caught_by=(
+            "tests/engine/test_gcp.py::test_what_replaces_machines_takes_the_old_ones_away_first",
+        ),
+    ),
+    Mutant(
+        what="a request could decrease a quota whose value is unknown",
+        file="stacks/aws/quota.py",
+        old="""    if unknown:
+        raise ConfigError(""",
+        new="""    if unknown and not states:
+        raise ConfigError(""",
+        caught_by=(f"{AWS}test_quota.py",),
+    ),
+    Mutant(
+        what="a cluster's id changes with every `up`: `fab` no longer finds its machines",
+        file="stacks/cluster_id.py",
+        old='opts=pulumi.ResourceOptions(ignore_changes=["input"])',
+        new="opts=None",
+        caught_by=(f"{AWS}test_cluster.py", "-k", "clusters_id"),
+    ),
+    Mutant(
+        what="in an existing network of Google Cloud everybody reaches the machines",
+        file="stacks/gcp/firewall.py",
+        old="ALLOW, DENY = 900, 910",
+        new="ALLOW, DENY = 900, 1010",
+        caught_by=(f"{GCP}test_reach.py",),
+    ),
+    Mutant(
+        what="machines on Google Cloud boot before the firewall denies the world",
+        file="stacks/gcp/cluster.py",
+        old="opts = pulumi.ResourceOptions(parent=self, depends_on=rules)",
+        new="opts = pulumi.ResourceOptions(parent=self)",
+        caught_by=(f"{GCP}test_reach.py",),
+    ),
+    Mutant(
+        what="the cluster document has the private address as the public one",
+        file="stacks/gcp/cluster.py",
+        old='address=interface["access_configs"][0]["nat_ip"]',
+        new='address=interface["network_ip"]',
+        caught_by=(f"{GCP}test_cluster.py", "-k", "golden"),
+    ),
+    Mutant(
+        what="where capacity is refused, nothing says what runs and what ends it",
+        file="stacks/broken_up.py",
+        old="hooks=binding",
+        new="hooks=None",
+        caught_by=(
+            "tests/engine/test_broken_up.py::test_an_up_without_capacity_is_named_and_ended",
+        ),
+    ),
+    Mutant(
+        what="bootstrap does not find the price of a broken `up` in Pulumi's state",
+        file="stacks/broken_up.py",
+        old='PRICE = "price-per-machine"',
+        new='PRICE = "price"',
+        caught_by=(f"{AWS}test_cluster.py", "-k", "clusters_id"),
+    ),
+]

@@ -1,0 +1,148 @@
+"""Faults in the training: its steps, its replicas, its checkpoints, its data and its server."""
+
+from __future__ import annotations
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        what="two replicas make steps twice as long as one: each divides by its own batch",
+        file="training/step.py",
+        old="loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total",
+        new="loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / tf.reduce_sum(weights)",
+        caught_by=(
+            "tests/training/cases_steps.py::two_replicas_with_padding_make_the_model_of_one",
+        ),
+    ),
+    Mutant(
+        what="padding counts in the loss and the accuracy that are reported",
+        file="training/step.py",
+        old="counted = weights > 0",
+        new="counted = weights >= 0",
+        caught_by=("tests/training/cases_steps.py::the_accuracy_counts_no_padding",),
+    ),
+    Mutant(
+        what="a resumed epoch begins at its first sample: some are trained twice",
+        file="training/train.py",
+        old="            position=self.position,\n        )\n        self.position = replace(",
+        new="            position=replace(self.position, samples=0),\n        )\n"
+        "        self.position = replace(",
+        caught_by=(
+            "tests/training/cases_checkpoints.py"
+            "::an_interrupted_training_ends_as_the_uninterrupted_one",
+        ),
+    ),
+    Mutant(
+        what="after a resume every rank drops out the same units",
+        file="training/state.py",
+        old="values = np.array([own[0], values[1]], own.dtype)",
+        new="values = np.array([values[0], values[1]], own.dtype)",
+        caught_by=("tests/training/strategies/test_strategies.py",),
+    ),
+    Mutant(
+        what="early stopping waits anew after each resume",
+        file="training/state.py",
+        old="        waited=waited,\n",
+        new="        waited=0,\n",
+        caught_by=(
+            "tests/training/cases_settings.py"
+            "::early_stopping_is_the_same_on_all_replicas_and_after_a_resume",
+        ),
+    ),
+    Mutant(
+        what="ranks of Horovod begin with weights of their own",
+        file="training/strategies/horovod.py",
+        old="self.hvd.broadcast_variables(list(variables), root_rank=0)",
+        new="list(variables)",
+        caught_by=("tests/training/strategies/test_strategies.py",),
+    ),
+    Mutant(
+        what="with compression the counts of samples are rounded to 11 bits",
+        file="training/strategies/horovod.py",
+        old="total = hvd.allreduce(tallies, op=hvd.Sum)  # counts need all their digits",
+        new="total = hvd.allreduce(tallies, op=hvd.Sum, compression=self.compression)",
+        caught_by=("tests/training/strategies/test_strategies.py",),
+    ),
+    Mutant(
+        what="where there is a chief, it and the first worker are both rank 0",
+        file="training/strategies/distributed.py",
+        old='before = cluster.get("chief", 0) if resolver.task_type == "worker" else 0',
+        new="before = 0",
+        caught_by=("tests/training/strategies/test_strategies.py",),
+    ),
+    Mutant(
+        what="the exported model has the moving averages of the first replica alone",
+        file="training/strategies/distributed.py",
+        old='variable.assign(self.strategy.reduce("MEAN", own, axis=None))',
+        new="pass",
+        caught_by=(
+            "tests/training/cases_checkpoints.py::moving_averages_go_on_as_each_replica_had_them",
+        ),
+    ),
+    Mutant(
+        what="a checkpoint has its name before its arrays are on the disk",
+        file="training/checkpoint.py",
+        old="write_synced(partial / ARRAYS, buffer.getbuffer())",
+        new="(partial / ARRAYS).write_bytes(buffer.getbuffer())",
+        caught_by=("tests/training/test_checkpoint.py",),
+    ),
+    Mutant(
+        what="the exported model is the last one, its evaluation that of the best epoch",
+        file="training/state.py",
+        old="        self._assign(model.weights, self.best or None)\n",
+        new="",
+        caught_by=(
+            "tests/training/cases_results.py"
+            "::the_best_epoch_is_exported_and_evaluated_after_early_stopping",
+        ),
+    ),
+    Mutant(
+        what="new data is read with its own numbers of classes, not with the model's",
+        file="training/data/splits.py",
+        old="    return samples.renumbered(own_numbers, classes)\n",
+        new="    return samples\n",
+        caught_by=("tests/training/data/cases_tables.py::validation_data_may_lack_a_class",),
+    ),
+    Mutant(
+        what="an interrupted download is verified by the hash of its second half",
+        file="training/data/cache.py",
+        old="                    self.digest.update(piece)\n",
+        new="                    pass\n",
+        caught_by=("tests/training/data/test_download.py",),
+    ),
+    Mutant(
+        what="two hosts read the same files of a bucket",
+        file="training/data/part.py",
+        old="[self.index :: self.count]",
+        new="[:: self.count]",
+        caught_by=("tests/training/data/test_download.py", "tests/training/data/test_feeder.py"),
+    ),
+    Mutant(
+        what="a stream that begins inside a shard reads from the indexed record before",
+        file="training/data/stream.py",
+        old="        skip=skip,\n",
+        new="        skip=0,\n",
+        caught_by=("tests/training/data/test_stream.py",),
+    ),
+    Mutant(
+        what="a client of a batch gets the rows of another",
+        file="training/serving/batching.py",
+        old="{name: array[end - rows_of(call) : end] for name, array in outputs.items()}",
+        new="{name: array[: rows_of(call)] for name, array in outputs.items()}",
+        caught_by=("tests/training/serving/test_serving_batches.py",),
+    ),
+    Mutant(
+        what="a version that does not load ends the server if the other one has no folder now",
+        file="training/serving/versions.py",
+        old="        if self.current is None:\n            reasons",
+        new="        if True:\n            reasons",
+        caught_by=("tests/training/serving/test_serving_versions.py",),
+    ),
+    Mutant(
+        what="a slow model's request has no time limit",
+        file="training/serving/app.py",
+        old="return await asyncio.wait_for(self._result(body, number), self.settings.timeout_s)",
+        new="return await self._result(body, number)",
+        caught_by=("tests/training/serving/test_serving.py",),
+    ),
+]

@@ -1,0 +1,15 @@
+"""Faults in what may be believed of a host."""
+
+from __future__ import annotations
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        what="a host's archive larger than announced fills the disk",
+        file="bootstrap/untrusted/unpack.py",
+        old="return limit + limit // 1000 + FILES * 4 * BLOCK",
+        new="return 1 << 62",
+        caught_by=("tests/bootstrap/untrusted/test_unpack.py",),
+    ),
+]

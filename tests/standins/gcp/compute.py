@@ -1,0 +1,218 @@
+"""The few calls of Compute Engine that fab makes, served on this machine.
+
+Every call is held against Google's own discovery document; one that is not in it, or a body with
+a key that is not, ends with 400. What the machines do is moved by the test.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import googleapiclient  # type: ignore[import-untyped]
+
+DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
+CALLS: dict[str, tuple[str, ...]] = {
+    "instances": (
+        "get",
+        "start",
+        "stop",
+        "setScheduling",
+        "getGuestAttributes",
+        "delete",
+        "aggregatedList",
+    ),  # fmt: skip
+    "zoneOperations": ("get",),
+    "disks": ("get",),
+    "firewalls": ("list",),
+}
+
+
+@cache
+def described() -> Any:
+    """Google's description of Compute Engine: 4 MB, read once."""
+    return json.loads((DOCUMENTS / "compute.v1.json").read_text())
+
+
+@dataclass
+class Compute:
+    """One project. `errors` are those of the next operations that start a machine, by its name."""
+
+    instances: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attributes: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    denied: tuple[int, str] | None = None
+    protected: set[str] = field(default_factory=set)  # machines whose changes are refused
+    requests: list[str] = field(default_factory=list)
+    base: str = ""  # where its paths begin, once it is served
+    slow: int = 1  # how many requests an operation takes until it is done
+    operations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    firewalls: list[dict[str, Any]] = field(default_factory=list)
+    ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
+
+    def __post_init__(self) -> None:
+        document = described()
+        self.schemas = document["schemas"]
+        known = document["resources"]
+        self.calls = {(r, m): known[r]["methods"][m] for r, names in CALLS.items() for m in names}
+
+    def add(self, path: str, **options: Any) -> None:
+        """A machine at projects/P/zones/Z/instances/N that runs."""
+        now = datetime.now(timezone.utc)
+        card = {"networkIP": "10.164.0.8", "accessConfigs": [{"natIP": "198.51.100.99"}]}
+        self.instances[path] = {
+            "id": "4711",
+            "name": path.rpartition("/")[2],
+            "status": "RUNNING",
+            "networkInterfaces": [card],
+            "lastStartTimestamp": (now - timedelta(hours=1)).isoformat(),
+            "scheduling": {
+                "onHostMaintenance": "TERMINATE",
+                "automaticRestart": False,
+                "instanceTerminationAction": "STOP",
+                "maxRunDuration": {"seconds": "14400"},
+            },
+        } | options
+
+    def settle(self) -> None:
+        """Complete all starts and stops."""
+        for instance in self.instances.values():
+            if instance["status"] == "STAGING":
+                started = datetime.now(timezone.utc).isoformat()
+                instance |= {"status": "RUNNING", "lastStartTimestamp": started}
+            elif instance["status"] == "STOPPING":
+                instance["status"] = "TERMINATED"
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """The status and the JSON of one call."""
+        self.requests.append(f"{method} {path}")
+        if self.denied:
+            return self.denied[0], _error(*self.denied)
+        resource, name, at = self._call(method, path)
+        if resource == "zoneOperations":
+            return 200, self._operation(at)
+        if resource == "disks":
+            kind = f"https://www.googleapis.com/compute/v1/{at.partition('/disks/')[0]}/diskTypes/pd-ssd"
+            return 200, {"sizeGb": "100", "type": kind}
+        if resource == "firewalls":
+            unknown = {k for r in self.firewalls for k in r} - self.schemas["Firewall"][
+                "properties"
+            ].keys()
+            assert not unknown, f"no firewall of Compute has {unknown}"
+            return 200, {"items": self.firewalls}
+        if name == "aggregatedList":
+            return 200, {"items": self._by_zone()}
+        instance = self.instances.get(at)
+        if instance is None:
+            return 404, _error(404, "notFound")
+        if name == "get":
+            return 200, instance
+        if name == "getGuestAttributes":
+            items = self.attributes.get(at)
+            return (
+                (200, {"queryValue": {"items": items}}) if items else (404, _error(404, "notFound"))
+            )
+        return self._change(name, at, instance, body)
+
+    def _by_zone(self) -> dict[str, Any]:
+        """All machines, as instances.aggregatedList groups them. The filter asks for our label."""
+        zones: dict[str, Any] = {}
+        for path, instance in self.instances.items():
+            zone = path.partition("/zones/")[2].partition("/")[0]
+            link = f"https://www.googleapis.com/compute/v1/{path}"
+            shown = {**instance, "selfLink": link, "zone": f"{link}/zones/{zone}"}
+            if "railhead-cluster" in instance.get("labels", {}):
+                zones.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(shown)
+        return zones
+
+    def _call(self, method: str, path: str) -> tuple[str, str, str]:
+        for (resource, name), call in self.calls.items():
+            shape = re.sub(r"\{\w+\}", "[^/]+", call["path"])
+            if call["httpMethod"] == method and re.fullmatch(shape, path):
+                last = path.rpartition("/")
+                return resource, name, last[0] if last[2] == name else path
+        raise AssertionError(f"Compute has no call {method} {path}")
+
+    def _change(self, name: str, at: str, instance: dict[str, Any], body: Any) -> tuple[int, Any]:
+        error = None
+        if at in self.protected:
+            return 403, _error(403, "forbidden")
+        if name == "setScheduling":
+            unknown = body.keys() - self.schemas["Scheduling"]["properties"].keys()
+            if unknown or instance["status"] not in ("TERMINATED", "STOPPED"):
+                return 400, _error(400, "resourceNotReady")
+            instance["scheduling"] = body
+        elif name == "stop":
+            instance["status"] = "STOPPING"
+        elif name == "delete":
+            del self.instances[at]
+            self.ended(at)
+        elif error := self.errors.get(instance["name"]):
+            instance["status"] = "TERMINATED"
+        else:
+            instance["status"] = "STAGING"
+        number = f"operation-{len(self.operations)}"
+        zone = at.partition("/instances/")[0]
+        self.operations[f"{zone}/operations/{number}"] = {
+            "name": number,
+            "selfLink": f"https://www.googleapis.com/compute/v1/{zone}/operations/{number}",
+            "status": "RUNNING",
+            "left": self.slow,
+            "end": {"error": {"errors": [error]}} if error else {},
+        }
+        return 200, _shown(self.operations[f"{zone}/operations/{number}"])
+
+    def _operation(self, at: str) -> dict[str, Any]:
+        operation = self.operations[at]
+        operation["left"] -= 1
+        if operation["left"] <= 0:
+            operation |= {"status": "DONE"} | operation["end"]
+        return _shown(operation)
+
+    def serve(self) -> ThreadingHTTPServer:
+        """Start serving."""
+        cloud = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _reply(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                if self.path == "/token":  # of a service account, for programs that are started
+                    self.rfile.read(length)
+                    self._write(200, {"access_token": "t-1", "expires_in": 3600})
+                    return
+                body = json.loads(self.rfile.read(length)) if length else None
+                path = self.path.partition("?")[0].removeprefix("/compute/v1/")
+                self._write(*cloud.answer(self.command, path, body))
+
+            def _write(self, status: int, output: Any) -> None:
+                data = json.dumps(output).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = _reply
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        self.base = f"http://127.0.0.1:{server.server_port}/compute/v1/"
+        return server
+
+
+def _shown(operation: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in operation.items() if key not in ("left", "end")}
+
+
+def _error(status: int, reason: str) -> dict[str, Any]:
+    return {"error": {"code": status, "message": "refused", "errors": [{"reason": reason}]}}

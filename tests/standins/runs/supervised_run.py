@@ -1,0 +1,120 @@
+"""A run's folder with the real supervisor, and a command of the test in place of mpirun."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import CASES
+from standins import programs
+from standins.runs.run_documents import run_json
+
+from bootstrap.remote.programs import NAME, SUPERVISOR
+
+MESSAGES = CASES / "mpirun"
+END = r"\036"
+
+
+class Run:
+    """A run's folder, and the supervisor that is started in it."""
+
+    def __init__(self, home: Path, script: str, run_id: str = "r1", **changes: Any) -> None:
+        self.home, self.run_id = home, run_id
+        self.folder = home / ".railhead" / "runs" / run_id
+        for name in ("work", "results", "logs"):
+            (self.folder / name).mkdir(parents=True)
+        programs.place(self.folder)
+        changes.setdefault("hosts", [{"name": "a"}, {"name": "b"}])
+        self.write(
+            "run.json",
+            run_json(**{"run_id": run_id, "launcher": "tensorflow", "size": 2, **changes}),
+        )
+        self.write("mpirun.json", ["sh", "-c", script])
+        (home / "bin").mkdir(exist_ok=True)
+        (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')
+        (home / "bin" / "ssh").chmod(0o755)
+
+    def write(self, name: str, document: Any) -> None:
+        (self.folder / name).write_text(json.dumps(document))
+
+    def read(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+    def log(self, name: str) -> str:
+        return (self.folder / "logs" / f"{name}.log").read_bytes().decode()
+
+    def start(self, path: str = os.environ["PATH"]) -> subprocess.Popen[bytes]:
+        environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{path}"}
+        environment |= {"RAILHEAD_RUN": self.run_id, "RAILHEAD_HOME": str(self.home)}
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        argv = programs.command(self.folder, SUPERVISOR)
+        log = (self.folder / "logs" / "supervisor.log").open("wb")
+        return subprocess.Popen(argv, cwd=self.folder, env=environment, stdout=log, stderr=log)
+
+    def result(self, path: str = os.environ["PATH"]) -> Any:
+        """result.json, once the run has ended; state.json says the same."""
+        self.start(path).wait(60)
+        result = self.read("results/result.json")
+        assert self.read("state.json")["state"] == result["state"]
+        assert not list(self.folder.glob("**/*.part")) and not (self.folder / "reserve").exists()
+        return result
+
+    def running(self) -> Any:
+        """state.json, once mpirun runs."""
+        state = self.folder / "state.json"
+        wait_until(lambda: state.exists() and "mpirun" in self.read("state.json"))
+        return self.read("state.json")
+
+
+def says(rank: int, text: str) -> str:
+    """sh that prints a line as mpirun --tag-output passes it on from a rank."""
+    quoted = text.replace("\\", "\\\\").replace("%", "%%").replace("'", "'\\''")
+    return f"printf '[1,{rank}]<stdout>:{quoted}{END}'"
+
+
+def hashed(run: Run) -> set[str]:
+    """The files of the manifest, each of which is there once."""
+    paths = [entry["path"] for entry in run.read("results/manifest.json")["files"]]
+    assert len(set(paths)) == len(paths)
+    return set(paths)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait until it is true; on a busy machine for a minute."""
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")
+
+
+def with_script(run: Run, script: str) -> Run:
+    """The run of a script by rank.py on two ranks of this machine."""
+    (run.folder / "work" / "train.py").write_text(script)
+    run.write("run.json", {**run.read("run.json"), "program": PROGRAM})
+    rank = f"{sys.executable} ../{NAME} rank.rank {run.folder}"
+    start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {rank}"
+    mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--tag-output", "sh", "-c", start]
+    run.write("mpirun.json", mpirun)
+    return run
+
+
+PROGRAM = {"kind": "script", "path": "train.py", "args": [], "sagemaker": False}
+HEAD = "import os, sys, time\nrank = int(os.environ['RAILHEAD_RANK'])\n"

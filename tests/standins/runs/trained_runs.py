@@ -1,0 +1,116 @@
+"""Runs of sweeps and scalings that need no host: a started run has results when it was followed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import RUN, record_run, run_document, settings_of
+
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.workflows import attach, bootstrap, train
+from bootstrap.workflows.series.trials import Hopeless
+from railhead.documents.codec import decode
+from railhead.documents.records import Record
+from railhead.documents.run import BuiltIn
+from railhead.documents.run_record import GivenOptions
+
+INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
+
+
+class Runs:
+    """Stands for the hosts: a started run has results when it was followed."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.started: list[str] = []
+        self.cancelled: list[str] = []
+        self.fault: dict[str, Callable[[], Exception]] = {}
+        self.hosts: dict[str, str] = {}
+        self.whole = INVENTORY
+        self.metric = "val_accuracy"
+        self.lock = threading.Lock()
+        self.before_records: Callable[[], object] = lambda: None
+        patch.setattr(bootstrap, "bootstrap_idle", lambda *_: None)
+        patch.setattr(train, "train", self.train)
+        patch.setattr(attach, "connected", self.connected)
+        patch.setattr(attach, "attach", lambda _, run_id: self.follow(self.connection(run_id)))
+        patch.setattr(attach, "follow", self.follow)
+        patch.setattr(attach, "finish", lambda connection: None)
+        patch.setattr(attach, "fetch_ended", lambda connection: None)
+        patch.setattr(attach, "cancel", lambda _, run_id: self.cancelled.append(run_id))
+
+    def train(self, inventory: Inventory, options: train.TrainOptions) -> Any:
+        settings = settings_of(options.request.program)
+        if fault := self.fault.pop(f"start on {inventory.chief.name}", None):
+            raise fault()
+        with self.lock:
+            run_id = f"20261122-10000{len(self.started)}-0001"
+            self.started.append(run_id)
+        self.hosts[run_id] = " ".join(inventory.names)
+        hosts = tuple(replace(RUN.hosts[0], name=host.name) for host in inventory.hosts)
+        document = run_document(
+            run_id=run_id,
+            cluster=inventory.name,
+            size=len(hosts),
+            program=BuiltIn("training", settings),
+            hosts=hosts,
+        )
+        folder = options.results / run_id
+        record_run(folder, document, GivenOptions("/", {}))
+        assert options.detach and options.whole in (None, self.whole)
+        assert options.whole or inventory == self.whole, "a part would replace the record"
+        return SimpleNamespace(run_id=run_id, results=folder)
+
+    @contextmanager
+    def connected(self, inventory: Inventory, run: Any) -> Iterator[Any]:
+        yield SimpleNamespace(run=run, watch=None)
+
+    def connection(self, run_id: str) -> Any:
+        folder = Path(local_state.recorded_run(run_id).results)
+        return SimpleNamespace(run=SimpleNamespace(run_id=run_id, results=folder), watch=None)
+
+    def follow(self, connection: Any) -> None:
+        run = connection.run
+        chief = self.hosts[run.run_id].split()[0]
+        if fault := self.fault.pop(run.run_id, self.fault.pop(f"follow on {chief}", None)):
+            raise fault()
+        self.before_records()
+        if run.run_id in self.cancelled:
+            return
+        document = local_state.recorded_run(run.run_id).run
+        assert document
+        settings = settings_of(document.program)
+        self.write(run.results, settings, connection.watch or (lambda record: None))
+
+    def write(self, folder: Path, settings: Any, watch: Callable[[Any], None]) -> None:
+        """The results of a run, whose metric is its learning rate."""
+        folder.mkdir(parents=True)
+        rate = settings["learning_rate"]
+        state, records = "succeeded", []
+        for epoch in range(1, 5):
+            record = {"kind": "epoch", "epoch": epoch, "epochs": 4, self.metric: rate}
+            speed = {"samples_per_s": 100.0 * rate, "time": 1000.0 + 10 * epoch}
+            records.append({**record, **speed})
+            try:
+                watch(decode(Record, record))
+            except Hopeless:
+                state = "cancelled"
+                break
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        (folder / "result.json").write_text(json.dumps({"state": state, "seconds": 1.0}))
+        if state == "cancelled":
+            raise Hopeless
+
+
+def request(rate: float) -> Any:
+    settings = {"learning_rate": rate, "model": "cnn"}
+    options = SimpleNamespace(launcher="horovod")
+    return SimpleNamespace(program=BuiltIn("training", settings), options=options)

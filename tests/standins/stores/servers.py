@@ -1,0 +1,134 @@
+"""Real object stores for tests: an S3 server and Google's emulator, built once from Go modules.
+
+`python -m tests.standins.stores.servers` builds them, so that no test waits for that.
+The binaries are kept in ~/.cache/railhead/servers/NAME-VERSION. The module proxy's checksum
+database verifies what is built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PACKAGES = {
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+    "fake-gcs-server": "github.com/fsouza/fake-gcs-server@v1.56.1",
+}
+BUILD_SECONDS = 900
+PORTS = range(20_000, 32_000)
+
+
+class NoServer(Exception):
+    """A server cannot be built here; the message says why."""
+
+
+def binary(name: str, caches: Path) -> Path:
+    """The path of a server, built where it is not in the cache; NoServer without Go."""
+    package = PACKAGES[name]
+    folder = caches / "railhead/servers" / f"{name}-{package.partition('@')[2]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers of one test run ask at once
+        if not (folder / name).exists():
+            build(package, folder)
+    return folder / name
+
+
+def build(package: str, folder: Path) -> None:
+    """`go install` into a folder beside, then rename."""
+    go = shutil.which("go")
+    if not go:
+        raise NoServer(f"no Go to build {package} with")
+    partial = folder / "partial"
+    environment = {
+        **os.environ,
+        "HOME": pwd.getpwuid(os.getuid()).pw_dir,  # Go's own caches, whatever home a test has
+        "GOBIN": str(partial),
+        "GOFLAGS": "-trimpath -buildvcs=false",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+    }
+    command = [go, "install", "-ldflags", "-s -w", package]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS
+    )
+    if done.returncode:
+        raise NoServer(f"{' '.join(command)}: {done.stderr.strip()[-300:]}")
+    for built in partial.iterdir():
+        built.replace(folder / built.name)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ones. Nobody else takes them before the servers are started: they are below the
+    ports (from 32768) that Linux gives to connections and to whoever binds port 0.
+    """
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            break
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], endpoint: str, log: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that answers at `endpoint`, ended at the end."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, env={**os.environ, **(environ or {})}
+        )
+    try:
+        wait_until_it_answers(process, endpoint, log)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def wait_until_it_answers(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
+    """Any HTTP answer will do."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            urllib.request.urlopen(endpoint, timeout=5).close()
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+    raise RuntimeError(f"{process.args!r} does not answer: {log.read_text()[-1000:]}")
+
+
+def main() -> None:
+    """Build all that can be built here."""
+    for name in PACKAGES:
+        try:
+            binary(name, Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"))
+        except NoServer as error:
+            print(f"tests with {name} are skipped: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What people do with data in a bucket, in one process of a runtime: run by test_buckets.py.
+
+    in_bucket.py URI FOLDER    outcome.json in the folder says what came of it
+
+The folder has reader.py, the reader of docs/data.md; guest.json, an environment without rights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.__main__ import main as training
+from training.data.__main__ import main as data_command
+
+SETTINGS = ["data=numpy", "model=mlp", "epochs=1", "batch_size=32", "export=off"]
+SETTINGS += ["checkpoint_minutes=0"]
+
+
+def called(command: Any, *arguments: str) -> tuple[int, str]:
+    """The exit code of a command, and what it printed."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = command(list(arguments))
+    return code, out.getvalue()
+
+
+def shard(folder: Path, uri: str) -> tuple[int, str]:
+    """Some numbers as shards in the bucket."""
+    x = np.random.RandomState(0).rand(500, 8)
+    source = folder / "data.npz"
+    np.savez(source, x=x.astype("float32"), y=(x.sum(1) > 4).astype("int64"))
+    return called(data_command, "shard", str(source), uri, "--shards", "8", "--data", "numpy")
+
+
+def train(folder: Path, *data: str) -> list[float]:
+    """The losses of a training."""
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    given = [part for one in data for part in ("--data", one)]
+    code, text = called(training, "--results", str(folder), *given, *settings)
+    assert code == 0, text
+    records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    epochs = [record for record in records if record["kind"] == "epoch"]
+    return [epoch[name] for epoch in epochs for name in ("loss", "val_loss")]
+
+
+def read(folder: Path, uri: str) -> list[int]:
+    """How many records the documented reader reads in each of two epochs."""
+    stream = folder / "records"
+    stream.mkdir()
+    command = [sys.executable, "-m", "training.data", "stream", uri, str(stream)]
+    reader: dict[str, Any] = {}
+    exec((folder / "reader.py").read_text(), reader)
+    feeder = subprocess.Popen(command)
+    try:
+        dataset = reader["records"](str(stream))
+        return [sum(1 for _ in dataset) for _ in range(2)]
+    finally:
+        feeder.kill()
+        feeder.wait()
+
+
+def main(uri: str, folder: Path) -> None:
+    """Do all of it, one after the other."""
+    outcome: dict[str, Any] = {"sharded": shard(folder, uri)}
+    for mode in ("file", "stream"):
+        outcome[mode] = train(folder / mode, f"train={uri},{mode}")
+    outcome["read"] = read(folder, uri)
+    os.environ.update(json.loads((folder / "guest.json").read_text()))
+    outcome["refused"] = called(
+        training, "--results", str(folder / "refused"), "--data", f"train={uri},stream"
+    )
+    (folder / "outcome.json").write_text(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

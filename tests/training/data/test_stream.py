@@ -1,0 +1,145 @@
+"""Mode `stream`: records of shards in small files in memory, while they are downloaded."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from samples.shards import SCHEMA, make_shards, records_of
+
+from training.data import DataError, manifest, stream
+from training.data.assignment import Span
+from training.data.store import Folder
+
+
+def noted(read: Callable[..., Any], ranges: list[Any]) -> Callable[..., Any]:
+    def read_range(*arguments: Any) -> Any:
+        ranges.append(arguments)
+        return read(*arguments)
+
+    return read_range
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_every_stretch_of_a_shard_is_read_whatever_the_sizes(tmp_path: Path, indexed: bool) -> None:
+    every = make_shards(tmp_path / "a", shards=1, count=70)
+    here = Folder(tmp_path / "a")
+    (shard,) = manifest.load(here).shards
+    assert len(shard.offsets) == 23 and shard.every == 3
+    if not indexed:
+        shard = manifest.Shard(shard.name, shard.records, shard.bytes, shard.sha256)
+    found = manifest.Manifest(SCHEMA, (shard,))
+    for first, count, size in itertools.product((0, 1, 33, 69), (1, 2, 37, 70), (50, 777, 1 << 20)):
+        if first + count <= 70:
+            span = Span(0, first, count, first)
+            parts = list(stream.span_segments(here, found, span, size))
+            read = [one for content, _ in parts for one in records_of(content)]
+            assert read == every[first : first + count], (first, count, size)
+            assert sum(taken for _, taken in parts) == count
+
+
+def test_a_stretch_inside_a_shard_reads_little_of_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_shards(tmp_path / "a", shards=1, count=640)
+    here = Folder(tmp_path / "a")
+    found = manifest.load(here)
+    ranges: list[Any] = []
+    monkeypatch.setattr(here, "read_range", noted(here.read_range, ranges))
+    list(stream.span_segments(here, found, Span(0, 401, 30, 401), 1 << 20))
+    size = found.shards[0].bytes
+    assert sum(end - start for _, start, end in ranges) < size / 640 * 80
+
+
+def test_the_manifest_knows_wrong_offsets(tmp_path: Path) -> None:
+    make_shards(tmp_path / "a")
+    path = tmp_path / "a" / manifest.NAME
+    document = json.loads(path.read_text())
+    for offsets in ([5, 5], [1], [10**9]):
+        document["shards"][1]["offsets"] = offsets
+        path.write_text(json.dumps(document))
+        with pytest.raises(DataError, match="damaged: offsets of shard shard-1"):
+            manifest.load(Folder(tmp_path / "a"))
+    for shard in document["shards"]:
+        del shard["offsets"], shard["every"]
+    path.write_text(json.dumps(document))
+    assert manifest.load(Folder(tmp_path / "a")).shards[0].place(7) == (0, 7)
+
+
+def test_a_stream_holds_a_bounded_number_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SEGMENT", (500, 500))
+    every = make_shards(tmp_path / "a")
+    made = stream.Stream(Folder(tmp_path / "a"), manifest.load(Folder(tmp_path / "a")))
+    spans = [Span(number, 0, 50, 50 * number) for number in (2, 0, 1)]
+    folder, read, most = stream.folder_in_memory(), [], 0
+    for path in made.files(spans, 1):
+        read += records_of(Path(path).read_bytes())
+        most = max(most, len(list(folder.glob(f"{os.getpid()}-*"))))
+    assert read == every[100:] + every[:100]
+    assert 2 <= most <= stream.FILES
+    assert not list(folder.glob(f"{os.getpid()}-*"))
+
+
+def test_a_reader_that_leaves_leaves_no_file_and_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SEGMENT", (500, 500))
+    make_shards(tmp_path / "a")
+    made = stream.Stream(Folder(tmp_path / "a"), manifest.load(Folder(tmp_path / "a")))
+    threads = threading.active_count()
+    reading = made.files([Span(0, 0, 50, 0)], 1)
+    next(reading)
+    reading.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == threads
+    assert not list(stream.folder_in_memory().glob(f"{os.getpid()}-*"))
+
+
+def test_a_new_folder_is_not_taken_for_that_of_a_killed_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def late(file: Any, how: int) -> None:
+        if how == fcntl.LOCK_EX:  # other ranks start at the same moment, and look for such folders
+            stream.remove_abandoned(tmp_path)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    folder = stream.make_folder(tmp_path)
+    assert folder.is_dir()
+    stream.remove_abandoned(tmp_path)
+    assert folder.is_dir()
+
+
+def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from training.data import stream; "
+    code += "print(stream.make_folder(Path(sys.argv[1])), flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert other.stdout
+    folder = Path(other.stdout.readline().decode().strip())
+    (folder / "file").write_bytes(b"x")
+    stream.remove_abandoned(tmp_path)
+    assert folder.exists(), "its process lives"
+    other.kill()
+    other.wait()
+    stream.remove_abandoned(tmp_path)
+    assert not folder.exists()
+    other.stdin.close()  # type: ignore[union-attr]
+    other.stdout.close()

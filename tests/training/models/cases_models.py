@@ -1,0 +1,133 @@
+"""Augmentation of images, and every model of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+from samples.trainings import losses, own_model, run
+from standins.case_runner import case, refused
+
+from training import data, models
+from training.config import TrainConfig
+from training.data import augment
+from training.models.build import build_model
+
+
+@case
+def augmentation_depends_on_seed_epoch_and_sample_alone(folder: Path) -> None:
+    numbers = tf.range(1000, dtype=tf.int64)
+    draws = augment.draws(1, 2, numbers, 0).numpy()
+    assert (augment.draws(1, 2, numbers[10:20], 0).numpy() == draws[10:20]).all()
+    others = [(2, 2, 0), (1, 3, 0), (1, 2, 1)]
+    for seed, epoch, draw in others:
+        assert (augment.draws(seed, epoch, numbers, draw).numpy() != draws).mean() > 0.9
+    counts = np.bincount(draws % 3, minlength=3)
+    assert counts.min() > 270, counts
+
+
+@case
+def a_shift_moves_an_image_and_a_flip_mirrors_it(folder: Path) -> None:
+    image = tf.reshape(tf.range(9.0), [1, 3, 3, 1])
+    moved = augment.shift_images(image, 1, tf.constant([0], tf.int64), tf.constant([1], tf.int64))
+    assert moved[0, :, :, 0].numpy().tolist() == [[0, 0, 0], [0, 1, 2], [3, 4, 5]]
+    flipped = augment.flip_images(image, tf.constant([1], tf.int64))
+    assert flipped[0, 0, :, 0].numpy().tolist() == [2, 1, 0]
+
+
+@case
+def every_model_takes_its_inputs(folder: Path) -> None:
+    shapes = {"mlp": (5,), "resnet50": (32, 32, 3), "transfer": (32, 32, 3), "text": (9,)}
+    base = keras.applications.MobileNetV2(
+        include_top=False, weights=None, input_shape=(32, 32, 3), pooling="avg"
+    )
+    weights = folder / "base.weights.h5"
+    base.save_weights(weights)
+    built = {}
+    for name in models.MODELS:
+        inputs = data.Inputs(shapes.get(name, (28, 28, 3)), 50 if name == "text" else 0)
+        config = TrainConfig(model=name, weights=str(weights) if name == "transfer" else "")
+        model = built[name] = build_model(inputs, 4, config)
+        assert model(np.ones((2, *inputs.shape), np.int64)).shape == (2, 4), name
+        assert model.trainable_variables, name
+    assert len(built["transfer"].trainable_variables) == 2
+    assert len(built["resnet50"].trainable_variables) == 212 + 2, "all of it"
+    with refused("needs weights"):
+        build_model(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer"))
+    with refused("there is no file"):
+        build_model(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer", weights="x.h5"))
+    for shape, cause in (((5,), "expected min_ndim=4"), ((3, 3, 1), "size")):
+        with refused(f"model cifar-cnn does not take samples of shape {shape}: ValueError", cause):
+            build_model(data.Inputs(shape), 4, TrainConfig(model="cifar-cnn"))
+    (folder / "x.weights.h5").write_bytes(b"x")
+    with refused("do not fit mobilenet_v2"):
+        config = TrainConfig(model="transfer", weights=str(folder / "x.weights.h5"))
+        build_model(data.Inputs((32, 32, 3)), 4, config)
+
+
+def rows(*last: Any) -> Callable[..., Any]:
+    """A build function whose model ends with these layers."""
+
+    def build(inputs: Any, outputs: int, config: Any) -> Any:
+        return keras.Sequential([layers.Input(inputs.shape), layers.Flatten(), *last])
+
+    return build
+
+
+@keras.saving.register_keras_serializable()
+class Subclass(keras.Model):  # type: ignore[misc]
+    """A model of one's own, with a layer that it does not use."""
+
+    def __init__(self, activation: str | None = None, **more: Any) -> None:
+        super().__init__(**more)
+        self.flat, self.spare = layers.Flatten(), layers.Dense(3, name="spare")
+        self.dense = layers.Dense(10, activation=activation)
+
+    def build(self, shape: Any) -> None:
+        self.spare.build((None, 4))
+        super().build(shape)
+
+    def call(self, inputs: Any) -> Any:
+        return self.dense(self.flat(inputs))
+
+
+@case
+def models_that_do_not_fit_the_task_are_refused(folder: Path) -> None:
+    def faulty(inputs: Any, outputs: int, config: Any) -> Any:
+        raise KeyError("width")
+
+    ten = layers.Dense(10)
+    for build, cause in (
+        (rows(layers.Dense(13)), "has outputs of shape (None, 13), and the task needs (None, 10)"),
+        (rows(layers.Reshape((1, -1)), layers.Dense(10)), "(None, 1, 10)"),
+        (rows(layers.Dense(10, activation="softmax")), "ends with softmax"),
+        (rows(ten, layers.Softmax()), "ends with softmax"),
+        (rows(keras.Sequential([layers.Dense(10, activation="sigmoid")])), "ends with sigmoid"),
+        (lambda *_: Subclass("softmax"), "ends with softmax"),
+        (lambda *_: None, "build() returned None, which is not a Keras model"),
+        (faulty, f"does not take samples of shape (8, 8, 1): KeyError: 'width' ({__file__}, line"),
+    ):
+        with own_model(build), refused("model linear", cause):
+            build_model(data.Inputs((8, 8, 1)), 10, TrainConfig(model="linear"))
+    with own_model(rows(layers.Dense(1, activation="softmax"))):
+        build_model(data.Inputs((3,)), 1, TrainConfig(model="linear", task="regression"))
+
+
+@case
+def a_subclass_with_an_unused_weight_is_trained_and_exported(folder: Path) -> None:
+    with own_model(lambda *_: Subclass()):
+        found = run(folder, export="on")
+    assert losses(found)[-1][0] < losses(found)[0][0]
+    (message,) = [text for text in found.messages if "spare/kernel" in text]
+    assert "/dense" not in message, "the other layer is trained"
+    inputs = found.training.data.validation.values[:3]
+    served = tf.saved_model.load(str(folder / "saved_model"))
+    wanted = found.training.model(inputs).numpy()
+    np.testing.assert_allclose(served.serve(inputs).numpy(), wanted, atol=1e-5)
+    loaded = keras.models.load_model(folder / "model.keras")
+    np.testing.assert_allclose(loaded(inputs).numpy(), wanted, atol=1e-5)
