@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,12 +24,16 @@ class LocalSession(Session):
         self.greet()
 
 
-class _Shell(socket.socket):
+class _Shell:
     """A shell at the other end of a pair of sockets, in place of an SSH channel."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        super().__init__(fileno=ours.detach())
+        self._socket, theirs = socket.socketpair()
+        # Another thread may be about to wait for this descriptor. Closed at once, its number could
+        # be that of the next session, and the thread would wait for ever.
+        weakref.finalize(self, self._socket.close)
+        self.settimeout, self.send = self._socket.settimeout, self._socket.send
+        self.recv = self._socket.recv
         with theirs:
             self._process = subprocess.Popen(
                 ["sh", "-c", LOOP],
@@ -44,8 +49,8 @@ class _Shell(socket.socket):
     def close(self) -> None:
         """End the shell or the agent; what it has started continues."""
         self._process.kill()
-        super().close()
         self._process.wait()
+        self._socket.shutdown(socket.SHUT_RDWR)  # ends a read or write of another thread
 
 
 @contextmanager
