@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from railhead.documents.prices import PriceList
+
 from .aws import config_rules as aws_rules
 from .aws import machine_types as aws_types
 from .config.rules import Rule, Values
 from .gcp import config_rules as gcp_rules
 from .gcp import machine_types as gcp_types
-from .machine_types import MachineType, PriceList
+from .machine_types import MachineType
 from .quotas import QuotaNeed
 
 

@@ -1,4 +1,4 @@
-"""What is known of a machine type and of a price list. Each cloud's folder has its own table."""
+"""What is known of a machine type. Each cloud's folder has its own table."""
 
 from __future__ import annotations
 
@@ -59,21 +59,3 @@ class MachineType:
     def has_nvswitch(self) -> bool:
         """Whether a switch links its GPUs, which then need NVIDIA's Fabric Manager."""
         return self.gpus >= 8 and NVSWITCH[self.gpu or ""]
-
-
-@dataclass(frozen=True)
-class PriceList:
-    """Where the prices of a cloud's machine types come from. On demand, Linux, one region.
-
-    `dates` has the date of each family, as in g4dn or n1, whose prices were read at another time.
-    """
-
-    region: str
-    date: str
-    source: str
-    dates: tuple[tuple[str, str], ...] = ()
-
-    def date_of(self, machine_type: str) -> str:
-        """When the price of a machine type was read."""
-        family = machine_type.replace("-", ".").partition(".")[0]
-        return dict(self.dates).get(family, self.date)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 
 NAME_LENGTH = 200  # with our suffixes it is still a file's name
@@ -14,3 +16,18 @@ def is_name(name: str) -> bool:
 
 
 NAME = (is_name, "a name that can be part of a path")  # a rule of a key
+
+
+def login_name() -> str:
+    """The login name of whoever runs the command, where the system knows it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return os.environ.get("USER", "unknown")
+
+
+def owner_name(text: str) -> str | None:
+    """An owner as tags on AWS and labels on Google Cloud have it; other characters become `-`. None
+    for a text without a letter or digit."""
+    kept = re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
+    return kept if kept.strip("-") else None

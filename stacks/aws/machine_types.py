@@ -1,79 +1,79 @@
-"""The machine types of EC2 with their prices, and their quotas. Pure; docs/config.md shows them.
+"""The machine types of EC2 and their quotas. Pure; docs/config.md shows them.
 
-A new machine type is one row of `_ROWS` and one row of docs/config.md.
+A new machine type is one row of `_ROWS`, of `railhead/documents/prices.py` and of docs/config.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType, PriceList
+from railhead.documents.prices import PRICE_LISTS
+
+from ..machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType
 from ..quotas import QuotaNeed
 
-PRICES = PriceList(
-    "us-east-1",
-    "2026-07-20",
-    "AWS price list for us-east-1, on demand",
-    dates=tuple((family, "2026-02-09") for family in ("g6e", "c7i", "m7i")),
-)
+PRICES = PRICE_LISTS["aws"]
 
-# name, vCPUs, GPU type, GPUs, US dollars per hour, substitute where AWS has retired the type
-_ROWS: tuple[tuple[str, int, str | None, int, float, str | None], ...] = (
-    ("p3.2xlarge", 8, V100, 1, 3.06, "g4dn.xlarge"),
-    ("p3.8xlarge", 32, V100, 4, 12.24, "g4dn.12xlarge"),
-    ("p3.16xlarge", 64, V100, 8, 24.48, "g5.48xlarge"),
-    ("p3dn.24xlarge", 96, V100, 8, 31.212, None),
-    ("p4d.24xlarge", 96, A100, 8, 21.957642, None),
-    ("p5.4xlarge", 16, H100, 1, 6.88, None),
-    ("p5.48xlarge", 192, H100, 8, 55.04, None),
-    ("g4dn.xlarge", 4, T4, 1, 0.526, None),
-    ("g4dn.2xlarge", 8, T4, 1, 0.752, None),
-    ("g4dn.4xlarge", 16, T4, 1, 1.204, None),
-    ("g4dn.8xlarge", 32, T4, 1, 2.176, None),
-    ("g4dn.12xlarge", 48, T4, 4, 3.912, None),
-    ("g4dn.16xlarge", 64, T4, 1, 4.352, None),
-    ("g4dn.metal", 96, T4, 8, 7.824, None),
-    ("g5.xlarge", 4, A10G, 1, 1.006, None),
-    ("g5.2xlarge", 8, A10G, 1, 1.212, None),
-    ("g5.4xlarge", 16, A10G, 1, 1.624, None),
-    ("g5.8xlarge", 32, A10G, 1, 2.448, None),
-    ("g5.12xlarge", 48, A10G, 4, 5.672, None),
-    ("g5.16xlarge", 64, A10G, 1, 4.096, None),
-    ("g5.24xlarge", 96, A10G, 4, 8.144, None),
-    ("g5.48xlarge", 192, A10G, 8, 16.288, None),
-    ("g6.xlarge", 4, L4, 1, 0.8048, None),
-    ("g6.2xlarge", 8, L4, 1, 0.9776, None),
-    ("g6.4xlarge", 16, L4, 1, 1.3232, None),
-    ("g6.8xlarge", 32, L4, 1, 2.0144, None),
-    ("g6.12xlarge", 48, L4, 4, 4.6016, None),
-    ("g6.16xlarge", 64, L4, 1, 3.3968, None),
-    ("g6.24xlarge", 96, L4, 4, 6.6752, None),
-    ("g6.48xlarge", 192, L4, 8, 13.3504, None),
-    ("g6e.xlarge", 4, L40S, 1, 1.861, None),
-    ("g6e.2xlarge", 8, L40S, 1, 2.24208, None),
-    ("g6e.4xlarge", 16, L40S, 1, 3.00424, None),
-    ("g6e.8xlarge", 32, L40S, 1, 4.52856, None),
-    ("g6e.12xlarge", 48, L40S, 4, 10.49264, None),
-    ("g6e.16xlarge", 64, L40S, 1, 7.57719, None),
-    ("g6e.24xlarge", 96, L40S, 4, 15.06559, None),
-    ("g6e.48xlarge", 192, L40S, 8, 30.13118, None),
-    ("c7i.xlarge", 4, None, 0, 0.1785, None),
-    ("c7i.2xlarge", 8, None, 0, 0.357, None),
-    ("c7i.4xlarge", 16, None, 0, 0.714, None),
-    ("c7i.8xlarge", 32, None, 0, 1.428, None),
-    ("c7i.12xlarge", 48, None, 0, 2.142, None),
-    ("c7i.16xlarge", 64, None, 0, 2.856, None),
-    ("c7i.24xlarge", 96, None, 0, 4.284, None),
-    ("m7i.large", 2, None, 0, 0.1008, None),
-    ("m7i.xlarge", 4, None, 0, 0.2016, None),
-    ("m7i.2xlarge", 8, None, 0, 0.4032, None),
-    ("m7i.4xlarge", 16, None, 0, 0.8064, None),
-    ("m7i.8xlarge", 32, None, 0, 1.6128, None),
-    ("m7i.12xlarge", 48, None, 0, 2.4192, None),
-    ("m7i.16xlarge", 64, None, 0, 3.2256, None),
-    ("m7i.24xlarge", 96, None, 0, 4.8384, None),
+# name, vCPUs, GPU type, GPUs, substitute where AWS has retired the type
+_ROWS: tuple[tuple[str, int, str | None, int, str | None], ...] = (
+    ("p3.2xlarge", 8, V100, 1, "g4dn.xlarge"),
+    ("p3.8xlarge", 32, V100, 4, "g4dn.12xlarge"),
+    ("p3.16xlarge", 64, V100, 8, "g5.48xlarge"),
+    ("p3dn.24xlarge", 96, V100, 8, None),
+    ("p4d.24xlarge", 96, A100, 8, None),
+    ("p5.4xlarge", 16, H100, 1, None),
+    ("p5.48xlarge", 192, H100, 8, None),
+    ("g4dn.xlarge", 4, T4, 1, None),
+    ("g4dn.2xlarge", 8, T4, 1, None),
+    ("g4dn.4xlarge", 16, T4, 1, None),
+    ("g4dn.8xlarge", 32, T4, 1, None),
+    ("g4dn.12xlarge", 48, T4, 4, None),
+    ("g4dn.16xlarge", 64, T4, 1, None),
+    ("g4dn.metal", 96, T4, 8, None),
+    ("g5.xlarge", 4, A10G, 1, None),
+    ("g5.2xlarge", 8, A10G, 1, None),
+    ("g5.4xlarge", 16, A10G, 1, None),
+    ("g5.8xlarge", 32, A10G, 1, None),
+    ("g5.12xlarge", 48, A10G, 4, None),
+    ("g5.16xlarge", 64, A10G, 1, None),
+    ("g5.24xlarge", 96, A10G, 4, None),
+    ("g5.48xlarge", 192, A10G, 8, None),
+    ("g6.xlarge", 4, L4, 1, None),
+    ("g6.2xlarge", 8, L4, 1, None),
+    ("g6.4xlarge", 16, L4, 1, None),
+    ("g6.8xlarge", 32, L4, 1, None),
+    ("g6.12xlarge", 48, L4, 4, None),
+    ("g6.16xlarge", 64, L4, 1, None),
+    ("g6.24xlarge", 96, L4, 4, None),
+    ("g6.48xlarge", 192, L4, 8, None),
+    ("g6e.xlarge", 4, L40S, 1, None),
+    ("g6e.2xlarge", 8, L40S, 1, None),
+    ("g6e.4xlarge", 16, L40S, 1, None),
+    ("g6e.8xlarge", 32, L40S, 1, None),
+    ("g6e.12xlarge", 48, L40S, 4, None),
+    ("g6e.16xlarge", 64, L40S, 1, None),
+    ("g6e.24xlarge", 96, L40S, 4, None),
+    ("g6e.48xlarge", 192, L40S, 8, None),
+    ("c7i.xlarge", 4, None, 0, None),
+    ("c7i.2xlarge", 8, None, 0, None),
+    ("c7i.4xlarge", 16, None, 0, None),
+    ("c7i.8xlarge", 32, None, 0, None),
+    ("c7i.12xlarge", 48, None, 0, None),
+    ("c7i.16xlarge", 64, None, 0, None),
+    ("c7i.24xlarge", 96, None, 0, None),
+    ("m7i.large", 2, None, 0, None),
+    ("m7i.xlarge", 4, None, 0, None),
+    ("m7i.2xlarge", 8, None, 0, None),
+    ("m7i.4xlarge", 16, None, 0, None),
+    ("m7i.8xlarge", 32, None, 0, None),
+    ("m7i.12xlarge", 48, None, 0, None),
+    ("m7i.16xlarge", 64, None, 0, None),
+    ("m7i.24xlarge", 96, None, 0, None),
 )
-TYPES = {row[0]: MachineType(*row) for row in _ROWS}
+TYPES = {
+    name: MachineType(name, vcpus, gpu, gpus, PRICES.usd_per_hour(name), substitute)
+    for name, vcpus, gpu, gpus, substitute in _ROWS
+}
 
 
 @dataclass(frozen=True)

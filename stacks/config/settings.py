@@ -6,12 +6,11 @@ All mistakes are reported together, one line each, before any resource exists.
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from railhead.documents.names import login_name
 from railhead.documents.uri import BucketUri
 
 from ..clouds import CLOUDS
@@ -166,15 +165,7 @@ def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
         if key.required:
             raise ConfigError(f"{key.name}: not set. {key.doc}\n  next: {key.command(cloud)}")
         return None
-    return key.read(key.name, text.replace("{stack}", stack).replace("{user}", _user()))
-
-
-def _user() -> str:
-    """The login name of whoever runs the command, where the system knows it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return os.environ.get("USER", "unknown")
+    return key.read(key.name, text.replace("{stack}", stack).replace("{user}", login_name()))
 
 
 def _config(values: dict[str, object]) -> ClusterConfig:

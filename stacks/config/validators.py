@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from railhead.documents.names import owner_name
+
 MAX_HOSTS = 16
 DEADLINE_HOURS = (0.25, 168.0)  # a quarter of an hour, which a boot may take, to one week
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
@@ -126,10 +128,9 @@ def name(key: str, text: str) -> str:
 
 def owner(key: str, text: str) -> str:
     """A name that is valid in AWS tags and Google Cloud labels; other characters become `-`."""
-    kept = re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
-    if not kept.strip("-"):
-        raise ConfigError(f"{key}: {text!r} has no letter and no digit")
-    return kept
+    if kept := owner_name(text):
+        return kept
+    raise ConfigError(f"{key}: {text!r} has no letter and no digit")
 
 
 def zones(key: str, text: str) -> tuple[str, ...]:

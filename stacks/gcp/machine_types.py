@@ -1,50 +1,45 @@
 """The machine types of Compute Engine, their GPUs, zones and quotas. Pure.
 
-Read in 2026; docs/config.md shows them. A new machine type is one row here and one there.
+Read in 2026; docs/config.md shows them. A new machine type is one row here, one in
+`railhead/documents/prices.py` and one there.
 """
 
 from __future__ import annotations
 
-from ..machine_types import A100, A100_80, L4, MachineType, PriceList
+from railhead.documents.prices import PRICE_LISTS
+
+from ..machine_types import A100, A100_80, L4, MachineType
 from ..quotas import EVERYWHERE, QuotaNeed
 
 SERVICE = "compute.googleapis.com"
 
-PRICES = PriceList(
-    "us-central1",
-    "2026-07-30",
-    "Google's price list for us-central1, on demand",
-    dates=(("n1", "2026-11-22"),),
-)
+PRICES = PRICE_LISTS["gcp"]
 
 # GPUs are attached to these.
 N1 = {f"n1-standard-{vcpus}": vcpus for vcpus in (1, 2, 4, 8, 16, 32, 64, 96)}
-# These have GPUs of their own: vCPUs, GPU type, GPUs, US dollars per hour.
+# These have GPUs of their own: vCPUs, GPU type, GPUs.
 WITH_GPUS = {
-    "g2-standard-4": (4, L4, 1, 0.70683),
-    "g2-standard-8": (8, L4, 1, 0.85362),
-    "g2-standard-12": (12, L4, 1, 1.00042),
-    "g2-standard-16": (16, L4, 1, 1.14721),
-    "g2-standard-24": (24, L4, 2, 2.00083),
-    "g2-standard-32": (32, L4, 1, 1.73438),
-    "g2-standard-48": (48, L4, 4, 4.00167),
-    "g2-standard-96": (96, L4, 8, 8.00333),
-    "a2-highgpu-1g": (12, A100, 1, 3.67339),
-    "a2-highgpu-2g": (24, A100, 2, 7.34677),
-    "a2-highgpu-4g": (48, A100, 4, 14.69354),
-    "a2-highgpu-8g": (96, A100, 8, 29.38708),
-    "a2-ultragpu-1g": (12, A100_80, 1, 5.0688),
-    "a2-ultragpu-2g": (24, A100_80, 2, 10.1376),
-    "a2-ultragpu-4g": (48, A100_80, 4, 20.27519),
-    "a2-ultragpu-8g": (96, A100_80, 8, 40.55038),
+    "g2-standard-4": (4, L4, 1),
+    "g2-standard-8": (8, L4, 1),
+    "g2-standard-12": (12, L4, 1),
+    "g2-standard-16": (16, L4, 1),
+    "g2-standard-24": (24, L4, 2),
+    "g2-standard-32": (32, L4, 1),
+    "g2-standard-48": (48, L4, 4),
+    "g2-standard-96": (96, L4, 8),
+    "a2-highgpu-1g": (12, A100, 1),
+    "a2-highgpu-2g": (24, A100, 2),
+    "a2-highgpu-4g": (48, A100, 4),
+    "a2-highgpu-8g": (96, A100, 8),
+    "a2-ultragpu-1g": (12, A100_80, 1),
+    "a2-ultragpu-2g": (24, A100_80, 2),
+    "a2-ultragpu-4g": (48, A100_80, 4),
+    "a2-ultragpu-8g": (96, A100_80, 8),
 }
 WITHOUT_GPUS = {
     **{f"e2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32)},
     **{f"n2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32, 48, 64, 80, 96, 128)},
 }
-# US dollars per hour of one vCPU with its memory, and of one GPU that is attached.
-_PER_VCPU = {"n1": 0.0474998, "e2": 0.0335057, "n2": 0.048559}
-_PER_GPU = {"nvidia-tesla-t4": 0.35, "nvidia-tesla-v100": 2.48}
 NAMES = (*N1, *WITH_GPUS, *WITHOUT_GPUS)
 # For each GPU type: how many an n1 machine takes, and the most vCPUs that go with that many.
 GPU_LIMITS = {
@@ -89,14 +84,13 @@ ZONES = {
 def machine_type(name: str, gpu_type: str | None, gpu_count: int | None) -> MachineType:
     """The machine type of this name; n1 with GPUs attached. KeyError for an unknown name."""
     if name in WITH_GPUS:
-        return MachineType(name, *WITH_GPUS[name])
+        return MachineType(name, *WITH_GPUS[name], PRICES.usd_per_hour(name))
     vcpus = (N1 | WITHOUT_GPUS)[name]
-    usd = vcpus * _PER_VCPU[name.partition("-")[0]]
     if name in WITHOUT_GPUS:
-        return MachineType(name, vcpus, usd_per_hour=round(usd, 5))
+        return MachineType(name, vcpus, usd_per_hour=PRICES.usd_per_hour(name))
     assert gpu_type and gpu_count
-    usd += gpu_count * _PER_GPU[gpu_type]
-    return MachineType(name, vcpus, gpu_type, gpu_count, round(usd, 5))
+    usd = PRICES.usd_per_hour(name, gpu_type, gpu_count)
+    return MachineType(name, vcpus, gpu_type, gpu_count, usd)
 
 
 def same_gpus(name: str) -> list[str]:

@@ -35,18 +35,18 @@ def test_every_machine_type_is_listed_with_its_price() -> None:
         for m in aws.TYPES.values()
     ]
     assert rows == has
-    for date in {aws.PRICES.date, *dict(aws.PRICES.dates).values()}:
+    for date in {aws.PRICES.date, *aws.PRICES.dates.values()}:
         assert date in PAGE
 
 
 def test_every_machine_type_of_google_is_listed() -> None:
     form = r"^\| `([a-z0-9-]+)` \| (\d+) \| (\d+) (\S+) \| (\S+) \|$"
     has = [
-        (name, str(vcpus), str(count), gpu, str(usd))
-        for name, (vcpus, gpu, count, usd) in gcp.WITH_GPUS.items()
+        (name, str(vcpus), str(count), gpu, str(gcp.PRICES.machines[name]))
+        for name, (vcpus, gpu, count) in gcp.WITH_GPUS.items()
     ]
     assert re.findall(form, PAGE, re.MULTILINE) == has
-    for date in {gcp.PRICES.date, *dict(gcp.PRICES.dates).values()}:
+    for date in {gcp.PRICES.date, *gcp.PRICES.dates.values()}:
         assert date in PAGE
     for start in ("n1", "e2", "n2"):
         (sizes,) = re.findall(rf"^\| {start} \| `{start}-standard-` ([^|]+) \|", PAGE, re.MULTILINE)
