@@ -17,11 +17,12 @@ The folders tell the story of a run, in this order:
 * evaluation   evaluates the model of a run
 * report       lists and compares runs; pages in HTML
 * health       checks of GPUs, links, clocks and disks before a long run
+* doctor       checks of this computer, the credentials and the cloud before `fab up`
 * serving      endpoints: deploys a model, sends samples to it, ends it
 * workflows    the steps of each command
 * cli          tasks, and the hosts that a command is about
 * interface    `import railhead`
 
-A folder imports only folders above it (docs/architecture.md), `gpu_tools` (what `make gpu-*` runs)
-those above `workflows`. `remote` is shipped to hosts: standard library only.
+A folder imports only folders above it, `gpu_tools` (`make gpu-*`) those above `workflows`. `remote`
+is sent to hosts: standard library only. More: docs/architecture.md.
 """

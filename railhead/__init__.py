@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .documents.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
     from bootstrap.interface.cluster import Cluster, Sweep
@@ -33,6 +35,7 @@ __all__ = [
     "RunFailed",
     "Sweep",
     "UsageError",
+    "__version__",
     "runs",
 ]
 # A wheel has the packages inside this one; in a clone they are beside it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.prices import PriceList
 
 from .aws import config_rules as aws_rules
@@ -65,7 +66,7 @@ CLOUDS = {
         quota_needs=aws_types.quota_needs,
         prices=aws_types.PRICES,
         key_defaults={
-            "region": "us-east-1",
+            "region": COMMON_FACTS["aws"].default_region,
             "machine_type": "g4dn.xlarge",
             "ssh_user": aws_rules.USER,
         },
@@ -80,7 +81,7 @@ CLOUDS = {
         quota_needs=gcp_types.quota_needs,
         prices=gcp_types.PRICES,
         key_defaults={
-            "region": "us-central1",
+            "region": COMMON_FACTS["gcp"].default_region,
             "machine_type": "n1-standard-8",
             "ssh_user": "railhead",
         },

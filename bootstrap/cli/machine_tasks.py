@@ -11,7 +11,9 @@ from invoke import Context
 from railhead.documents.options.hosts import (
     CommandOptions,
     DeadlineOptions,
+    DoctorOptions,
     HostName,
+    JsonOption,
     TargetOptions,
     TeardownOptions,
     UpOptions,
@@ -19,7 +21,7 @@ from railhead.documents.options.hosts import (
 from railhead.documents.options.option import only
 
 from ..console import log
-from ..console.output import confirm, print_lines
+from ..console.output import confirm, json_output, print_lines
 from ..errors import Command, Hint
 from .task import task
 from .tasks import Hosts
@@ -53,11 +55,34 @@ def up(
     options: UpOptions,
 ) -> None:
     """Run `pulumi up`; report what a failure leaves; without capacity, try the next zone."""
+    from ..doctor import doctor
     from ..lifecycle import up
     from .targets import selected_stack
 
     stack = selected_stack(target.stack)
+    doctor.refuse_blocked(stack, print_lines)
     up.up(stack, print_lines, yes=options.yes, refresh=options.refresh)
+
+
+@task()
+def doctor(
+    c: Context,
+    target: Annotated[
+        TargetOptions, only(stack="[which stack](#hosts); default: the selected one, if any")
+    ],
+    options: DoctorOptions,
+    out: JsonOption,
+) -> None:
+    """Check this computer, credentials, rights, quotas and a stack's config; change nothing."""
+    from ..inventory import pulumi_stack
+    from ..workflows import doctor
+
+    stack = target.stack or pulumi_stack.current()
+    if options.policy:
+        print_lines(doctor.policy(stack, options.cloud))
+        return
+    with json_output(out.json) as file:
+        doctor.doctor(stack, file)
 
 
 @task()

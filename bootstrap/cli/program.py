@@ -19,6 +19,8 @@ from invoke import Exit
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from railhead.documents.version import VERSION
+
 from ..console.output import printable
 from ..errors import Command
 from ..inventory.files import RUN_ID
@@ -122,6 +124,11 @@ class Program(Fab):  # type: ignore[misc]
             super().no_tasks_given()
         self.list_tasks()
         raise Exit(code=0)
+
+    def print_version(self) -> None:
+        """`fab --version`: Railhead, then what it runs on."""
+        print(f"Railhead {VERSION}")
+        super().print_version()
 
     def print_help(self) -> None:
         """`fab --help`: our page, or Fabric's for a fabfile of the user."""

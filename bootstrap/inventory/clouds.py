@@ -43,7 +43,9 @@ class CloudKind:
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
     neither starts nor stops hosts. `machines` is the "module:function" that lists the machines
     with Railhead's tags, `leftovers` the one that removes what a killed `up` left besides machines,
-    and `deadlines` the one that removes the cloud's own deadlines of machines.
+    and `deadlines` the one that removes the cloud's own deadlines of machines. `examiner` is the
+    "module:function" that checks whether a stack can be created, and `policy` the one that lists
+    the rights for that.
     `scheme` is that of its bucket addresses, and `bucket` the "module:function" that opens a
     bucket. `state` has its types in Pulumi's state; None where no stack makes the hosts. `vendor`
     is in the DMI data of its machines. `in_cloud`: virtual machines that a stack made for one
@@ -55,6 +57,8 @@ class CloudKind:
     machines: str | None = None
     leftovers: str | None = None
     deadlines: str | None = None
+    examiner: str | None = None
+    policy: str | None = None
     scheme: str | None = None
     bucket: str | None = None
     state: StateTypes | None = None
@@ -70,6 +74,8 @@ CLOUDS = {
         machines=f"{CLOUDS_FOLDER}.aws.machines:list_machines",
         leftovers=f"{CLOUDS_FOLDER}.aws.leftovers:remove",
         deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",
+        examiner=f"{CLOUDS_FOLDER}.aws.examiner:checks",
+        policy=f"{CLOUDS_FOLDER}.aws.rights:policy",
         scheme=COMMON_FACTS["aws"].scheme,
         bucket=f"{CLOUDS_FOLDER}.aws.s3:open_bucket",
         state=StateTypes(
@@ -87,6 +93,8 @@ CLOUDS = {
     "gcp": CloudKind(
         instances=f"{CLOUDS_FOLDER}.gcp.instances:Gcp",
         machines=f"{CLOUDS_FOLDER}.gcp.machines:list_machines",
+        examiner=f"{CLOUDS_FOLDER}.gcp.examiner:checks",
+        policy=f"{CLOUDS_FOLDER}.gcp.rights:policy",
         scheme=COMMON_FACTS["gcp"].scheme,
         bucket=f"{CLOUDS_FOLDER}.gcp.gcs:open_bucket",
         state=StateTypes(

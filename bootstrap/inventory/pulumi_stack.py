@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
 
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
+OLDEST = "3.259.0"  # stacks/__main__.py needs it
+PREVIEW_SECONDS = 300
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 UP_SECONDS = DESTROY_SECONDS = 3600
 END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
@@ -105,6 +107,83 @@ def unlock_hint(stack: str) -> str:
     """The command after a killed Pulumi."""
     quoted = shlex.quote(stack)
     return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of a stack's config; a secret's value is not shown."""
+
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who is logged in to which backend."""
+
+    user: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A message in a preview."""
+
+    severity: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The part of `pulumi preview --json` that is read here."""
+
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def version() -> str:
+    """The version of the pulumi command; empty where it does not say."""
+    return _pulumi("version").stdout.strip()
+
+
+def login() -> Login:
+    """Who is logged in.
+
+    Raises:
+        UsageError: nobody is.
+    """
+    process = _pulumi("whoami", "--json")
+    if process.returncode:
+        raise UsageError("you are not logged in to Pulumi", hint="pulumi login")
+    what = "the answer of pulumi whoami"
+    return decode(Login, json.loads(process.stdout), what=what, error=UsageError)
+
+
+def config(stack: str) -> dict[str, str]:
+    """The stack's config: keys of this project, without its namespace.
+
+    Raises:
+        UsageError: there is no such stack, or Pulumi does not answer.
+    """
+    process = _pulumi("config", "--json", "--stack", stack)
+    if process.returncode:
+        raise _error(stack, process.stderr)
+    what = f"the config of stack {stack}"
+    settings = decode(
+        Mapping[str, Setting], _json(stack, process.stdout), what=what, error=UsageError
+    )
+    return {key.rpartition(":")[2]: setting.value for key, setting in settings.items()}
+
+
+def preview_errors(stack: str) -> list[str]:
+    """The errors of a preview, which creates nothing; empty where it succeeds."""
+    process = _pulumi("preview", "--json", "--stack", stack, seconds=PREVIEW_SECONDS)
+    try:
+        preview = decode(Preview, json.loads(process.stdout))
+    except ValueError:
+        preview = Preview()
+    errors = [one.message for one in preview.diagnostics if one.severity == "error"]
+    if process.returncode and not errors:
+        errors = [_error(stack, process.stderr).message]
+    return errors
 
 
 def zones(stack: str) -> tuple[str, ...]:
@@ -228,16 +307,16 @@ def _inventory(stack: str, document: Any) -> Inventory:
         raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
 
 
-def _pulumi(*args: str) -> subprocess.CompletedProcess[str]:
+def _pulumi(*args: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     argv = ["pulumi", *args, "--non-interactive"]
     try:
         return log.run(
             argv, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=SECONDS,
+            capture_output=True, timeout=seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise UsageError(
-            f"pulumi does not answer within {SECONDS} s: {shlex.join(argv)}",
+            f"pulumi does not answer within {seconds:.0f} s: {shlex.join(argv)}",
             hint="pulumi whoami   # or name the hosts by --hosts",
         ) from None
 

@@ -8,19 +8,24 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class CommonFacts:
     """`scheme` is that of its buckets' addresses. `no_capacity` are texts of its refusals for
-    capacity, in its API and in Pulumi's errors."""
+    capacity, in its API and in Pulumi's errors. `default_region` is that of a stack whose config
+    has none."""
 
     scheme: str
     no_capacity: tuple[str, ...]
+    default_region: str
 
 
 COMMON_FACTS = {
     "aws": CommonFacts(
         "s3",
         ("InsufficientInstanceCapacity", "InsufficientHostCapacity", "UnfulfillableCapacity"),
+        "us-east-1",
     ),
     "gcp": CommonFacts(
-        "gs", ("RESOURCE_POOL_EXHAUSTED", "does not have enough resources available")
+        "gs",
+        ("RESOURCE_POOL_EXHAUSTED", "does not have enough resources available"),
+        "us-central1",
     ),
 }
 

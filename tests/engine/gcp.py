@@ -88,6 +88,7 @@ class OnGcp:
             "NO_PROXY": "127.0.0.1",
             "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "account.json"),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": cloud.compute.base,
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": cloud.compute.root,
         }
 
     def existing(self) -> dict[str, str]:

@@ -285,6 +285,7 @@ class Stack:
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
             "PULUMI_CONFIG_PASSPHRASE": "of a test",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "RAILHEAD_ADDRESS_SERVICE": "",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),

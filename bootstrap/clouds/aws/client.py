@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -75,6 +77,21 @@ def _call(client: Callable[[str], Any], service: str, operation: str, parameters
         raise UsageError(f"AWS call failed: {error}") from None
     except errors.BotoCoreError as error:
         raise RailheadError(f"AWS call failed: {error}") from None
+
+
+def credentials_end() -> datetime | None:
+    """When the credentials of this computer expire; None where they do not, or nobody knows."""
+    from botocore.session import get_session
+
+    credentials = get_session().get_credentials()
+    end = getattr(credentials, "_expiry_time", None)  # there is no public name for it
+    if isinstance(end, datetime):
+        return end.astimezone(timezone.utc)
+    text = os.environ.get("AWS_CREDENTIAL_EXPIRATION", "")  # of `aws configure export-credentials`
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
 
 
 def checked(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -133,6 +133,24 @@ class UpOptions:
 
 
 @dataclass(frozen=True)
+class DoctorOptions:
+    """What `fab doctor` prints."""
+
+    policy: bool = option(
+        False,
+        "print the rights that a stack needs, as a document for an administrator",
+        doc="print all rights that the stack needs, and check nothing: on AWS a policy document of"
+        " IAM, on Google Cloud a custom role",
+    )
+    cloud: str | None = option(
+        None,
+        "aws or gcp; with --policy and without a stack",
+        doc="`aws` or `gcp`: with `--policy`, the rights that any stack there needs",
+        choices=("aws", "gcp"),
+    )
+
+
+@dataclass(frozen=True)
 class DeadlineOptions:
     """When the cloud stops the machines."""
 

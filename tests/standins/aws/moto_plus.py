@@ -1,4 +1,5 @@
-"""What moto lacks of AWS, added to it: EC2's quotas, placement groups, p3 types, images' names.
+"""What moto lacks of AWS, added to it: quotas, placement groups, p3 types, images' names, and the
+simulation of policies.
 
 `add()` once per process; `Extra` is what a test can set: quotas, stock, who sells what.
 """
@@ -18,6 +19,8 @@ from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import instance_types as types
 from moto.ec2.responses import EC2Response
+from moto.iam.exceptions import IAMException
+from moto.iam.responses import IamResponse
 from moto.s3.models import FakeBucket
 from moto.servicequotas.exceptions import NoSuchResource
 from moto.servicequotas.responses import ServiceQuotasResponse
@@ -31,6 +34,7 @@ QUOTAS = {
     "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
     "L-34B43A08": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
 }
+VPCS = "L-F678F1CE"
 V100S = {"p3.2xlarge": (8, 1), "p3.8xlarge": (32, 4), "p3.16xlarge": (64, 8)}
 IMAGE_SIZES = {"ami-0123456789abcdef0": 75, "ami-0fedcba9876543210": 75}
 _DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-"
@@ -52,6 +56,10 @@ class Extra:
     requests: list[dict[str, Any]] = field(default_factory=list)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     placed: dict[str, str] = field(default_factory=dict)  # the group of an instance
+    vpcs: float = 5.0  # the quota of a region
+    denied: set[str] = field(default_factory=set)  # actions that the caller's policies deny
+    by_organization: set[str] = field(default_factory=set)  # actions that an SCP denies
+    no_simulation: bool = False  # the caller may not simulate policies
     retired: set[str] = field(default_factory=set)  # types that no zone sells
     image: str = "ami-0123456789abcdef0"  # what every public parameter of an image says
     images: dict[str, int] = field(default_factory=lambda: dict(IMAGE_SIZES))  # id and GB
@@ -71,6 +79,7 @@ def add() -> None:
     _add_types()
     _add_quotas()
     _add_images()
+    _put(IamResponse, simulate_principal_policy=_simulate)
     _put(EC2Response, create_placement_group=_create_group, delete_placement_group=_delete_group)
     _put(EC2Response, describe_placement_groups=_describe_groups)
     _heed_tls()
@@ -120,6 +129,8 @@ def _add_quotas() -> None:
 
 
 def _quota(code: str) -> dict[str, Any]:
+    if code == VPCS:
+        return {"ServiceCode": "vpc", "QuotaCode": code, "Value": extra.vpcs}
     if code not in QUOTAS:
         raise NoSuchResource
     arn = f"arn:aws:servicequotas:us-east-1:123456789012:ec2/{code}"
@@ -149,6 +160,40 @@ def _request_quota(self: Any) -> str:
 def _requests(self: Any) -> str:
     code = json.loads(self.body)["QuotaCode"]
     return json.dumps({"RequestedQuotas": [r for r in extra.requests if r["QuotaCode"] == code]})
+
+
+# --- Policies ---------------------------------------------------------------------------------
+
+
+class NoSimulation(IAMException):
+    code = "AccessDenied"
+
+
+def _simulate(self: Any) -> Any:
+    """As IAM's model has it. moto grants everything; a test names what is denied."""
+    if extra.no_simulation:
+        raise NoSimulation("User is not authorized to perform: iam:SimulatePrincipalPolicy")
+    assert self._get_param("PolicySourceArn").startswith("arn:aws:iam::"), "not of a session"
+    return ActionResult(
+        {
+            "EvaluationResults": [
+                {
+                    "EvalActionName": name,
+                    "EvalResourceName": "*",
+                    "EvalDecision": "implicitDeny" if name in _denied() else "allowed",
+                    "OrganizationsDecisionDetail": {
+                        "AllowedByOrganizations": name not in extra.by_organization,
+                    },
+                }
+                for name in self._get_param("ActionNames")
+            ],
+            "IsTruncated": False,
+        }
+    )
+
+
+def _denied() -> set[str]:
+    return extra.denied | extra.by_organization
 
 
 # --- Placement groups -------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from typing import Any
 
 import googleapiclient  # type: ignore[import-untyped]
 
+from bootstrap.clouds.gcp import rights
+
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
 CALLS: dict[str, tuple[str, ...]] = {
     "instances": (
@@ -33,6 +35,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "zoneOperations": ("get",),
     "disks": ("get",),
     "firewalls": ("list",),
+    "projects": ("get",),
 }
 
 
@@ -57,6 +60,10 @@ class Compute:
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
     firewalls: list[dict[str, Any]] = field(default_factory=list)
     ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
+    # Of the project: permissions that the caller lacks, policies of the organisation, quotas.
+    missing: set[str] = field(default_factory=set)
+    policies: dict[str, Any] = field(default_factory=dict)
+    quotas: dict[str, tuple[float, float]] = field(default_factory=lambda: {"NETWORKS": (5.0, 1.0)})
 
     def __post_init__(self) -> None:
         document = described()
@@ -96,7 +103,11 @@ class Compute:
         self.requests.append(f"{method} {path}")
         if self.denied:
             return self.denied[0], _error(*self.denied)
+        if path.startswith("v1/projects/"):
+            return self._resource_manager(path.rpartition(":")[2], body)
         resource, name, at = self._call(method, path)
+        if resource == "projects":
+            return 200, {"name": at.rpartition("/")[2], "quotas": self._quotas()}
         if resource == "zoneOperations":
             return 200, self._operation(at)
         if resource == "disks":
@@ -122,6 +133,20 @@ class Compute:
             )
         return self._change(name, at, instance, body)
 
+    def _quotas(self) -> list[dict[str, Any]]:
+        return [
+            {"metric": metric, "limit": limit, "usage": used}
+            for metric, (limit, used) in self.quotas.items()
+        ]
+
+    def _resource_manager(self, method: str, body: Any) -> tuple[int, Any]:
+        """The answers of cloudresourcemanager, which shares the address of this server."""
+        assert f"cloudresourcemanager.projects.{method}" in rights.CALLS
+        if method == "testIamPermissions":
+            assert len(body["permissions"]) <= 100, "Google takes at most 100"
+            return 200, {"permissions": sorted({*body["permissions"]} - self.missing)}
+        return 200, self.policies.get(body["constraint"].removeprefix("constraints/"), {})
+
     def _by_zone(self) -> dict[str, Any]:
         """All machines, as instances.aggregatedList groups them. The filter asks for our label."""
         zones: dict[str, Any] = {}
@@ -137,6 +162,7 @@ class Compute:
         for (resource, name), call in self.calls.items():
             shape = re.sub(r"\{\w+\}", "[^/]+", call["path"])
             if call["httpMethod"] == method and re.fullmatch(shape, path):
+                assert call["id"] in rights.CALLS, f"{call['id']}: its permission is not declared"
                 last = path.rpartition("/")
                 return resource, name, last[0] if last[2] == name else path
         raise AssertionError(f"Compute has no call {method} {path}")
@@ -177,6 +203,11 @@ class Compute:
             operation |= {"status": "DONE"} | operation["end"]
         return _shown(operation)
 
+    @property
+    def root(self) -> str:
+        """The address of the other APIs."""
+        return self.base.removesuffix("compute/v1/")
+
     def serve(self) -> ThreadingHTTPServer:
         """Start serving."""
         cloud = self
@@ -189,7 +220,7 @@ class Compute:
                     self._write(200, {"access_token": "t-1", "expires_in": 3600})
                     return
                 body = json.loads(self.rfile.read(length)) if length else None
-                path = self.path.partition("?")[0].removeprefix("/compute/v1/")
+                path = self.path.partition("?")[0].removeprefix("/compute/v1/").removeprefix("/")
                 self._write(*cloud.answer(self.command, path, body))
 
             def _write(self, status: int, output: Any) -> None:

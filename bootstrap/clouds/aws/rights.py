@@ -1,0 +1,228 @@
+"""The rights that Railhead needs on AWS: for each type of resource of a stack, and for each call.
+
+Their names are those of IAM. Sources: the service authorization reference of AWS, and the calls of
+Pulumi's provider for these types (terraform-provider-aws, internal/service).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ..request import Part, StackRequest, with_bucket, with_quota_request
+
+ROLES = "arn:aws:iam::{account}:role/railhead-*"
+PROFILES = "arn:aws:iam::{account}:instance-profile/railhead-*"
+SCHEDULES = "arn:aws:scheduler:{region}:{account}:schedule/default/railhead-*"
+BUCKETS = "arn:aws:s3:::railhead-*"
+
+_ROLE = Part(
+    "roles",
+    "iam:CreateRole iam:GetRole iam:DeleteRole iam:TagRole iam:UntagRole iam:ListRoleTags"
+    " iam:UpdateAssumeRolePolicy iam:UpdateRole iam:ListRolePolicies iam:ListAttachedRolePolicies"
+    " iam:ListInstanceProfilesForRole iam:PassRole",
+    ROLES,
+)
+# By the class of pulumi-aws.
+RESOURCES: dict[str, Part] = {
+    "ec2.KeyPair": Part(
+        "key pairs",
+        "ec2:ImportKeyPair ec2:DescribeKeyPairs ec2:DeleteKeyPair ec2:CreateTags ec2:DeleteTags",
+    ),
+    "ec2.PlacementGroup": Part(
+        "placement groups",
+        "ec2:CreatePlacementGroup ec2:DescribePlacementGroups ec2:DeletePlacementGroup",
+    ),
+    "ec2.Instance": Part(
+        "machines",
+        "ec2:RunInstances ec2:DescribeInstances ec2:DescribeInstanceTypes"
+        " ec2:DescribeInstanceAttribute ec2:ModifyInstanceAttribute ec2:DescribeVolumes"
+        " ec2:DescribeTags ec2:StartInstances ec2:StopInstances ec2:TerminateInstances",
+    ),
+    "ec2.Vpc": Part(
+        "networks",
+        "ec2:CreateVpc ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:ModifyVpcAttribute"
+        " ec2:DeleteVpc ec2:DescribeNetworkAcls ec2:DescribeRouteTables",
+    ),
+    "ec2.DefaultSecurityGroup": Part(
+        "firewalls", "ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress"
+    ),
+    "ec2.Subnet": Part(
+        "networks",
+        "ec2:CreateSubnet ec2:DescribeSubnets ec2:ModifySubnetAttribute ec2:DeleteSubnet",
+    ),
+    "ec2.InternetGateway": Part(
+        "networks",
+        "ec2:CreateInternetGateway ec2:AttachInternetGateway ec2:DescribeInternetGateways"
+        " ec2:DetachInternetGateway ec2:DeleteInternetGateway",
+    ),
+    "ec2.RouteTable": Part(
+        "networks", "ec2:CreateRouteTable ec2:DescribeRouteTables ec2:DeleteRouteTable"
+    ),
+    "ec2.Route": Part("networks", "ec2:CreateRoute ec2:DeleteRoute"),
+    "ec2.RouteTableAssociation": Part(
+        "networks", "ec2:AssociateRouteTable ec2:DisassociateRouteTable"
+    ),
+    "ec2.VpcEndpoint": Part(
+        "networks",
+        "ec2:CreateVpcEndpoint ec2:DescribeVpcEndpoints ec2:ModifyVpcEndpoint"
+        " ec2:DeleteVpcEndpoints ec2:DescribePrefixLists",
+    ),
+    "ec2.SecurityGroup": Part(
+        "firewalls",
+        "ec2:CreateSecurityGroup ec2:DescribeSecurityGroups ec2:DescribeSecurityGroupRules"
+        " ec2:AuthorizeSecurityGroupIngress ec2:AuthorizeSecurityGroupEgress"
+        " ec2:DeleteSecurityGroup",
+    ),
+    "iam.Role": _ROLE,
+    "iam.RolePolicy": Part(
+        "roles", "iam:PutRolePolicy iam:GetRolePolicy iam:DeleteRolePolicy", ROLES
+    ),
+    "iam.InstanceProfile": Part(
+        "roles",
+        "iam:CreateInstanceProfile iam:GetInstanceProfile iam:DeleteInstanceProfile"
+        " iam:AddRoleToInstanceProfile iam:RemoveRoleFromInstanceProfile iam:TagInstanceProfile",
+        PROFILES,
+        when=with_bucket,
+    ),
+    "scheduler.Schedule": Part(
+        "deadlines",
+        "scheduler:CreateSchedule scheduler:GetSchedule scheduler:UpdateSchedule"
+        " scheduler:DeleteSchedule",
+        SCHEDULES,
+    ),
+    "s3.Bucket": Part(
+        "the bucket",
+        "s3:CreateBucket s3:DeleteBucket s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl"
+        " s3:GetBucketCORS s3:GetBucketWebsite s3:GetBucketVersioning"
+        " s3:GetAccelerateConfiguration s3:GetBucketRequestPayment s3:GetBucketLogging"
+        " s3:GetLifecycleConfiguration s3:GetReplicationConfiguration"
+        " s3:GetEncryptionConfiguration s3:GetBucketObjectLockConfiguration s3:GetBucketPolicy"
+        " s3:GetBucketTagging s3:PutBucketTagging s3:GetBucketPublicAccessBlock",
+        BUCKETS,
+        when=with_bucket,
+    ),
+    "s3.BucketPolicy": Part(
+        "the bucket", "s3:PutBucketPolicy s3:DeleteBucketPolicy", BUCKETS, when=with_bucket
+    ),
+    "s3.BucketVersioning": Part("the bucket", "s3:PutBucketVersioning", BUCKETS, when=with_bucket),
+    "s3.BucketPublicAccessBlock": Part(
+        "the bucket", "s3:PutBucketPublicAccessBlock", BUCKETS, when=with_bucket
+    ),
+    "s3.BucketServerSideEncryptionConfiguration": Part(
+        "the bucket", "s3:PutEncryptionConfiguration", BUCKETS, when=with_bucket
+    ),
+    "s3.BucketLifecycleConfiguration": Part(
+        "the bucket", "s3:PutLifecycleConfiguration", BUCKETS, when=with_bucket
+    ),
+    "servicequotas.ServiceQuota": Part(
+        "quotas",
+        "servicequotas:RequestServiceQuotaIncrease"
+        " servicequotas:ListRequestedServiceQuotaChangeHistoryByQuota",
+        when=with_quota_request,
+    ),
+}
+# What a preview reads, and the calls of `fab` besides; `calls_of` gives an action for a call.
+LOOKUPS = Part(
+    "lookups",
+    "ec2:DescribeInstanceTypeOfferings ec2:DescribeAvailabilityZones ec2:DescribeImages"
+    " servicequotas:GetServiceQuota ssm:GetParameter",
+)
+CALLS = {
+    "ec2": "describe_instances describe_volumes describe_security_group_rules describe_vpcs"
+    " describe_vpc_endpoints describe_security_groups describe_route_tables describe_subnets"
+    " describe_internet_gateways describe_key_pairs describe_placement_groups start_instances"
+    " stop_instances terminate_instances get_console_output detach_internet_gateway"
+    " disassociate_route_table delete_vpc_endpoints delete_security_group delete_route_table"
+    " delete_subnet delete_internet_gateway delete_vpc delete_key_pair delete_placement_group",
+    "iam": "list_roles list_role_tags list_instance_profiles_for_role list_role_policies"
+    " remove_role_from_instance_profile delete_instance_profile delete_role_policy delete_role"
+    " get_role simulate_principal_policy",
+    "scheduler": "get_schedule update_schedule delete_schedule",
+    "service-quotas": "get_service_quota",
+    "sts": "get_caller_identity",
+    "s3": "get_object put_object list_objects_v2 list_object_versions delete_objects head_bucket"
+    " create_multipart_upload upload_part complete_multipart_upload abort_multipart_upload",
+}
+_PREFIX = {"service-quotas": "servicequotas"}
+# Calls whose action has another name; those without any need no right.
+_ACTIONS = {
+    "s3:HeadBucket": "s3:ListBucket",
+    "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
+    "s3:DeleteObjects": "s3:DeleteObject s3:DeleteObjectVersion",
+    "s3:CreateMultipartUpload": "s3:PutObject",
+    "s3:UploadPart": "s3:PutObject",
+    "s3:CompleteMultipartUpload": "s3:PutObject",
+    "s3:AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "sts:GetCallerIdentity": "",
+}
+
+
+def parts() -> tuple[Part, ...]:
+    """All rights: of the resources, of the preview, and of the calls."""
+    return (*RESOURCES.values(), LOOKUPS, *(_part_of(service) for service in CALLS))
+
+
+def _part_of(service: str) -> Part:
+    actions = " ".join(action_of(service, call) for call in CALLS[service].split())
+    if service == "s3":
+        return Part("the bucket", actions, BUCKETS, when=with_bucket)
+    return Part("fab", actions)
+
+
+def action_of(service: str, call: str) -> str:
+    """The actions of IAM for a call of boto3: `describe_vpcs` is ec2:DescribeVpcs."""
+    name = "".join(word.capitalize() for word in call.split("_"))
+    action = f"{_PREFIX.get(service, service)}:{name}"
+    return _ACTIONS.get(action, action)
+
+
+def by_resource(
+    request: StackRequest | None, account: str = "*", region: str = "*"
+) -> dict[str, list[str]]:
+    """The rights that a stack needs, by the ARN that they apply to; all without a stack."""
+    names: dict[str, set[str]] = {}
+    for part in parts():
+        if part.is_needed(request):
+            resource = part.resource.format(account=account, region=region)
+            names.setdefault(resource, set()).update(part.names)
+    specific = set().union(*(rights for arn, rights in names.items() if arn != "*"))
+    names["*"] -= specific
+    return {arn: sorted(rights) for arn, rights in sorted(names.items())}
+
+
+def policy(request: StackRequest | None) -> dict[str, Any]:
+    """A policy document of IAM with all rights."""
+    account, region = "*", request.region if request else "*"
+    statements = [
+        {
+            "Sid": _statement_id(arn),
+            "Effect": "Allow",
+            "Action": rights,
+            "Resource": _resources(arn, request),
+        }
+        for arn, rights in by_resource(request, account, region).items()
+    ]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _statement_id(arn: str) -> str:
+    service = "all" if arn == "*" else arn.split(":")[2]
+    kind = re.sub("[^a-z]", "", arn.partition("/")[0].rpartition(":")[2]) if arn != "*" else ""
+    return f"railhead{service.capitalize()}{kind.capitalize()}"
+
+
+def _resources(arn: str, request: StackRequest | None) -> str | list[str]:
+    """A bucket and its objects are two ARNs; a config may name its bucket otherwise."""
+    if not arn.startswith("arn:aws:s3:::"):
+        return arn
+    own = request.config.get("bucket_name") if request else None
+    bucket = f"arn:aws:s3:::{own}" if own else arn
+    return [bucket, f"{bucket}/*"]
+
+
+def all_names(request: StackRequest | None) -> Iterable[str]:
+    """The names of all rights, sorted."""
+    return sorted({name for names in by_resource(request).values() for name in names})

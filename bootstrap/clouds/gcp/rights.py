@@ -1,0 +1,102 @@
+"""The rights that Railhead needs on Google Cloud: for each type of resource, and for each call.
+
+Their names are those of IAM permissions. Source: the permissions reference of Google Cloud, and the
+REST methods that Pulumi's provider and `fab` call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..request import Part, StackRequest, with_bucket, with_quota_request
+
+# By the class of pulumi-gcp.
+RESOURCES: dict[str, Part] = {
+    "compute.Instance": Part(
+        "machines",
+        "compute.instances.create compute.instances.get compute.instances.list"
+        " compute.instances.delete compute.instances.start compute.instances.stop"
+        " compute.instances.setLabels compute.instances.setMetadata compute.instances.setTags"
+        " compute.instances.setMachineType compute.instances.setScheduling"
+        " compute.instances.setServiceAccount compute.disks.create compute.disks.get"
+        " compute.disks.setLabels compute.subnetworks.use compute.subnetworks.useExternalIp"
+        " compute.zones.get compute.zoneOperations.get",
+    ),
+    "compute.Network": Part(
+        "networks",
+        "compute.networks.create compute.networks.get compute.networks.delete"
+        " compute.networks.updatePolicy compute.globalOperations.get",
+    ),
+    "compute.Subnetwork": Part(
+        "networks",
+        "compute.subnetworks.create compute.subnetworks.get compute.subnetworks.delete"
+        " compute.regionOperations.get",
+    ),
+    "compute.Firewall": Part(
+        "firewalls",
+        "compute.firewalls.create compute.firewalls.get compute.firewalls.update"
+        " compute.firewalls.delete",
+    ),
+    "serviceaccount.Account": Part(
+        "the service account",
+        "iam.serviceAccounts.create iam.serviceAccounts.get iam.serviceAccounts.delete"
+        " iam.serviceAccounts.actAs",
+        when=with_bucket,
+    ),
+    "storage.Bucket": Part(
+        "the bucket",
+        "storage.buckets.create storage.buckets.get storage.buckets.update storage.buckets.delete",
+        when=with_bucket,
+    ),
+    "storage.BucketIAMMember": Part(
+        "the bucket",
+        "storage.buckets.getIamPolicy storage.buckets.setIamPolicy",
+        when=with_bucket,
+    ),
+    "cloudquota.SQuotaPreference": Part(
+        "quotas", "cloudquotas.quotas.get cloudquotas.quotas.update", when=with_quota_request
+    ),
+}
+LOOKUPS = Part(
+    "lookups",
+    "compute.projects.get compute.regions.get compute.acceleratorTypes.list"
+    " compute.machineTypes.list compute.images.getFromFamily serviceusage.services.get",
+)
+# By the method of the discovery documents; `""`: it needs no permission on the project.
+CALLS = {
+    "compute.instances.get": "compute.instances.get",
+    "compute.instances.start": "compute.instances.start",
+    "compute.instances.stop": "compute.instances.stop",
+    "compute.instances.delete": "compute.instances.delete",
+    "compute.instances.setScheduling": "compute.instances.setScheduling",
+    "compute.instances.getGuestAttributes": "compute.instances.getGuestAttributes",
+    "compute.instances.aggregatedList": "compute.instances.list",
+    "compute.zoneOperations.get": "compute.zoneOperations.get",
+    "compute.disks.get": "compute.disks.get",
+    "compute.firewalls.list": "compute.firewalls.list",
+    "compute.projects.get": "compute.projects.get",
+    "cloudresourcemanager.projects.testIamPermissions": "",
+    "cloudresourcemanager.projects.getEffectiveOrgPolicy": "orgpolicy.policy.get",
+}
+_OBJECTS = Part(
+    "the bucket",
+    "storage.objects.create storage.objects.get storage.objects.list storage.objects.delete",
+    when=with_bucket,
+)
+
+
+def names(request: StackRequest | None) -> tuple[str, ...]:
+    """The permissions that a stack needs, sorted; all without a stack."""
+    calls = Part("fab", " ".join(CALLS.values()))
+    parts = (*RESOURCES.values(), LOOKUPS, calls, _OBJECTS)
+    return tuple(sorted({name for part in parts if part.is_needed(request) for name in part.names}))
+
+
+def policy(request: StackRequest | None) -> dict[str, Any]:
+    """A custom role with all permissions, as `gcloud iam roles create --file` reads it."""
+    return {
+        "title": "Railhead",
+        "description": "Create and delete the machines, networks and buckets of stacks",
+        "stage": "GA",
+        "includedPermissions": list(names(request)),
+    }

@@ -1,0 +1,71 @@
+"""What a stack requests of its cloud, from its config and its state; and rights by their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from railhead.documents.clouds import COMMON_FACTS
+
+
+@dataclass(frozen=True)
+class StackRequest:
+    """The part of a stack's config that decides which rights and quotas it needs.
+
+    `kinds` are the types of the resources that the stack has already.
+    """
+
+    cloud: str
+    config: Mapping[str, str] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+
+    @property
+    def region(self) -> str:
+        """The region."""
+        return self.config.get("region") or COMMON_FACTS[self.cloud].default_region
+
+    @property
+    def project(self) -> str | None:
+        """The project of Google Cloud; None where the config does not set one."""
+        return self.config.get("project") or None
+
+
+def with_bucket(config: Mapping[str, str]) -> bool:
+    """Whether the stack has a bucket: the default."""
+    return config.get("bucket") != "false"
+
+
+def with_quota_request(config: Mapping[str, str]) -> bool:
+    """Whether the stack requests quotas."""
+    return config.get("quotas") == "request"
+
+
+def always(_config: Mapping[str, str]) -> bool:
+    """Every stack."""
+    return True
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rights that one part of a stack needs.
+
+    Attributes:
+        what: for people: "machines".
+        rights: names of actions or permissions, separated by spaces.
+        resource: on AWS, the ARN that they apply to; {account} and {region} are replaced.
+        when: whether a stack with this config needs it.
+    """
+
+    what: str
+    rights: str
+    resource: str = "*"
+    when: Callable[[Mapping[str, str]], bool] = always
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rights, sorted."""
+        return tuple(sorted(self.rights.split()))
+
+    def is_needed(self, request: StackRequest | None) -> bool:
+        """Whether a stack needs it; without a stack, all parts are needed."""
+        return request is None or self.when(request.config)

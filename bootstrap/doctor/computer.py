@@ -1,0 +1,69 @@
+"""Checks of this computer: the programs, the disk, and the login to Pulumi."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from railhead.documents.doctor import Check
+
+from ..console.text import size
+from ..errors import UsageError
+from ..inventory import local_state, pulumi_stack
+
+WARNS_BYTES, BLOCKS_BYTES = 5 << 30, 1 << 30  # free, in the caches and the home
+INSTALL_SSH = "sudo apt-get install openssh-client"
+
+
+def checks(*, with_stack: bool) -> Iterator[Check]:
+    """All checks; without a stack, a missing Pulumi is no obstacle."""
+    version = platform.python_version()
+    yield Check("Python", "ok", f"{version}, {sys.executable}")
+    yield _ssh()
+    for folder in dict.fromkeys((local_state.home(), local_state.cache("."))):
+        yield disk_check(folder)
+    yield from _pulumi(with_stack)
+
+
+def _ssh() -> Check:
+    """Only a shell on a host needs it; tasks connect by themselves."""
+    if path := shutil.which("ssh"):
+        return Check("ssh", "ok", path)
+    return Check("ssh", "warns", "not on PATH; a shell on a host needs it", INSTALL_SSH)
+
+
+def disk_check(folder: Path) -> Check:
+    """The free space where a folder is, or will be."""
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    state = "blocks" if free < BLOCKS_BYTES else "warns" if free < WARNS_BYTES else "ok"
+    find = f"du -sh {place}/* | sort -h   # what takes the space"
+    return Check("disk", state, f"{size(free)} free for {folder}", "" if state == "ok" else find)
+
+
+def _pulumi(with_stack: bool) -> Iterator[Check]:
+    problem = "blocks" if with_stack else "warns"
+    path = shutil.which("pulumi")
+    if not path:
+        text = "not on PATH; stacks need it, --hosts does not"
+        yield Check("pulumi", problem, text, pulumi_stack.INSTALL)
+        return
+    version = pulumi_stack.version()
+    wanted = pulumi_stack.OLDEST
+    old = _numbers(version) < _numbers(wanted)
+    text = f"{version} at {path}" + (f"; at least {wanted} is needed" if old else "")
+    yield Check("pulumi", problem if old else "ok", text, pulumi_stack.INSTALL if old else "")
+    try:
+        login = pulumi_stack.login()
+        yield Check("pulumi login", "ok", f"{login.user} at {login.url}")
+    except UsageError as error:
+        yield Check("pulumi login", problem, error.message, str(error.hint or "pulumi login"))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version: v3.259.0 is (3, 259, 0)."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))

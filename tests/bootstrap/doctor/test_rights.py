@@ -1,0 +1,86 @@
+"""The declared rights are those of the resources that stacks register, and of the calls of fab."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from botocore import xform_name
+from botocore.session import get_session
+from places import ROOT
+
+from bootstrap.clouds.aws import rights as aws
+from bootstrap.clouds.gcp import rights as gcp
+from bootstrap.clouds.request import StackRequest
+
+AWS_CODE = [*(ROOT / "bootstrap/clouds/aws").glob("*.py"), ROOT / "bootstrap/remote/buckets/s3.py"]
+NO_RESOURCES = {"Provider"}  # of pulumi-aws and pulumi-gcp
+
+
+def constructed(cloud: str) -> Iterator[str]:
+    """The classes of resources in the code of a cloud's stacks, as `ec2.Vpc`."""
+    for path in (ROOT / "stacks" / cloud).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)) if name[
+                    0
+                ].isupper() and not name.endswith(("Args", "Options", "Resource")):
+                    yield f"{module}.{name}"
+
+
+def texts(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from node.value.split()
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_each_resource_of_a_stack_has_its_rights(cloud: str) -> None:
+    declared = {"aws": aws, "gcp": gcp}[cloud].RESOURCES
+    modules = {name.partition(".")[0] for name in declared}
+    used = {name for name in constructed(cloud) if name.partition(".")[0] in modules}
+    assert used == {*declared}
+
+
+@pytest.mark.parametrize("service", ["ec2", "iam", "scheduler", "service-quotas", "sts"])
+def test_each_call_to_aws_has_its_right(service: str) -> None:
+    """Every text in the code that is the name of an operation of boto3."""
+    operations = {xform_name(n) for n in get_session().get_service_model(service).operation_names}
+    own = {path.name for path in AWS_CODE} - {"rights.py"}
+    used = {text for path in AWS_CODE if path.name in own for text in texts(path)} & operations
+    assert used and {aws.action_of(service, call) for call in used} - {""} <= {*aws.all_names(None)}
+
+
+@pytest.mark.parametrize("service", sorted(aws.CALLS))
+def test_each_declared_call_exists(service: str) -> None:
+    operations = {xform_name(n) for n in get_session().get_service_model(service).operation_names}
+    assert {*aws.CALLS[service].split()} <= operations
+
+
+def test_a_stack_without_a_bucket_needs_no_right_on_buckets() -> None:
+    without = StackRequest("aws", {"bucket": "false"})
+    services = {
+        action.partition(":")[0]
+        for statement in aws.policy(without)["Statement"]
+        for action in statement["Action"]
+    }
+    assert "s3" not in services and "ec2" in services
+    permissions = gcp.names(StackRequest("gcp", {"bucket": "false"}))
+    assert not [name for name in permissions if name.startswith("storage.")]
+
+
+def test_a_policy_is_the_least_on_what_has_a_name() -> None:
+    statements = aws.policy(StackRequest("aws", {"region": "eu-west-1"}))["Statement"]
+    by_action = {action: one["Resource"] for one in statements for action in one["Action"]}
+    assert by_action["iam:PassRole"] == "arn:aws:iam::*:role/railhead-*"
+    assert by_action["scheduler:CreateSchedule"].split(":")[3] == "eu-west-1"
+    assert by_action["s3:PutObject"] == ["arn:aws:s3:::railhead-*", "arn:aws:s3:::railhead-*/*"]
+    assert len(by_action) == sum(len(one["Action"]) for one in statements), "one is there twice"
+
+
+def test_a_bucket_with_another_name_is_in_the_policy() -> None:
+    config = {"bucket_name": "our-results"}
+    resources = [one["Resource"] for one in aws.policy(StackRequest("aws", config))["Statement"]]
+    assert ["arn:aws:s3:::our-results", "arn:aws:s3:::our-results/*"] in resources
