@@ -12,6 +12,7 @@ from ..config.settings import ClusterConfig
 from .identity import SCOPE
 from .image import Image
 from .labels import ID, labels, tag
+from .machine_types import has_local_ssds
 from .zone import Location
 
 # Changes of the first two would replace existing machines and their disks: the disk's labels (a
@@ -64,9 +65,15 @@ def host(
         opts=pulumi.ResourceOptions.merge(
             opts,
             # Its name is in use until the old one is removed.
-            pulumi.ResourceOptions(ignore_changes=FIXED, delete_before_replace=True),
+            pulumi.ResourceOptions(ignore_changes=_fixed(config), delete_before_replace=True),
         ),
     )
+
+
+def _fixed(config: ClusterConfig) -> list[str]:
+    """The properties that no `up` changes. Compute attaches the local SSDs of a machine type; for
+    the provider they are a change that replaces the machine."""
+    return [*FIXED, "scratchDisks"] if has_local_ssds(config.machine_type) else FIXED
 
 
 def _gpus(config: ClusterConfig) -> list[compute.InstanceGuestAcceleratorArgs] | None:
@@ -113,7 +120,18 @@ def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
         max_run_duration=compute.InstanceSchedulingMaxRunDurationArgs(
             seconds=deadline.seconds(config.deadline_hours)
         ),
+        on_instance_stop_action=_stop_action(config),
     )
+
+
+def _stop_action(
+    config: ClusterConfig,
+) -> compute.InstanceSchedulingOnInstanceStopActionArgs | None:
+    """Compute stops a machine with local SSDs only if it may discard them; without local SSDs it
+    refuses this."""
+    if not has_local_ssds(config.machine_type):
+        return None
+    return compute.InstanceSchedulingOnInstanceStopActionArgs(discard_local_ssd=True)
 
 
 def _account(email: pulumi.Input[str] | None) -> compute.InstanceServiceAccountArgs | None:

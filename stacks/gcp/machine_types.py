@@ -93,6 +93,11 @@ def machine_type(name: str, gpu_type: str | None, gpu_count: int | None) -> Mach
     return MachineType(name, vcpus, gpu_type, gpu_count, usd)
 
 
+def has_local_ssds(name: str) -> bool:
+    """Whether every machine of this type has local SSDs, whose content is lost when it stops."""
+    return name.startswith("a2-ultragpu-")
+
+
 def same_gpus(name: str) -> list[str]:
     """The other types with the same number of the same GPU of their own."""
     own = WITH_GPUS.get(name)

@@ -13,7 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from engine.stack import Stack
-from standins.gcp.cloud import INSTANCE, Cloud
+from standins.gcp.cloud import INSTANCE, Cloud, bundled_disks
 from standins.gcp.compute import Compute
 from standins.gcp.plugin import serving
 
@@ -24,12 +24,14 @@ PROJECT = "p-12345"
 class EndingCompute(Compute):
     """Compute in which a machine that stops has stopped when it is looked at next."""
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    def answer(
+        self, method: str, path: str, body: Any, query: Mapping[str, str]
+    ) -> tuple[int, Any]:
         """As Compute."""
         for machine in self.instances.values():
             if method == "GET" and machine["status"] == "STOPPING":
                 machine["status"] = "TERMINATED"
-        return super().answer(method, path, body)
+        return super().answer(method, path, body, query)
 
 
 class SharedCloud(Cloud):
@@ -55,6 +57,7 @@ class SharedCloud(Cloud):
                 scheduling=made["scheduling"],
                 metadata=made["metadata"],
                 networkInterfaces=[_interface(made["name"])],
+                disks=made["disks"] + bundled_disks(made["machineType"]),
             )
         return path
 

@@ -243,13 +243,20 @@ def test_what_the_cloud_would_refuse_is_refused_at_preview(
 def test_machines_with_gpus_of_their_own_and_without(
     stack: Stack, cloud: Cloud, rest: Rest
 ) -> None:
+    """Types with local SSDs too: they are not made anew by an `up` that changes nothing."""
     rest.zones = {"g2-standard-24": ["us-central1-b"], "e2-standard-4": ["us-central1-c"]}
+    rest.zones["a2-ultragpu-2g"] = ["us-central1-b"]
     stack.config(machine_type="g2-standard-24", count=1).up().ended(0)
     (host,) = cloud.every(INSTANCE).values()
     assert host.request.body["guestAccelerators"] == []
     assert host.request.params["zone"] == "us-central1-b"
     described = stack.output()["cluster"]["hosts"][0]
     assert (described["slots"], described["gpu"]) == (2, {"type": "nvidia-l4", "count": 2})
+    stack.config(machine_type="a2-ultragpu-2g").up().ended(0)
+    changes: list[str] = []
+    cloud.watch = changes.append
+    stack.config(owner="bob").up().ended(0)
+    assert changes == []
     stack.config(machine_type="e2-standard-4").up().ended(0)
     described = stack.output()["cluster"]["hosts"][0]
     assert (described["slots"], described["gpu"]) == (1, None)

@@ -67,6 +67,8 @@ def test_a_good_machine_is_good() -> None:
         ("scheduling.onHostMaintenance", "MIGRATE", "need onHostMaintenance TERMINATE"),
         ("scheduling.provisioningModel", "SPOT", "spot is preemptible"),
         ("scheduling.maxRunDuration", {"seconds": 29}, "from 30 seconds to 120 days"),
+        ("scheduling.onInstanceStopAction", {"discardLocalSsd": True}, "only for machines with"),
+        ("machineType", "a2-ultragpu-1g", "need discardLocalSsd"),
         ("metadata", {"a key": "x"}, "key: 'a key' does not match"),
         ("labels", {"a": 1}, "1 is not of type string"),
         ("desiredState", "RUNNING", "the stand-in does not know desiredState"),

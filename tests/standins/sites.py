@@ -256,13 +256,14 @@ class GcpSite(CloudSite):
         own = {"network": NETWORK, "networkIP": f"10.164.0.{serial[-1]}"}
         address = {"accessConfigs": [{"natIP": f"198.51.100.{serial[-1]}"}]}
         link = f"https://www.googleapis.com/compute/v1/{path.replace('/instances/', '/disks/')}"
+        local_ssds = [{"type": "SCRATCH"}] if host == self.inventory.chief else []
         self._compute.add(
             path,
             id=serial,
             networkInterfaces=[own | address],
             tags={"items": ["railhead-c"]},
             labels={"railhead-cluster": "t4", "railhead-id": ID, "railhead-stack": "g4dn"},
-            disks=[{"source": link}, {"type": "SCRATCH"}],
+            disks=[{"source": link, "type": "PERSISTENT"}, *local_ssds],
         )
 
     @property

@@ -58,11 +58,19 @@ class Duration:
 
 
 @dataclass(frozen=True)
+class StopAction:
+    """What happens to the local SSDs of an instance that Compute stops."""
+
+    discardLocalSsd: bool = False
+
+
+@dataclass(frozen=True)
 class Scheduling:
     """How long an instance may run, and what happens to it then."""
 
     maxRunDuration: Duration = Duration()
     instanceTerminationAction: str = ""
+    onInstanceStopAction: StopAction = StopAction()
     terminationTimestamp: str = ""  # in resourceStatus
 
 
@@ -75,9 +83,10 @@ class ResourceStatus:
 
 @dataclass(frozen=True)
 class AttachedDisk:
-    """A disk of an instance; `source` is its address."""
+    """A disk of an instance; `source` is its address. Local SSDs have the type SCRATCH."""
 
     source: str = ""
+    type: str = ""
     diskSizeGb: str = "0"
 
 
@@ -117,8 +126,16 @@ class Instance:
 
     @property
     def stops(self) -> bool:
-        """Whether it is stopped, or deleted, at the end of that time."""
-        return self.scheduling.instanceTerminationAction in ("STOP", "DELETE")
+        """Whether it is stopped, or deleted, at the end of that time. Compute does not stop an
+        instance with local SSDs without `discardLocalSsd`."""
+        action = self.scheduling.instanceTerminationAction
+        discards = self.scheduling.onInstanceStopAction.discardLocalSsd
+        return action == "DELETE" or (action == "STOP" and (discards or not self.has_local_ssd))
+
+    @property
+    def has_local_ssd(self) -> bool:
+        """Whether it has local SSDs, whose content is lost when it stops."""
+        return any(disk.type == "SCRATCH" for disk in self.disks)
 
     @property
     def ends(self) -> datetime | None:

@@ -78,9 +78,9 @@ class Gcp:
 
     def stop(self) -> None:
         """Stop every instance that runs or starts; see `_request_all`."""
-        active = ("running", "starting")
-        paths = [_path(h) for h, instance in self._instances() if _state(instance) in active]
-        self._request_all("POST", [f"{path}/stop" for path in paths])
+        instances = [(host, one) for host, one in self._instances() if one]
+        active = [(host, one) for host, one in instances if one.state in ("running", "starting")]
+        self._request_all("POST", [_stop_path(*each) for each in active])
 
     def terminate(self) -> None:
         """Delete every instance that exists, with its disk; see `_request_all`."""
@@ -133,9 +133,11 @@ class Gcp:
                     Command("start", **target, hours=f"{hours:g}"),
                 ),
             )
-        for host, _ in to_change:
+        for host, instance in to_change:
             wanted = self._client("GET", _path(host)).get("scheduling", {})  # with its other keys
             wanted |= {"maxRunDuration": {"seconds": seconds}, "instanceTerminationAction": "STOP"}
+            if instance.has_local_ssd:  # other instances are refused with it
+                wanted["onInstanceStopAction"] = {"discardLocalSsd": True}
             operation = self._client("POST", f"{_path(host)}/setScheduling", json=wanted)
             wait_for_operation(self._client, operation, self._clock)
 
@@ -200,6 +202,13 @@ def _path(host: Host) -> str:
     return "projects/{}/zones/{}/instances/{}".format(*_parts(host))
 
 
+def _stop_path(host: Host, instance: Instance) -> str:
+    """The call that stops an instance. Compute requires the parameter for local SSDs, whose content
+    is lost then."""
+    discard = "?discardLocalSsd=true" if instance.has_local_ssd else ""
+    return f"{_path(host)}/stop{discard}"
+
+
 def _parts(host: Host) -> tuple[str, str, str]:
     match = _ID.search(host.id or "")
     if not match:
@@ -234,7 +243,9 @@ def networks_of(rules: Iterable[Firewall], tags: Collection[str], port: int) -> 
 
 def _deadline(host: Host, instance: Instance) -> Deadline:
     if not instance.seconds or not instance.stops:
-        return Deadline(KIND, None, MISSING, COMPUTE, f"{host.name} has none")
+        keeps = instance.seconds and instance.scheduling.instanceTerminationAction == "STOP"
+        why = "would keep its local SSDs, which Compute refuses" if keeps else "has none"
+        return Deadline(KIND, None, MISSING, COMPUTE, f"{host.name} {why}")
     length = f"{int(instance.seconds) / 3600:g} h from each start"
     if instance.state != "running":
         return Deadline(KIND, None, "armed", COMPUTE, length)

@@ -194,6 +194,23 @@ def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) ->
         gcp(compute).set_deadline(200)
 
 
+def test_a_machine_with_local_ssds_stops_and_its_deadline_stops_it(compute: Compute) -> None:
+    other = PATH.replace("t4-1", "t4-2")
+    compute.add(other)
+    machine(compute)["disks"] = [{"type": "PERSISTENT"}, {"type": "SCRATCH"}]
+    second = replace(GOLDEN.chief, name="gcp-t4-2", id=other, address="198.51.100.9")
+    both = replace(GOLDEN, hosts=(GOLDEN.chief, second))
+    kept, armed = gcp(compute, both).deadlines().values()
+    assert (kept.state, armed.state) == (MISSING, "armed") and "local SSDs" in kept.reason
+    gcp(compute, both).stop()
+    assert {one["status"] for one in compute.instances.values()} == {"STOPPING"}
+    compute.settle()
+    gcp(compute, both).set_deadline(6)
+    assert machine(compute)["scheduling"]["onInstanceStopAction"] == {"discardLocalSsd": True}
+    assert "onInstanceStopAction" not in compute.instances[other]["scheduling"]
+    assert {one.state for one in gcp(compute, both).deadlines().values()} == {"armed"}
+
+
 # --- Keys, costs, whose ------------------------------------------------------------------------
 
 

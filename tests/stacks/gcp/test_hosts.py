@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from standins.gcp.cloud import bundled_disks
+from standins.gcp.compute import stop_action_error
 
 from stacks.deadline import install_script
 from stacks.gcp import image
@@ -22,6 +24,18 @@ def test_every_machine_ends_by_itself_and_none_starts_again(spot: bool) -> None:
         assert scheduling["provisioningModel"] == ("SPOT" if spot else "STANDARD")
         assert scheduling["preemptible"] is spot
         assert "desiredStatus" not in host.inputs
+
+
+@pytest.mark.parametrize(
+    "name", ["a2-ultragpu-1g", "a2-ultragpu-8g", "a2-highgpu-1g", "g2-standard-24", "e2-standard-4"]
+)
+def test_compute_may_discard_the_local_ssds_of_every_type_that_has_some(name: str) -> None:
+    """It refuses machines with local SSDs otherwise, and others with it."""
+    no_gpus = {"gpu_type": None, "gpu_count": None}
+    host = made(None, machine_type=name, zones=("us-central1-a",), **no_gpus).every(INSTANCE)[0]
+    scheduling = host.inputs["scheduling"]
+    assert not stop_action_error(scheduling, local_ssd=bool(bundled_disks(name)))
+    assert ("scratchDisks" in host.ignore_changes) == bool(bundled_disks(name))
 
 
 def test_every_name_of_an_image_has_its_family() -> None:

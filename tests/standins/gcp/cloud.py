@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .compute import stop_action_error
 from .discovery import Request, Wrong, check
 from .requests import request
 
@@ -32,7 +33,7 @@ FIXED: Mapping[str, tuple[str, ...]] = {
     INSTANCE: (
         "name", "project", "zone", "bootDisk.initializeParams", "guestAccelerators",
         "networkInterfaces[0].nicType", "scheduling.preemptible", "scheduling.provisioningModel",
-        "scheduling.maxRunDuration",
+        "scheduling.maxRunDuration", "scheduling.onInstanceStopAction", "scratchDisks",
     ),
     "gcp:serviceaccount/account:Account": ("accountId", "project"),
     BUCKET: ("name", "project", "location"),
@@ -162,7 +163,9 @@ class Cloud:
             number = int(str(inputs["name"]).rpartition("-")[2])
             interface = {**inputs["networkInterfaces"][0], "networkIp": f"10.164.0.{number}"}
             interface["accessConfigs"] = [{"natIp": f"198.51.100.{number}"}]
-            return {**inputs, "networkInterfaces": [interface]}
+            disks = [{"interface": d["interface"]} for d in bundled_disks(inputs["machineType"])]
+            ssds = {"scratchDisks": disks} if disks else {}
+            return {**inputs, **ssds, "networkInterfaces": [interface]}
         if kind == "gcp:serviceaccount/account:Account":
             return {**inputs, "email": path.rpartition("/")[2]}
         return dict(inputs)
@@ -212,3 +215,13 @@ def _check_instance(body: Mapping[str, Any], where: str) -> None:
         raise Wrong(f"{where}: maxRunDuration is from 30 seconds to 120 days")
     if longest and "instanceTerminationAction" not in scheduling:
         raise Wrong(f"{where}: maxRunDuration needs an instanceTerminationAction")
+    local_ssd = bool(bundled_disks(body["machineType"]))
+    if wrong := stop_action_error(scheduling, local_ssd=local_ssd):
+        raise Wrong(f"{where}: {wrong}")
+
+
+def bundled_disks(machine_type: str) -> list[dict[str, str]]:
+    """The local SSDs that every machine of a type has."""
+    series, _, gpus = machine_type.rpartition("/")[2].rpartition("-")
+    count = int(gpus.removesuffix("g")) if series == "a2-ultragpu" else 0
+    return [{"type": "SCRATCH", "interface": "NVME", "diskSizeGb": "375"}] * count

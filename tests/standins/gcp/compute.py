@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import googleapiclient  # type: ignore[import-untyped]
 
@@ -37,6 +38,31 @@ CALLS: dict[str, tuple[str, ...]] = {
     "firewalls": ("list",),
     "projects": ("get",),
 }
+
+# The words of Compute, as in skypilot-org/skypilot issue 2586. Its description says of
+# `discardLocalSsd`: "This property is required if the instance has any attached Local SSD disks."
+NO_DISCARD = (
+    "VM has a Local SSD attached but an undefined value for `discard-local-ssd`. If using gcloud, "
+    "please add `--discard-local-ssd=false` or `--discard-local-ssd=true` to your command."
+)
+
+
+def has_local_ssd(instance: Mapping[str, Any]) -> bool:
+    """Whether a machine has local SSDs: disks of the type SCRATCH."""
+    return any(disk.get("type") == "SCRATCH" for disk in instance.get("disks", ()))
+
+
+def stop_action_error(scheduling: Mapping[str, Any], *, local_ssd: bool) -> str:
+    """Why Compute refuses what a machine does with its local SSDs when its time is over. gcloud on
+    `--discard-local-ssds-at-termination-timestamp`: "Required to be set to true and only allowed
+    for VMs that have one or more local SSDs", stop, and have a limit."""
+    discards = scheduling.get("onInstanceStopAction", {}).get("discardLocalSsd") is True
+    stops = "maxRunDuration" in scheduling and scheduling.get("instanceTerminationAction") == "STOP"
+    if discards and not (local_ssd and stops):
+        return "onInstanceStopAction: only for machines with local SSDs that stop after a time"
+    if local_ssd and stops and not discards:
+        return "onInstanceStopAction: machines with local SSDs need discardLocalSsd"
+    return ""
 
 
 @cache
@@ -75,6 +101,7 @@ class Compute:
         """A machine at projects/P/zones/Z/instances/N that runs."""
         now = datetime.now(timezone.utc)
         card = {"networkIP": "10.164.0.8", "accessConfigs": [{"natIP": "198.51.100.99"}]}
+        discard = {"onInstanceStopAction": {"discardLocalSsd": True}}
         self.instances[path] = {
             "id": "4711",
             "name": path.rpartition("/")[2],
@@ -86,6 +113,7 @@ class Compute:
                 "automaticRestart": False,
                 "instanceTerminationAction": "STOP",
                 "maxRunDuration": {"seconds": "14400"},
+                **(discard if has_local_ssd(options) else {}),
             },
         } | options
 
@@ -98,7 +126,9 @@ class Compute:
             elif instance["status"] == "STOPPING":
                 instance["status"] = "TERMINATED"
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    def answer(
+        self, method: str, path: str, body: Any, query: Mapping[str, str]
+    ) -> tuple[int, Any]:
         """The status and the JSON of one call."""
         self.requests.append(f"{method} {path}")
         if self.denied:
@@ -106,6 +136,8 @@ class Compute:
         if path.startswith("v1/projects/"):
             return self._resource_manager(path.rpartition(":")[2], body)
         resource, name, at = self._call(method, path)
+        if unknown := query.keys() - self.calls[resource, name]["parameters"].keys():
+            return 400, _error(400, f"there is no parameter {', '.join(unknown)}")
         if resource == "projects":
             return 200, {"name": at.rpartition("/")[2], "quotas": self._quotas()}
         if resource == "zoneOperations":
@@ -131,6 +163,8 @@ class Compute:
             return (
                 (200, {"queryValue": {"items": items}}) if items else (404, _error(404, "notFound"))
             )
+        if name == "stop" and has_local_ssd(instance) and "discardLocalSsd" not in query:
+            return 400, _error(400, "badRequest", NO_DISCARD)
         return self._change(name, at, instance, body)
 
     def _quotas(self) -> list[dict[str, Any]]:
@@ -175,6 +209,8 @@ class Compute:
             unknown = body.keys() - self.schemas["Scheduling"]["properties"].keys()
             if unknown or instance["status"] not in ("TERMINATED", "STOPPED"):
                 return 400, _error(400, "resourceNotReady")
+            if wrong := stop_action_error(body, local_ssd=has_local_ssd(instance)):
+                return 400, _error(400, "invalid", wrong)
             instance["scheduling"] = body
         elif name == "stop":
             instance["status"] = "STOPPING"
@@ -220,8 +256,9 @@ class Compute:
                     self._write(200, {"access_token": "t-1", "expires_in": 3600})
                     return
                 body = json.loads(self.rfile.read(length)) if length else None
-                path = self.path.partition("?")[0].removeprefix("/compute/v1/").removeprefix("/")
-                self._write(*cloud.answer(self.command, path, body))
+                path, _, query = self.path.partition("?")
+                path = path.removeprefix("/compute/v1/").removeprefix("/")
+                self._write(*cloud.answer(self.command, path, body, dict(parse_qsl(query))))
 
             def _write(self, status: int, output: Any) -> None:
                 data = json.dumps(output).encode()
@@ -245,5 +282,5 @@ def _shown(operation: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in operation.items() if key not in ("left", "end")}
 
 
-def _error(status: int, reason: str) -> dict[str, Any]:
-    return {"error": {"code": status, "message": "refused", "errors": [{"reason": reason}]}}
+def _error(status: int, reason: str, message: str = "refused") -> dict[str, Any]:
+    return {"error": {"code": status, "message": message, "errors": [{"reason": reason}]}}

@@ -23,6 +23,9 @@ from .discovery import Wrong
 
 SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
 MISSING = object()
+# What the provider reads of a machine and compares with the program: in its schema these blocks are
+# `Optional` and not `Computed`.
+MADE_BY_GOOGLE = {"scratchDisks"}
 
 
 @contextmanager
@@ -82,7 +85,10 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
 
     def Diff(self, request: Any, context: Any) -> Any:
         kind, _ = _kind_and_name(request.urn)
-        return _diff(_changes(_plain(request.old_inputs), _plain(request.news)), FIXED[kind])
+        olds, news = _plain(request.old_inputs), _plain(request.news)
+        compared = MADE_BY_GOOGLE - {*request.ignoreChanges}
+        olds |= {key: value for key, value in _plain(request.olds).items() if key in compared}
+        return _diff(_changes(olds, news), FIXED[kind])
 
     def Create(self, request: Any, context: Any) -> Any:
         kind, name = _kind_and_name(request.urn)

@@ -140,7 +140,7 @@ def _interface(inputs: Taken) -> dict[str, Any]:
 
 
 def _scheduling(inputs: Taken) -> dict[str, Any]:
-    longest = inputs.inner("maxRunDuration")
+    longest, stop = inputs.inner("maxRunDuration"), inputs.inner("onInstanceStopAction")
     seconds = longest.take("seconds")
     body = inputs.only(
         onHostMaintenance="onHostMaintenance",
@@ -151,6 +151,8 @@ def _scheduling(inputs: Taken) -> dict[str, Any]:
     )
     if seconds is not None:
         body["maxRunDuration"] = longest.done({"seconds": str(seconds)})
+    if action := stop.done(stop.only(discardLocalSsd="discardLocalSsd")):
+        body["onInstanceStopAction"] = action
     return inputs.done(body)
 
 
