@@ -19,7 +19,9 @@ from railhead.documents.codec import encode
 from .config.settings import ClusterConfig
 from .cost import cost, price_per_machine
 
-PRICE = "price-per-machine"  # of a resource in Pulumi's state; bootstrap reads it there
+# Names of resources in Pulumi's state; bootstrap reads them there.
+PRICE = "price-per-machine"
+ZONES = "zones"
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,11 @@ class Alternatives:
     types: Sequence[str] = ()
 
 
-def announce(config: ClusterConfig) -> None:
+def announce(config: ClusterConfig, zone: str, others: Alternatives) -> None:
     """Before anything is created: print which commands show and end what a broken `up` leaves, and
-    record what one machine costs."""
+    record what one machine costs, and in which zones `fab up` looks for capacity in turn."""
     pulumi.Stash(PRICE, input=encode(price_per_machine(config)) or {})
+    pulumi.Stash(ZONES, input=list(config.zones or (zone, *others.zones)))
     if not pulumi.runtime.is_dry_run():
         pulumi.log.info(f"if this `up` breaks off, machines may run. {_commands(config)}")
 

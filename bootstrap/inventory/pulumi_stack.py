@@ -186,13 +186,6 @@ def preview_errors(stack: str) -> list[str]:
     return errors
 
 
-def zones(stack: str) -> tuple[str, ...]:
-    """The zones in the stack's config, in their order; empty where none are set."""
-    process = _pulumi("config", "get", "zones", "--stack", stack)
-    text = process.stdout if process.returncode == 0 else ""
-    return tuple(zone.strip() for zone in text.split(",") if zone.strip())
-
-
 def set_zones(stack: str, zones: Sequence[str]) -> None:
     """Write the zones into the stack's config.
 

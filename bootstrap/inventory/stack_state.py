@@ -18,7 +18,8 @@ from .clouds import CLOUDS, STATE_TYPES
 
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
-ID, PRICE = "cluster-id", "price-per-machine"  # the names of the stashes; stacks/ makes them
+# The names of the stashes; stacks/ makes them.
+ID, PRICE, ZONES = "cluster-id", "price-per-machine", "zones"
 COMPONENT = "railhead:"
 PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
 BUCKETS = {k.state.bucket: k.scheme for k in CLOUDS.values() if k.state and k.state.bucket}
@@ -81,7 +82,8 @@ class StackState:
     to its end.
 
     `price` is that of one machine. `kinds` are the types of all resources except Pulumi's own.
-    `schedules` are the names of the deadlines that are resources of their own.
+    `schedules` are the names of the deadlines that are resources of their own. `zones` are those
+    that may have capacity, in the order in which they are tried.
     """
 
     stack: str
@@ -96,6 +98,7 @@ class StackState:
     machines: tuple[StateMachine, ...]
     kinds: tuple[str, ...]
     schedules: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
 
     @property
     def account(self) -> str | None:
@@ -121,6 +124,7 @@ def read_state(stack: str, exported: object) -> StackState:
     outputs = next((r.outputs for r in resources if r.type == ROOT), {})
     document = outputs.get("cluster")
     price = _stash(resources, PRICE).get("input")
+    zones = _stash(resources, ZONES).get("input")
     what = f"{PRICE} in Pulumi's state of stack {stack}"
     return StackState(
         stack=stack,
@@ -135,6 +139,7 @@ def read_state(stack: str, exported: object) -> StackState:
         machines=tuple(machine for r in resources if (machine := _machine(r))),
         kinds=tuple(r.type for r in resources if r.is_made),
         schedules=tuple(str(r.inputs.get("name")) for r in resources if r.type in SCHEDULES),
+        zones=tuple(map(str, zones)) if isinstance(zones, list) else (),
     )
 
 

@@ -2,8 +2,9 @@
 
 A Pulumi program cannot catch the refusal of a machine and continue in another zone. So after a
 refusal for capacity, and only if the cluster had no machine before, everything created so far is
-removed, the next configured zone becomes the first, and `pulumi up` runs again. The same happens,
-in the same zone, if a killed `pulumi up` left a resource whose name is needed.
+removed, the next zone that offers the machine type becomes the first, and `pulumi up` runs again;
+with configured zones, the next of these. The same happens, in the same zone, if a killed `pulumi
+up` left a resource whose name is needed.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
     recorded = [machine.id for machine in before.state.machines]
     if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
         report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")
-    zones = pulumi_stack.zones(stack)
     result = pulumi_stack.up(stack, refresh=refresh)
     if result.code and _had_none(before, result) and is_conflict(result.text):
         report("what a killed `pulumi up` left is in the way")
         _remove(stack, report)
         result = pulumi_stack.up(stack, refresh=False)
+    zones = pulumi_stack.state(stack).zones if result.code and _may_move(before, result) else ()
     tried = 1
     while result.code and _may_move(before, result) and tried < len(zones):
         _remove(stack, report)
         first, zones = zones[0], (*zones[1:], zones[0])
         pulumi_stack.set_zones(stack, zones)
-        report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set to it")
+        report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
         result = pulumi_stack.up(stack, refresh=False)
         tried += 1
     if result.code:

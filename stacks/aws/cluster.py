@@ -20,7 +20,6 @@ from ..quotas import QuotaNeed
 from . import bucket, hosts, identity, image, network, quota, schedule, user_data
 from .lookups.calls import Caller, caller
 from .lookups.existing import name_others
-from .lookups.offers import zones_with_type
 from .machine_types import same_gpus
 from .tags import ID, tags
 from .zone import Location, choose_location
@@ -60,7 +59,7 @@ class Cluster(pulumi.ComponentResource):
         transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
         if found:
             transformations.append(broken_up.on_failure(config, found.others))
-            broken_up.announce(config)
+            broken_up.announce(config, found.location.zone, found.others)
         opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:aws:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
@@ -106,8 +105,7 @@ def _provider(name: str, config: ClusterConfig) -> aws.Provider:
 
 def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
     location = choose_location(config, opts)
-    zones = [zone for zone in zones_with_type(config, opts) if zone != location.zone]
-    others = broken_up.Alternatives(zones, same_gpus(config.machine_type))
+    others = broken_up.Alternatives(location.others, same_gpus(config.machine_type))
     return Lookups(location, image.image_id(config, opts), who.account, others)
 
 

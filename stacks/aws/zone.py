@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -15,14 +17,17 @@ from .lookups.offers import zones_with_type
 
 @dataclass(frozen=True)
 class Location:
-    """A zone; `subnet` is the id of an existing one in it, None where the stack makes one."""
+    """A zone; `subnet` is the id of an existing one in it, None where the stack makes one. `others`
+    are more zones of the region that the cluster could be in."""
 
     zone: str
     subnet: str | None = None
+    others: tuple[str, ...] = ()
 
 
 def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Location:
     """The first configured zone that offers the type; without configured zones, the first of all.
+    Local Zones and Wavelength Zones, which cost more and have less, only where they are configured.
 
     Raises:
         ConfigError: no zone offers it, or the existing VPC has no public subnet in such a zone.
@@ -31,28 +36,32 @@ def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Locati
     _warn_if_retired(config, offered=bool(offering))
     if not offering:
         raise ConfigError(_not_offered(config))
-    wanted = [zone for zone in config.zones if zone in offering] if config.zones else offering
+    ordinary = [zone for zone in offering if re.fullmatch(f"{config.region}[a-z]", zone)]
+    wanted = [zone for zone in config.zones if zone in offering] if config.zones else ordinary
     if not wanted:
+        named = f"none of {', '.join(config.zones)}" if config.zones else "no ordinary zone"
         raise ConfigError(
-            f"zones: none of {', '.join(config.zones)} has {config.machine_type}; "
+            f"zones: {named} has {config.machine_type}; "
             f"in {config.region} there are {', '.join(offering)}\n"
-            f"  next: pulumi config set zones {offering[0]}"
+            f"  next: pulumi config set zones {(ordinary or offering)[0]}"
         )
-    return _in_network(config, wanted, opts) if config.network else Location(wanted[0])
+    subnets: Mapping[str, str | None] = dict.fromkeys(wanted)
+    if config.network:
+        subnets = _in_network(config, wanted, opts)
+    (zone, subnet), *_ = subnets.items()
+    others = ordinary if config.zones else subnets
+    return Location(zone, subnet, tuple(other for other in others if other != zone))
 
 
-def _in_network(config: ClusterConfig, zones: list[str] | tuple[str, ...],
-                opts: pulumi.InvokeOptions) -> Location:  # fmt: skip
-    """A public subnet of the VPC: hosts need an address that is reachable from outside."""
-    for zone in zones:
-        filters = {
-            "vpc-id": str(config.network),
-            "availability-zone": zone,
-            "map-public-ip-on-launch": "true",
-        }
-        found = _subnets(filters, opts)
-        if found:
-            return Location(zone, found[0])
+def _in_network(
+    config: ClusterConfig, zones: Sequence[str], opts: pulumi.InvokeOptions
+) -> dict[str, str]:
+    """A public subnet of the VPC for each zone with one: hosts need an address that is reachable
+    from outside."""
+    public = {"vpc-id": str(config.network), "map-public-ip-on-launch": "true"}
+    each = {zone: _subnets({**public, "availability-zone": zone}, opts) for zone in zones}
+    if subnets := {zone: ids[0] for zone, ids in each.items() if ids}:
+        return subnets
     raise ConfigError(
         f"network: {config.network} has no subnet that gives public addresses in "
         f"{', '.join(zones)}, where {config.machine_type} is offered\n"

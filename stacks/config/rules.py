@@ -8,6 +8,7 @@ needs: where one of them is wrong by itself, the rule is left out.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,14 +91,27 @@ def _inside(network: Any, other: Any) -> bool:
 
 def zones_outside_region(values: Values) -> list[str]:
     """Zones that are not in the region."""
-    region = values["region"]
-    return [
-        f"zones: {zone!r} is not in the region {region}\n"
-        f"  next: pulumi config set region {zone[:-2] if zone[-2] == '-' else zone[:-1]}"
-        "   # or: pulumi config rm zones"
-        for zone in values["zones"] or ()
-        if not (zone.startswith(region) and len(zone) <= len(region) + 2)
+    region, zones = values["region"], values["zones"] or ()
+    elsewhere = [zone for zone in zones if _region_of(zone) != region]
+    if not elsewhere:
+        return []
+    here = [zone for zone in zones if zone not in elsewhere] or [
+        zone for zone in zones if _region_of(zone) == _region_of(zones[0])
     ]
+    commands = [f"pulumi config set zones {','.join(here)}"] if len(here) < len(zones) else []
+    if _region_of(here[0]) != region:
+        commands.append(f"pulumi config set region {_region_of(here[0])}")
+    are = "is" if len(elsewhere) == 1 else "are"
+    return [
+        f"zones: {', '.join(elsewhere)} {are} not in the region {region}; all zones must be in it\n"
+        f"  next: {' && '.join(commands)}   # or: pulumi config rm zones"
+    ]
+
+
+def _region_of(zone: str) -> str:
+    """The region whose name a zone begins with: us-east-1 of us-east-1b, us-west-2-lax-1a."""
+    found = re.match(r"[a-z]+-[a-z]+-?\d+", zone)
+    return found[0] if found else zone
 
 
 def name_of_no_bucket(values: Values) -> list[str]:

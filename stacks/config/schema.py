@@ -72,7 +72,8 @@ KEYS = (
     Key("region", REMOTE, validators.region, "the cloud's region"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas. All "
         "hosts go into one zone: aws: the first that offers the machine type; gcp: the first that "
-        "the region has. Unset: all zones with the type, sorted by name (gcp: the table below)"),
+        "the region has. Unset: all zones with the type, sorted by name, without AWS's Local and "
+        "Wavelength Zones (gcp: the table below)"),
     Key("machine_type", REMOTE, validators.machine_type, "the machine type"),
     Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine. Unset: "
         "nvidia-tesla-t4. Other machine types have their own GPUs, or none"),

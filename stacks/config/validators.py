@@ -134,10 +134,12 @@ def owner(key: str, text: str) -> str:
 
 
 def zones(key: str, text: str) -> tuple[str, ...]:
-    """Zones in order, each once."""
+    """Zones in order, each once; on AWS also Local Zones (us-west-2-lax-1a) and Wavelength Zones
+    (us-east-1-wl1-bos-wlz-1)."""
+    aws = r"-\d+([a-z]|-[a-z]+-\d+[a-z]|-wl\d+-[a-z]+-wlz-\d+)"
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     for zone in found:
-        shaped(r"[a-z]{2,}-[a-z]+(-\d+[a-z]|\d+-[a-z])", "a zone, as in us-east-1b")(key, zone)
+        shaped(rf"[a-z]{{2,}}-[a-z]+({aws}|\d+-[a-z])", "a zone, as in us-east-1b")(key, zone)
     if len(set(found)) != len(found):
         raise ConfigError(f"{key}: {text!r} names a zone twice")
     return found

@@ -61,7 +61,7 @@ class Cluster(pulumi.ComponentResource):
             types = same_gpus(config.machine_type)
             others = broken_up.Alternatives(found.location.others, types)
             transformations.append(broken_up.on_failure(config, others))
-            broken_up.announce(config)
+            broken_up.announce(config, found.location.zone, others)
         opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:gcp:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (

@@ -133,4 +133,25 @@ MUTANTS = [
         new='PRICE = "price"',
         caught_by=(f"{AWS}test_cluster.py", "-k", "clusters_id"),
     ),
+    Mutant(
+        what="without configured zones the machines are made in a Local Zone",
+        file="stacks/aws/zone.py",
+        old='ordinary = [zone for zone in offering if re.fullmatch(f"{config.region}[a-z]", zone)]',
+        new="ordinary = list(offering)",
+        caught_by=(f"{AWS}test_cluster.py", "-k", "wavelength"),
+    ),
+    Mutant(
+        what="without configured zones `fab up` gives up after the first without capacity",
+        file="stacks/broken_up.py",
+        old="list(config.zones or (zone, *others.zones))",
+        new="list(config.zones)",
+        caught_by=(f"{AWS}test_cluster.py", "-k", "wavelength"),
+    ),
+    Mutant(
+        what="Google refuses to create machines with local SSDs",
+        file="stacks/gcp/hosts.py",
+        old="        on_instance_stop_action=_stop_action(config),\n",
+        new="",
+        caught_by=(f"{GCP}test_hosts.py", "-k", "local_ssds"),
+    ),
 ]

@@ -111,7 +111,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "machine_type", "p6-b200.48xlarge", "is none of p3.2xlarge"),
         ("aws", "region", "us-central1", "is not a region of aws"),
         ("aws", "region", "us-gov-west-1", "a separate partition of AWS"),
-        ("aws", "zones", "us-west-2a", "'us-west-2a' is not in the region us-east-1"),
+        ("aws", "zones", "us-west-2a", "us-west-2a is not in the region us-east-1"),
         ("aws", "zones", "us-east-1a,us-east-1a", "names a zone twice"),
         ("aws", "zones", "here", "'here' is not a zone"),
         ("aws", "image", "windows", "is none of dlami-base-ubuntu-22.04"),

@@ -112,20 +112,35 @@ def test_a_value_that_is_wrong_by_itself_is_unread_and_an_unknown_one_a_mistake_
 
 
 @pytest.mark.parametrize(
-    ("region", "zone", "nearest"),
+    ("region", "zones", "commands"),
     [
         ("us-east-1", "us-east-1a", None),
         ("us-central1", "us-central1-a", None),
-        ("us-east-1", "us-west-2a", "us-west-2"),
-        ("us-central1", "europe-west4-a", "europe-west4"),
-        ("us-east-1", "us-east-1-a1", "us-east-1-a"),  # longer than a zone of it
+        ("us-west-2", "us-west-2-lax-1a", None),
+        ("us-east-1", "us-east-1-wl1-bos-wlz-1", None),
+        ("us-east-1", "us-west-2a", "region us-west-2"),
+        ("us-central1", "europe-west4-a", "region europe-west4"),
+        ("us-east-1", "us-west-2-lax-1a", "region us-west-2"),
+        ("us-east-1", "us-west-2a,us-east-1c", "zones us-east-1c"),
+        (
+            "eu-west-1",
+            "us-west-2a,us-east-1c,us-west-2b",
+            "zones us-west-2a,us-west-2b && pulumi config set region us-west-2",
+        ),
     ],
 )
-def test_a_zone_is_in_its_region(region: str, zone: str, nearest: str | None) -> None:
-    command = f"pulumi config set region {nearest}   # or: pulumi config rm zones"
-    message = f"zones: {zone!r} is not in the region {region}\n  next: {command}"
-    found = zones_outside_region({"region": region, "zones": [zone]})
-    assert found == ([message] if nearest else [])
+def test_zones_are_in_the_region_after_the_commands_that_are_named(
+    region: str, zones: str, commands: str | None
+) -> None:
+    values = {"region": region, "zones": validators.zones("zones", zones)}
+    messages = zones_outside_region(values)
+    assert [one.partition("next: pulumi config set ")[2] for one in messages] == (
+        [f"{commands}   # or: pulumi config rm zones"] if commands else []
+    )
+    for command in commands.split(" && ") if commands else ():
+        key, text = command.removeprefix("pulumi config set ").split()
+        values[key] = validators.zones(key, text) if key == "zones" else text
+    assert zones_outside_region(values) == []
 
 
 @pytest.mark.parametrize(

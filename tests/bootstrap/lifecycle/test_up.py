@@ -14,8 +14,8 @@ from bootstrap.lifecycle import up
 
 ID = "0a1b2c3d4e5f"
 EMPTY = exported()
-ZONES = "echo us-east-1a,us-east-1b"
-NO_ZONES = "echo 'error: configuration key zones not found' >&2; exit 1"
+ZONES = resource("pulumi:index:Stash", "zones", outputs={"input": ["us-east-1a", "us-east-1b"]})
+TWO_ZONES = exported(ZONES)
 REFUSED = "echo 'error: InsufficientInstanceCapacity'; exit 255"
 EXISTS = "echo \"error: 409: The resource 'instances/t4-1' already exists\"; exit 255"
 NO_RIGHT = "echo 'error: UnauthorizedOperation'; exit 255"
@@ -51,9 +51,7 @@ def running_instance() -> str:
 def test_another_zone_is_tried_after_a_refusal_for_capacity_only(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], first: str, changes: list[str]
 ) -> None:
-    pulumi.answers(
-        stack_export=EMPTY, config_get_zones=ZONES, config_set="", up=first, destroy="true"
-    )
+    pulumi.answers(stack_export=TWO_ZONES, config_set="", up=first, destroy="true")
     with pytest.raises(RailheadError, match="broke off"):
         run_up()
     assert pulumi.called(*CHANGES) == changes
@@ -64,23 +62,20 @@ def test_another_zone_that_has_room_is_written_into_the_config(
 ) -> None:
     lines = list[str]()
     pulumi.answers(
-        stack_export=EMPTY, config_get_zones=ZONES, config_set="", up=[REFUSED, "true"],
+        stack_export=TWO_ZONES, config_set="", up=[REFUSED, "true"],
         destroy="true",
     )  # fmt: skip
     run_up(lines.append)
     assert pulumi.called(*CHANGES) == [UP, DESTROY, MOVE, UP]
-    assert (
-        "no capacity in us-east-1a: now in us-east-1b; `zones` of the stack is set to it" in lines
-    )
+    assert "no capacity in us-east-1a: now in us-east-1b; `zones` of the stack is set" in lines
 
 
 def test_what_was_made_and_stays_keeps_another_zone_from_being_tried(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    remaining = exported(resource("aws:ec2/vpc:Vpc", id="vpc-1"))
+    remaining = exported(ZONES, resource("aws:ec2/vpc:Vpc", id="vpc-1"))
     pulumi.answers(
         stack_export=remaining,
-        config_get_zones=ZONES,
         config_set="",
         up=REFUSED,
         destroy="exit 255",
@@ -96,7 +91,7 @@ def test_nothing_is_removed_where_the_cloud_did_not_list_its_machines(
     pulumi: PulumiCommand, no_aws: None, capfd: pytest.CaptureFixture[str], refusal: str
 ) -> None:
     """Some may run."""
-    pulumi.answers(stack_export=exported(*on_aws()), config_get_zones=ZONES, up=refusal)
+    pulumi.answers(stack_export=exported(*on_aws(), ZONES), up=refusal)
     lines = list[str]()
     with pytest.raises(RailheadError, match="broke off"):
         run_up(lines.append)
@@ -112,8 +107,8 @@ def test_machines_that_there_were_before_are_not_given_up(
     refusal: str,
 ) -> None:
     machine = running_instance()
-    state = on_aws(machine, cluster_id=ID)
-    pulumi.answers(stack_export=exported(*state), config_get_zones=ZONES, up=refusal)
+    state = [*on_aws(machine, cluster_id=ID), ZONES]
+    pulumi.answers(stack_export=exported(*state), up=refusal)
     with pytest.raises(RailheadError, match="broke off; 1 machine running now"):
         run_up()
     assert pulumi.called(*CHANGES) == [UP]
@@ -124,9 +119,7 @@ def test_machines_that_there_were_before_are_not_given_up(
 def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pulumi.answers(
-        stack_export=EMPTY, config_get_zones=NO_ZONES, up=[EXISTS, "true"], destroy="true"
-    )
+    pulumi.answers(stack_export=EMPTY, up=[EXISTS, "true"], destroy="true")
     run_up()
     assert pulumi.called(*CHANGES) == [UP, DESTROY, UP]
 
@@ -146,7 +139,7 @@ def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(
 def test_a_break_names_the_next_command(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], refusal: str, next_: str
 ) -> None:
-    pulumi.answers(stack_export=EMPTY, config_get_zones=NO_ZONES, up=refusal, destroy="true")
+    pulumi.answers(stack_export=EMPTY, up=refusal, destroy="true")
     with pytest.raises(RailheadError, match="broke off; it has no machine") as caught:
         run_up()
     assert caught.value.hint.startswith(next_)
@@ -156,9 +149,7 @@ def test_a_machine_in_no_state_that_is_in_the_way_has_its_own_command(
     pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
 ) -> None:
     machine = running_instance()
-    pulumi.answers(
-        stack_export=exported(*on_aws(cluster_id=ID)), config_get_zones=NO_ZONES, up=EXISTS
-    )
+    pulumi.answers(stack_export=exported(*on_aws(cluster_id=ID)), up=EXISTS)
     with pytest.raises(RailheadError, match="broke off; 1 machine running now") as caught:
         run_up()
     end = f"aws ec2 terminate-instances --region us-east-1 --instance-ids {machine}"
@@ -190,7 +181,7 @@ def test_a_schedule_in_no_state_is_removed_before_an_up(
         "aws:scheduler/schedule:Schedule", id="default/s", inputs={"name": "railhead-g4dn-i-1"}
     )
     state = [*on_aws("i-1", "i-2"), recorded]
-    pulumi.answers(stack_export=exported(*state), config_get_zones=NO_ZONES, up="true")
+    pulumi.answers(stack_export=exported(*state), up="true")
     run_up(lines.append)
     remaining = scheduler.list_schedules()["Schedules"]
     assert [one["Name"] for one in remaining] == ["railhead-g4dn-i-1"]

@@ -22,7 +22,7 @@ from tests.stacks.aws.world import (
     refuse,
     world,
 )
-from tests.stacks.mocks import CLUSTER_ID, STASH
+from tests.stacks.mocks import CLUSTER_ID, STASH, Made
 
 UNTAGGED = {
     "aws:ec2/route:Route",
@@ -314,6 +314,36 @@ def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
     chosen = made(world(sold_in=["us-east-1b", "us-east-1d"]), zones="us-east-1c,us-east-1d")
     subnet = chosen.one(SUBNET)
     assert subnet.inputs["availabilityZone"] == "us-east-1d" and not subnet.ignore_changes
+
+
+LOCAL, WAVELENGTH = "us-east-1-bos-1a", "us-east-1-wl1-bos-wlz-1"
+
+
+def zones_in_turn(cluster: Made) -> Any:
+    """The zone of the hosts, and the zones in which `fab up` looks for capacity in turn."""
+    (zone,) = {one.inputs["availabilityZone"] for one in cluster.every(SUBNET)}
+    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "zones"]
+    return zone, turn
+
+
+def test_local_and_wavelength_zones_are_used_only_where_they_are_named() -> None:
+    """They sort before the others: us-east-1-bos-1a."""
+    there = world(sold_in=[LOCAL, "us-east-1b", WAVELENGTH, "us-east-1d"])
+    assert zones_in_turn(made(there)) == ("us-east-1b", ["us-east-1b", "us-east-1d"])
+    assert zones_in_turn(made(there, zones=LOCAL)) == (LOCAL, [LOCAL])
+    wanted = f"us-east-1d,{WAVELENGTH},us-east-1b"
+    assert zones_in_turn(made(there, zones=wanted)) == ("us-east-1d", wanted.split(","))
+    message = denied(world(sold_in=[LOCAL, WAVELENGTH]))
+    assert "no ordinary zone has g4dn.xlarge" in message
+    assert f"next: pulumi config set zones {LOCAL}" in message
+
+
+def test_zones_of_an_existing_network_are_those_with_a_public_subnet() -> None:
+    there = world(subnets={"us-east-1b": ["subnet-2"], "us-east-1d": ["subnet-4"]})
+    cluster = made(there, network="vpc-0a1b2c3d")
+    assert {host.inputs["subnetId"] for host in cluster.every(INSTANCE)} == {"subnet-2"}
+    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "zones"]
+    assert turn == ["us-east-1b", "us-east-1d"]
 
 
 def test_zones_have_blocks_of_their_own_inside_the_network() -> None:
