@@ -14,6 +14,7 @@ IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", 
 UBUNTU = IMAGES[2]
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa")
 USER = "ubuntu"
+MOST_CIDRS = 59
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
@@ -45,6 +46,17 @@ def _ipv4(values: Values) -> list[str]:
     return [
         f"ssh_cidrs: {', '.join(cidrs)}: hosts on AWS have IPv4 addresses only; add your IPv4 "
         f"address\n  next: {OWN_ADDRESS}"
+    ]
+
+
+def _too_many(values: Values) -> list[str]:
+    """EC2 takes 60 rules per security group, separately for IPv4 and IPv6; one is for the hosts."""
+    versions = [ipaddress.ip_network(cidr).version for cidr in values["ssh_cidrs"]]
+    return [
+        f"ssh_cidrs: {versions.count(version)} IPv{version} networks; EC2 takes {MOST_CIDRS}: put "
+        f"neighbouring addresses into one network, as in 203.0.113.0/24\n  next: {OWN_ADDRESS}"
+        for version in (4, 6)
+        if versions.count(version) > MOST_CIDRS
     ]
 
 
@@ -109,6 +121,7 @@ RULES = (
     _data,
     _network,
     _ipv4,
+    _too_many,
     _key_type,
     _user,
     _placement,

@@ -19,14 +19,14 @@ Values = Mapping[str, Any]
 Rule = Callable[[Values], list[str]]
 WIDEST = {4: 16, 6: 48}  # the shortest prefix per IP version that `ssh_cidrs` may have
 OWN_ADDRESS = 'pulumi config set ssh_cidrs "$(curl -4 -s https://checkip.amazonaws.com)/32"'
-# Nobody connects to a public address from these: private, shared, loopback, link-local, multicast
-# and reserved networks. The networks of documentation are not among them.
+# Nobody connects to a public address from these: private, shared, loopback, link-local, benchmark,
+# multicast and reserved networks. The networks of documentation are not among them.
 UNREACHABLE = tuple(
     ipaddress.ip_network(text)
     for text in (
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-        "172.16.0.0/12", "192.168.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/127", "fc00::/7",
-        "fe80::/10", "ff00::/8",
+        "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+        "::/127", "fc00::/7", "fe80::/10", "ff00::/8",
     )
 )  # fmt: skip
 
@@ -91,7 +91,8 @@ def _inside(network: Any, other: Any) -> bool:
 
 def zones_outside_region(values: Values) -> list[str]:
     """Zones that are not in the region."""
-    region, zones = values["region"], values["zones"] or ()
+    region: str = values["region"]
+    zones: tuple[str, ...] = values["zones"] or ()
     elsewhere = [zone for zone in zones if _region_of(zone) != region]
     if not elsewhere:
         return []

@@ -17,6 +17,7 @@ from railhead.documents.names import owner_name
 
 MAX_HOSTS = 16
 DEADLINE_HOURS = (0.25, 168.0)  # a quarter of an hour, which a boot may take, to one week
+RSA_BITS = 2048
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
 
 
@@ -100,8 +101,9 @@ def shaped(pattern: str, rule: str) -> Callable[[str, str], str]:
 
 user = shaped(r"[a-z_][a-z0-9_-]{0,31}", "a Linux user name")
 project = shaped(
-    r"[a-z][a-z0-9-]{4,28}[a-z0-9]",
-    "a project's id: 6 to 30 lowercase letters, digits and '-', starting with a letter",
+    r"([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
+    "a project's id: 6 to 30 lowercase letters, digits and '-', starting with a letter; projects "
+    "of a domain have it before the id, as in example.com:my-project",
 )
 network = shaped(r"vpc-[0-9a-f]{8,17}|[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a VPC's id or name")
 email = shaped(r"[^@\s]+@[^@\s]+\.[^@\s]+", "an e-mail address")
@@ -214,6 +216,11 @@ def public_key_file(key: str, text: str) -> Path:
             f"{key}: {path} is not one public ssh key: {why}\n"
             "  next: ssh-keygen -y -f PRIVATE_KEY > PUBLIC_KEY   # writes it again"
         )
+    if 0 < (bits := rsa_bits(content)) < RSA_BITS:
+        raise ConfigError(
+            f"{key}: {path} is an RSA key of {bits} bits; at least {RSA_BITS} are needed\n"
+            f"  next: ssh-keygen -t ed25519 && pulumi config set {key} ~/.ssh/id_ed25519.pub"
+        )
     return path
 
 
@@ -233,6 +240,14 @@ def public_key_error(content: str) -> str:
     except ValueError:
         return f"what follows {kind} is not a key, or not all of it"
     return "" if fields[:1] == [kind.encode()] and len(fields) > 1 else f"it is not a key of {kind}"
+
+
+def rsa_bits(content: str) -> int:
+    """The length of an RSA key: of its modulus, the third field. 0 for keys of other types."""
+    kind, text, *_ = content.split()
+    if kind != "ssh-rsa":
+        return 0
+    return int.from_bytes(_fields(base64.b64decode(text))[-1], "big").bit_length()
 
 
 def _fields(blob: bytes) -> list[bytes]:

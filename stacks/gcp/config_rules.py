@@ -7,7 +7,7 @@ import re
 
 from ..config import rules
 from ..config.rules import OWN_ADDRESS, Values, not_one_of
-from .machine_types import GPU_LIMITS, N1, NAMES, WITHOUT_GPUS
+from .machine_types import GPU_LIMITS, N1, NAMES, WITH_GPUS, WITHOUT_GPUS
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 UBUNTU = IMAGES[2]
@@ -26,7 +26,17 @@ def _machine_type(values: Values) -> list[str]:
 
 
 def _gpu_type(values: Values) -> list[str]:
-    return not_one_of("gpu_type", values["gpu_type"], GPU_LIMITS) if values["gpu_type"] else []
+    """The types that are attached to n1 machines; `_gpus` refuses all with other machines."""
+    gpu, machine = values["gpu_type"], values["machine_type"]
+    if not gpu or machine not in N1:
+        return []
+    own = [name for name, (_, other, *_) in WITH_GPUS.items() if other == gpu]
+    if not own:
+        return not_one_of("gpu_type", gpu, GPU_LIMITS)
+    return [
+        f"gpu_type: {gpu} is not attached to n1 machines; it is part of {', '.join(own)}\n"
+        f"  next: pulumi config set machine_type {own[0]} && pulumi config rm gpu_type"
+    ]
 
 
 def _region(values: Values) -> list[str]:
