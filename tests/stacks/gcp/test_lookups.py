@@ -56,6 +56,14 @@ def test_computes_list_of_zones_counts_before_our_table() -> None:
     assert "  next: pulumi config rm zones" in message
 
 
+def test_a_project_of_a_domain_is_asked_by_its_whole_id() -> None:
+    there = Rest(zones={T4: ["us-central1-b"]}, project="example.com:p-12345")
+    with asking(there) as token:
+        cluster = made(world(**token), project="example.com:p-12345")
+    assert {host.inputs["zone"] for host in cluster.every(INSTANCE)} == {"us-central1-b"}
+    assert "cannot be listed" not in cluster.text and "cannot be counted" not in cluster.text
+
+
 def test_a_region_without_the_gpus_names_one_with_them() -> None:
     message = denied(Rest(zones={T4: ["us-east7-a", "us-west1-a"]}))
     assert "has n1-standard-8 with nvidia-tesla-t4; regions that have it: us-east7" in message
