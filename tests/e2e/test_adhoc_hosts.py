@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from e2e.adhoc_hosts import (
-    TICKS,
     introduce,
     marked_on,
     our_keys,
     run_id,
+    ticking,
     trust,
     wait_for_ticks,
     write_ssh,
@@ -71,8 +71,7 @@ def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Star
 
 def test_one_named_host_is_a_run_too(laptop: Operator, ready_hosts: Start) -> None:
     hosts = introduce(laptop, *ready_hosts("h1"))
-    laptop.write("ticks.py", TICKS)
-    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    train = ticking(laptop, hosts, 0.2)
     laptop.fab(*train).ended(0, "1 rank on 1 host", "succeeded")
     assert laptop.result()["size"] == 1
 
@@ -87,8 +86,7 @@ def test_a_bastion_and_the_host_after_it_are_trusted_in_order_and_train_together
         for host in (bastion.jump, bastion.inner):
             laptop.fab(*plan).ended(2, fingerprint(host), "next: fab trust --hosts inner")
             laptop.fab("trust", "--hosts", "inner", "--yes").ended(0, fingerprint(host))
-        laptop.write("ticks.py", TICKS)
-        train = ("train", "--hosts", "door,inner", "--script", "ticks.py", "--args", "0.2")
+        train = ticking(laptop, "door,inner", 0.2)
         command = laptop.fab(*train).ended(0, "succeeded")
         assert f"door = {bastion.jump_inside}, inner = {bastion.inner.address}" in command.out
         assert (laptop.last / "outputs" / "finished.txt").read_text() == "door"
@@ -167,8 +165,7 @@ def test_peer_addresses_that_are_reported_are_used(
     back = Network(reachable=False)
     inside = [h1.join(back), h2.join(back)]
     h1.block(h2)
-    laptop.write("ticks.py", TICKS)
-    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    train = ticking(laptop, hosts, 0.2)
     laptop.fab(*train).ended(2, f"cannot reach lap-h2 at {h2.address}", "--peer-address a,b")
     laptop.fab(*train, "--peer-address", ",".join(inside)).ended(0, f"lap-h2 = {inside[1]}")
     laptop.fab(*train, "--peer-address", inside[0]).ended(2, "1 addresses for 2 hosts")
@@ -181,9 +178,7 @@ def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
 ) -> None:
     h1, h2 = ready_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
-    laptop.write("ticks.py", TICKS)
-    args = ("--script", "ticks.py", "--args", "300", "--detach")
-    run = run_id(laptop.fab("train", "--hosts", hosts, *args).ended(0).out)
+    run = run_id(laptop.fab(*ticking(laptop, hosts, 300, "--detach")).ended(0).out)
     wait_for_ticks(h1, h2)
     assert our_keys(h1) and our_keys(h2)
     torn = laptop.fab("teardown", "--hosts", hosts).ended(0, f"keeps the results of {run}")
