@@ -66,7 +66,7 @@ def machines(operator: Operator, run_id: str) -> Any:
 
 def is_kept(operator: Operator) -> bool:
     """Whether the keeper says that it keeps the machines of the last run."""
-    kept: bool = machines(operator, operator.last.name)["phase"] == "keeping"
+    kept: bool = machines(operator, operator.last.name).get("phase") == "keeping"
     return kept
 
 
