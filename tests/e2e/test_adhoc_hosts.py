@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,10 @@ from e2e.adhoc_hosts import (
     wait_for_ticks,
     write_ssh,
 )
-from e2e.conftest import refuse
 from e2e.local_hosts import Operator
-from hosts import systemd
 from hosts.bastion import Bastion
 from hosts.full_host import FullHost
 from hosts.network import Network
-from hosts.systemd import SystemdHost
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -203,37 +200,3 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_ho
     assert not names & {".cache", ".keras"}  # caches of uv and pip, and what Keras writes
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] uv:", "[lap-h1] runtime:")
-
-
-@pytest.fixture
-def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
-    """A bare host without outbound access; the wheel for its system has been built."""
-    refuse(systemd.missing())
-    network = Network()
-    # In memory: removing 1.7 GB of files takes long.
-    host = SystemdHost(network, "h1", disk_mb=4000)
-    host.start()
-    yield host
-    network.close()
-
-
-def test_a_host_without_outbound_access_gets_everything_through_the_connection(
-    laptop: Operator, shut_in: SystemdHost
-) -> None:
-    """Python and Open MPI of the system, the runtime and Horovod, which a ready host has
-    imported. It gets nothing but what its mirrors have."""
-    hosts = introduce(laptop, shut_in)
-    args = ("bootstrap", "--hosts", hosts, "--system")
-    command = laptop.fab(*args, seconds=290).ended(0, "[lap-h1] ready")
-    assert "[lap-h1] its apt has no outbound access (no answer from " in command.out
-    assert "python3, mpirun missing" in command.out
-    assert "[lap-h1] has no outbound access (no answer from " in command.out
-    assert command.out.count("MB through this connection)") == 2 and "fetches" not in command.out
-    ours = shut_in.disk.root / "root/.railhead"
-    assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
-    assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
-    # in the runtime, and no second copy in uv's cache
-    assert list(ours.glob("envs/*/lib/*/site-packages/horovod"))
-    assert not list(ours.glob("cache/uv/archive-*/*/horovod"))
-    assert "127.0.0.1" not in shut_in.exec("apt-config", "dump").stdout
-    laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] nothing to do")
