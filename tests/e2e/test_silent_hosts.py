@@ -109,7 +109,7 @@ def silent(
             hosts = stack.enter_context(ready(network, ready_disk, *names))
             laptop = somebody(tmp_path_factory.mktemp(fault.__name__), shared_caches)
             started[fault.__name__] = threads.submit(fault, laptop, *hosts)
-            yield started
+        yield started
 
 
 @pytest.mark.parametrize("fault", [fault.__name__ for fault in SILENT])
