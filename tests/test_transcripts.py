@@ -6,10 +6,9 @@ which worlds there are. `...` stands for any lines, and VOLATILE for what differ
 
 from __future__ import annotations
 
-import os
 import re
+import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,9 @@ from pathlib import Path
 import pytest
 from draws import drawn
 from e2e import kept_environments
-from e2e.local_hosts import FAB, cluster, marked, wait_until
+from e2e.local_hosts import Operator, cluster, marked, wait_until
 from e2e.scripts import JOIN
 from e2e.transcripts import PAGES, blocks, matches, steady
-from places import ROOT
 
 from bootstrap.inventory import local_state
 
@@ -30,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 # Of the blocks of the story that no later one needs and that train, each run of the tests types
 # one, which has these words.
-DRAWN = ("min_accuracy=0.9", "train.py --keras 3\n", "fab health")
+DRAWN = ("train.py --args='--epochs 3'", "min_accuracy=0.9", "train.py --keras 3\n", "fab health")
 STORY = ("getting-started.md", "tasks.md", "troubleshooting.md")  # the `run` blocks, in order
 
 # They join the ranks without the seconds of an import of TensorFlow.
@@ -47,27 +45,21 @@ print("@railhead", json.dumps({"kind": "message", "text": f"a word from {rank}"}
 
 
 @dataclass(frozen=True)
-class Reader:
+class Reader(Operator):
     """Somebody who types what the pages say, in a home of their own."""
 
-    home: Path
-    caches: Path
-    machines: Path
+    machines: Path  # the home of the local hosts
 
-    @property
-    def folder(self) -> Path:
-        return self.home / "project"
-
-    def settle(self) -> None:
-        """A folder with the scripts that the pages speak of, and `fab` on the PATH."""
-        for folder in (self.folder, self.home / "bin", self.home / ".ssh"):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    @classmethod
+    def at(cls, home: Path, caches: Path, machines: Path) -> Reader:
+        """A folder with the scripts that the pages speak of."""
+        folder = home / "project"
+        for path in (folder, home / ".ssh"):
+            path.mkdir(parents=True, mode=0o700)
         (shown,) = re.findall(r"```python\n(.*?)```", PAGES["getting-started.md"], re.DOTALL)
         for name, text in {**SCRIPTS, "train.py": shown}.items():
-            (self.folder / name).write_text(text)
-        fab = self.home / "bin" / "fab"
-        fab.write_text(f'#!/bin/sh\nexec "{FAB}" -r "{ROOT}" "$@"\n')
-        fab.chmod(0o755)
+            (folder / name).write_text(text)
+        return cls(home, folder, caches, machines)
 
     def know(self, hosts: Path) -> None:
         """Give the local hosts the names alpha and beta, in ~/.ssh/config."""
@@ -78,18 +70,15 @@ class Reader:
         (self.home / ".ssh" / "config").write_text(text)
 
     def types(self, command: str, last: int) -> tuple[str, int]:
-        """Type a command; what it printed, and its exit code."""
-        paths = f"{self.home / 'bin'}:{os.environ['PATH']}"
-        environment = {**os.environ, "HOME": str(self.home), "PATH": paths, "TERM": "dumb"}
-        environment["XDG_CACHE_HOME"] = str(self.caches)
-        args = command.replace("make demo", "fab demo")
-        done = subprocess.run(
-            ["sh", "-c", f"(exit {last}); {args}"], cwd=self.folder, env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        if "--detach" in args:
+        """Type a command; what it printed, and its exit code. `last`: that of the one before."""
+        if command == "echo $?":
+            return f"{last}\n", 0
+        program, *words = shlex.split(command.replace("make demo", "fab demo"))
+        assert program == "fab", command
+        command_run = self.fab(*words, seconds=1500)
+        if "--detach" in words:
             wait_until(self.has_all_ranks, 60, "both ranks and their helpers run")
-        return done.stdout, done.returncode
+        return command_run.out, command_run.code
 
     def has_all_ranks(self) -> bool:
         """Whether both ranks of a run are there, each with the helper that forwards its output."""
@@ -118,9 +107,7 @@ def record_of(home: Path) -> list[tuple[str, int, str]]:
 @pytest.fixture
 def reader(tmp_path: Path) -> Reader:
     """A reader with no host."""
-    reader = Reader(tmp_path / "reader", tmp_path / "caches", tmp_path / "machines")
-    reader.settle()
-    return reader
+    return Reader.at(tmp_path / "reader", tmp_path / "caches", tmp_path / "machines")
 
 
 @pytest.fixture
@@ -128,7 +115,7 @@ def with_hosts(reader: Reader) -> Iterator[Reader]:
     """A reader with two fresh hosts, alpha and beta, whose keys are trusted."""
     with cluster(reader.machines, "lab", reader.caches):
         reader.know(reader.machines)
-        reader.types("fab trust --hosts alpha,beta --yes", 0)
+        reader.fab("trust", "--hosts", "alpha,beta", "--yes").ended(0)
         yield reader
 
 
@@ -151,8 +138,7 @@ def test_what_needs_two_hosts(page: str, with_hosts: Reader) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_story_of_the_runs(tmp_path: Path, shared_caches: Path) -> None:
-    reader = Reader(tmp_path / "reader", shared_caches, tmp_path / "machines")
-    reader.settle()
+    reader = Reader.at(tmp_path / "reader", shared_caches, tmp_path / "machines")
     left_out = {*DRAWN} - {drawn(DRAWN)}
     with cluster(reader.machines, "lab", reader.caches):
         reader.know(reader.machines)
@@ -174,10 +160,9 @@ def give_runtime(reader: Reader) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_demo(tmp_path: Path, shared_caches: Path) -> None:
-    reader = Reader(tmp_path / "reader", shared_caches, tmp_path / "reader")
-    reader.settle()
-    (reader.home / "project").rename(reader.home / "railhead")
-    (reader.home / "project").symlink_to(reader.home / "railhead")
+    reader = Reader.at(tmp_path / "reader", shared_caches, tmp_path / "reader")
+    reader.folder.rename(reader.home / "railhead")
+    reader.folder.symlink_to(reader.home / "railhead")
     (block,) = blocks("README.md", "demo")
     reader.follows(block)
 

@@ -36,7 +36,8 @@ class Refused(RailheadError):
 @dataclass(frozen=True)
 class InstanceState:
     """The state of one instance that the cloud reports; `source` names the API call, `at` its
-    time. `serial` identifies the instance: a new one with the same name has another."""
+    time. `serial` identifies the instance: a new one with the same name has another. `certain`: it
+    was read on this computer; what a cloud reports may be older than what it reported before."""
 
     state: str
     address: str | None
@@ -45,6 +46,7 @@ class InstanceState:
     reason: str = ""
     port: int | None = None
     serial: str = ""
+    certain: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ def wait_for_state(
     limit: float = SETTLE_SECONDS,
     clock: Clock | None = None,
 ) -> dict[str, InstanceState]:
-    """Wait until two queries in a row show every instance in a wanted state; the last states.
+    """Wait until two queries in a row show every instance in a wanted state, or one query if its
+    states are certain; the last states.
 
     The wait also ends, without an error, when `limit` seconds have passed, or when an instance
     that should run began to start and then stopped.
@@ -181,7 +184,8 @@ def wait_for_state(
         reached = reached + 1 if all(s.state in wanted for s in states.values()) else 0
         started.update(name for name, s in states.items() if s.state == "starting")
         fell_back = "running" in wanted and any(states[name].state in STOPPED for name in started)
-        return reached == 2 or fell_back
+        needed = 1 if all(s.certain for s in states.values()) else 2
+        return reached >= needed or fell_back
 
     wait_until(settled, seconds=limit, every=POLL_SECONDS, clock=clock)
     return states

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from e2e.local_hosts import Operator, wait_until
@@ -28,6 +30,33 @@ while time.monotonic() < end and not os.path.exists("{END_OF_TICKS}"):
 if os.environ["RAILHEAD_RANK"] == "0":
     pathlib.Path("finished.txt").write_text(os.environ["RAILHEAD_HOST"])
 """
+
+
+def ticking(operator: Operator, hosts: str, seconds: float, *options: str) -> tuple[str, ...]:
+    """The arguments that start a run of TICKS for so many seconds, or until END_OF_TICKS."""
+    operator.write("ticks.py", TICKS)
+    return ("train", "--hosts", hosts, "--script", "ticks.py", "--args", str(seconds), *options)
+
+
+def somebody(folder: Path, caches: Path) -> Operator:
+    """A person with a new home, who has not named any host yet."""
+    (folder / "project").mkdir()
+    return Operator(folder / "laptop", folder / "project", caches)
+
+
+@contextlib.contextmanager
+def ready(network: Network, disk: Path, *names: str, disk_mb: int = 0) -> Iterator[list[FullHost]]:
+    """Started hosts with what a ready host has on its disk; they lack only the keys."""
+    hosts = [FullHost(network, name, layers=[disk], disk_mb=disk_mb) for name in names]
+    try:
+        for host in hosts:
+            host.start(wait=False)
+        for host in hosts:
+            host.wait()
+        yield hosts
+    finally:
+        for host in hosts:
+            host.remove()
 
 
 def introduce(operator: Operator, *hosts: FullHost, user: str = "root", pinned: bool = True) -> str:

@@ -127,27 +127,19 @@ def ready_disk(network: Network, home_of_session: Path, shared_caches: Path) -> 
 @pytest.fixture
 def ready_hosts(network: Network, ready_disk: Path) -> Iterator[Callable[..., list[FullHost]]]:
     """Start hosts that lack only the keys: `h1, h2 = ready_hosts("h1", "h2")`."""
-    started: list[FullHost] = []
+    with contextlib.ExitStack() as stack:
 
-    def start(*names: str, disk_mb: int = 0) -> list[FullHost]:
-        layers = [ready_disk]
-        hosts = [FullHost(network, name, layers=layers, disk_mb=disk_mb) for name in names]
-        started.extend(hosts)
-        for host in hosts:
-            host.start()
-        return hosts
+        def start(*names: str, disk_mb: int = 0) -> list[FullHost]:
+            hosts = adhoc_hosts.ready(network, ready_disk, *names, disk_mb=disk_mb)
+            return stack.enter_context(hosts)
 
-    yield start
-    for host in started:
-        host.remove()
+        yield start
 
 
 @pytest.fixture
 def laptop(tmp_path: Path, shared_caches: Path) -> local_hosts.Operator:
     """A person with a new home, who has not named any host yet."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return local_hosts.Operator(tmp_path / "laptop", folder, shared_caches)
+    return adhoc_hosts.somebody(tmp_path, shared_caches)
 
 
 @pytest.fixture(scope="session")

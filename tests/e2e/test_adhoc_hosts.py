@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from e2e.adhoc_hosts import (
-    TICKS,
     introduce,
     marked_on,
     our_keys,
     run_id,
+    ticking,
     trust,
     wait_for_ticks,
     write_ssh,
 )
-from e2e.conftest import refuse
 from e2e.local_hosts import Operator
-from hosts import systemd
 from hosts.bastion import Bastion
 from hosts.full_host import FullHost
 from hosts.network import Network
-from hosts.systemd import SystemdHost
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -71,8 +68,7 @@ def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Star
 
 def test_one_named_host_is_a_run_too(laptop: Operator, ready_hosts: Start) -> None:
     hosts = introduce(laptop, *ready_hosts("h1"))
-    laptop.write("ticks.py", TICKS)
-    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    train = ticking(laptop, hosts, 0.2)
     laptop.fab(*train).ended(0, "1 rank on 1 host", "succeeded")
     assert laptop.result()["size"] == 1
 
@@ -87,8 +83,7 @@ def test_a_bastion_and_the_host_after_it_are_trusted_in_order_and_train_together
         for host in (bastion.jump, bastion.inner):
             laptop.fab(*plan).ended(2, fingerprint(host), "next: fab trust --hosts inner")
             laptop.fab("trust", "--hosts", "inner", "--yes").ended(0, fingerprint(host))
-        laptop.write("ticks.py", TICKS)
-        train = ("train", "--hosts", "door,inner", "--script", "ticks.py", "--args", "0.2")
+        train = ticking(laptop, "door,inner", 0.2)
         command = laptop.fab(*train).ended(0, "succeeded")
         assert f"door = {bastion.jump_inside}, inner = {bastion.inner.address}" in command.out
         assert (laptop.last / "outputs" / "finished.txt").read_text() == "door"
@@ -167,8 +162,7 @@ def test_peer_addresses_that_are_reported_are_used(
     back = Network(reachable=False)
     inside = [h1.join(back), h2.join(back)]
     h1.block(h2)
-    laptop.write("ticks.py", TICKS)
-    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    train = ticking(laptop, hosts, 0.2)
     laptop.fab(*train).ended(2, f"cannot reach lap-h2 at {h2.address}", "--peer-address a,b")
     laptop.fab(*train, "--peer-address", ",".join(inside)).ended(0, f"lap-h2 = {inside[1]}")
     laptop.fab(*train, "--peer-address", inside[0]).ended(2, "1 addresses for 2 hosts")
@@ -181,9 +175,7 @@ def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
 ) -> None:
     h1, h2 = ready_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
-    laptop.write("ticks.py", TICKS)
-    args = ("--script", "ticks.py", "--args", "300", "--detach")
-    run = run_id(laptop.fab("train", "--hosts", hosts, *args).ended(0).out)
+    run = run_id(laptop.fab(*ticking(laptop, hosts, 300, "--detach")).ended(0).out)
     wait_for_ticks(h1, h2)
     assert our_keys(h1) and our_keys(h2)
     torn = laptop.fab("teardown", "--hosts", hosts).ended(0, f"keeps the results of {run}")
@@ -208,37 +200,3 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_ho
     assert not names & {".cache", ".keras"}  # caches of uv and pip, and what Keras writes
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] uv:", "[lap-h1] runtime:")
-
-
-@pytest.fixture
-def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
-    """A bare host without outbound access; the wheel for its system has been built."""
-    refuse(systemd.missing())
-    network = Network()
-    # In memory: removing 1.7 GB of files takes long.
-    host = SystemdHost(network, "h1", disk_mb=4000)
-    host.start()
-    yield host
-    network.close()
-
-
-def test_a_host_without_outbound_access_gets_everything_through_the_connection(
-    laptop: Operator, shut_in: SystemdHost
-) -> None:
-    """Python and Open MPI of the system, the runtime and Horovod, which a ready host has
-    imported. It gets nothing but what its mirrors have."""
-    hosts = introduce(laptop, shut_in)
-    args = ("bootstrap", "--hosts", hosts, "--system")
-    command = laptop.fab(*args, seconds=290).ended(0, "[lap-h1] ready")
-    assert "[lap-h1] its apt has no outbound access (no answer from " in command.out
-    assert "python3, mpirun missing" in command.out
-    assert "[lap-h1] has no outbound access (no answer from " in command.out
-    assert command.out.count("MB through this connection)") == 2 and "fetches" not in command.out
-    ours = shut_in.disk.root / "root/.railhead"
-    assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
-    assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
-    # in the runtime, and no second copy in uv's cache
-    assert list(ours.glob("envs/*/lib/*/site-packages/horovod"))
-    assert not list(ours.glob("cache/uv/archive-*/*/horovod"))
-    assert "127.0.0.1" not in shut_in.exec("apt-config", "dump").stdout
-    laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] nothing to do")

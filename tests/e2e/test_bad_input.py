@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from e2e.local_hosts import Operator, Training
+from e2e.local_hosts import Operator
 
 BAD = {
     "preset misspelt": (("--preset", "digit"), "Did you mean"),
@@ -80,22 +80,3 @@ def test_bad_input_is_reported_and_starts_nothing(
 def test_a_run_that_is_unknown_is_reported(operator: Operator, task: str) -> None:
     operator.fab(task, "--run", "20200101-000000-ffff").ended(2, "20200101-000000-ffff")
     operator.fab(task, "--run", "../../etc").ended(2, "is not a run's id")
-
-
-CONTRADICTIONS = {
-    ("--preset", "smoke"): "--preset smoke contradicts",
-    ("--set", "epochs=9"): "--set epochs=9 contradicts",
-    ("--script", "other.py"): "--script other.py contradicts",
-    ("--keras", "2"): "--keras 2 contradicts",
-}
-
-
-def test_a_resume_that_contradicts_its_run_is_refused(
-    operator: Operator, trained: Training
-) -> None:
-    runs = operator.recorded()
-    operator.fab("train", "--resume", "20200101-000000-aaaa").ended(2, "is not recorded here")
-    for words, message in CONTRADICTIONS.items():
-        resume = ("train", "--resume", trained.results.name, *words)
-        operator.fab(*resume).ended(2, message, "--resume")
-    assert operator.recorded() == runs, "nothing was started"

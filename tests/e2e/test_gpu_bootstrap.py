@@ -56,10 +56,27 @@ def test_a_bare_machine_with_a_card_that_does_not_get_out_becomes_ready(
 ) -> None:
     hosts = introduce(laptop, shut_in)
     args = ("bootstrap", "--hosts", hosts, "--system")
-    laptop.fab(*args, seconds=2400).ended(0, "reboot: loads the new driver", "[lap-h1] ready")
+    command = laptop.fab(*args, seconds=2400)
+    command.ended(0, "reboot: loads the new driver", "[lap-h1] ready")
+    assert_all_came_through_the_connection(shut_in, command.out)
     shut_in.wait()
     assert who_ran(shut_in)[-2:] == [PIN, DRIVER]
     assert shut_in.exec("apt-mark", "showhold").stdout.split() == [PIN, DRIVER]
     laptop.fab("plan", "--hosts", hosts).ended(0, "runtime tf2.18-gpu", "[lap-h1] nothing to do")
     train = ("train", "--hosts", hosts, "--preset", "smoke")
     laptop.fab(*train).ended(2, "it would train on the CPU", "nothing was started")
+
+
+def assert_all_came_through_the_connection(host: SystemdHost, out: str) -> None:
+    """Python and Open MPI of the system, the runtime and Horovod; the host itself downloaded
+    nothing, and keeps no second copy."""
+    assert "[lap-h1] its apt has no outbound access (no answer from " in out
+    assert "python3, mpirun missing" in out
+    assert "[lap-h1] has no outbound access (no answer from " in out
+    assert out.count("MB through this connection)") == 2 and "fetches" not in out
+    ours = host.disk.root / "root/.railhead"
+    assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
+    assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
+    assert list(ours.glob("envs/*/lib/*/site-packages/horovod"))
+    assert not list(ours.glob("cache/uv/archive-*/*/horovod"))
+    assert "127.0.0.1" not in host.exec("apt-config", "dump").stdout

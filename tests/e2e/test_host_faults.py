@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from e2e.adhoc_hosts import TICKS, introduce, written
+from e2e.adhoc_hosts import introduce, ticking, written
 from e2e.local_hosts import Operator, wait_until
 from hosts.full_host import FullHost
 from standins.agent_process import source_with
@@ -37,9 +37,8 @@ def test_a_disk_that_fills_while_the_program_is_uploaded(
     (h2,) = ready_hosts("h2", disk_mb=64)
     hosts = introduce(laptop, h1, h2)
     laptop.fab("bootstrap", "--hosts", hosts).ended(0)
-    laptop.write("ticks.py", TICKS)
     (laptop.folder / "data.bin").write_bytes(os.urandom(8_000_000))
-    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    train = ticking(laptop, hosts, 0.2)
     h2.disk.leave(4)
     command = laptop.fab(*train)
     assert command.code in (1, 2) and "started" not in command.out, command.out

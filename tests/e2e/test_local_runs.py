@@ -13,27 +13,12 @@ from pathlib import Path
 
 from e2e.local_hosts import (
     Operator,
-    Training,
-    json_lines,
     only_first_host,
     ranks_of,
     run_id,
     wait_until,
 )
 from e2e.scripts import JOIN
-
-
-def test_the_built_in_training_comes_back_with_all_its_results(trained: Training) -> None:
-    for words in ("nothing was changed", "succeeded", "Keras 3", "strategy auto: horovod"):
-        assert words in trained.out
-    results = trained.results
-    files = {p.relative_to(results).as_posix() for p in results.rglob("*") if p.is_file()}
-    expected = "run.json metrics.jsonl result.json evaluation.json model.keras curves.svg"
-    assert {*expected.split(), "logs/rank-0.log", "logs/rank-1.log"} <= files
-    assert {record["host"] for record in json_lines(results / "metrics.jsonl")} == {"h1", "h2"}
-    assert json.loads((results / "result.json").read_text())["size"] == 2
-    run = json.loads((results / "run.json").read_text())
-    assert (run["launcher"], run["strategy"]) == ("horovod", "horovod")
 
 
 def test_a_missed_threshold_is_exit_3_and_auto_uses_one_device_on_one_host(

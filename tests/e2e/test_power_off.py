@@ -16,10 +16,10 @@ from e2e.local_hosts import wait_until
 from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
+from standins import programs
 from standins.runs.run_documents import run_json
 
 from bootstrap.remote.programs import NAME, SUPERVISOR
-from bootstrap.ssh.bundle import archive
 from stacks.outputs import POWER_OFF
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -29,6 +29,8 @@ START = (
     f"cd {RUN} && RAILHEAD_RUN=r1 RAILHEAD_HOME={HOME} HOME={HOME} "
     f"setsid python3 -I -S {RUN}/{NAME} {SUPERVISOR} >logs/supervisor.log 2>&1 </dev/null &"
 )
+# What cannot be stopped is tried again: here after half a second.
+BRIEFLY = ("run/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.5")
 
 
 class Machines:
@@ -45,9 +47,9 @@ class Machines:
             size=2,
             stop=stop if keep_minutes is not None else None,
         )
-        programs = self.chief.disk.root / RUN.lstrip("/") / NAME
-        programs.parent.mkdir(parents=True, exist_ok=True)
-        programs.write_bytes(archive())
+        place = self.chief.disk.root / RUN.lstrip("/") / NAME
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(programs.changed_archive(*BRIEFLY))
         for name in ("work", "results", "logs"):
             self.chief.write(f"{RUN}/{name}/.kept", "")
         self.chief.write(f"{RUN}/run.json", json.dumps(run))
@@ -124,7 +126,7 @@ def test_after_a_success_all_machines_power_off(machines: Callable[..., Machines
 def test_after_a_failure_and_a_cancel_they_power_off_when_they_were_kept(
     machines: Callable[..., Machines], how: str
 ) -> None:
-    both = machines("exit 7" if how == "failure" else "sleep 600", keep_minutes=0.15)
+    both = machines("exit 7" if how == "failure" else "sleep 600", keep_minutes=0.1)
     if how == "cancel":
         wait_until(lambda: both.phase() == "running", 20, "the run has begun")
         both.as_rail("pkill -TERM -f '[r]un.supervisor'")
@@ -145,7 +147,7 @@ def test_no_stop_leaves_them_on(machines: Callable[..., Machines]) -> None:
     wait_until(
         lambda: not both.as_rail("pgrep -f '[r]un.supervisor'"), 20, "the supervisor has ended"
     )
-    assert not both.as_rail("pgrep -f '[s]top_machines.py'")
+    assert not both.as_rail("pgrep -f '[r]un.stop_machines'")
     assert both.result()["state"] == "succeeded" and both.chief.is_on and both.other.is_on
 
 
@@ -156,7 +158,9 @@ def test_without_the_right_to_power_off_the_chief_says_so(
     for host in (both.chief, both.other):
         host.exec("rm", "/etc/sudoers.d/rail")
     wait_until(
-        lambda: not both.as_rail("pgrep -f '[s]upervisor|[s]top_machines'"), 60, "it has ended"
+        lambda: not both.as_rail("pgrep -f '[r]un.supervisor|[r]un.stop_machines'"),
+        60,
+        "it has ended",
     )
     stopped = json.loads(both.chief.read(f"{RUN}/state.json"))["machines"]["stopped"]
     assert set(stopped) == {"m1", "m2"} and all("sudo" in why for why in stopped.values())

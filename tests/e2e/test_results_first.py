@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from typing import Any
 import pytest
 from e2e.local_hosts import Operator, is_followed, marked, wait_until
 from places import ROOT
+
+from bootstrap.clouds.local import processes
+from bootstrap.remote.run import controller
+from bootstrap.remote.run.stop_policy import COMES_BACK
 
 JOIN = """
 import ctypes, os, time, pathlib
@@ -32,19 +37,19 @@ print("rank", rank, "works", flush=True)
 """
 
 
-def local(operator: Operator, verb: str) -> Any:
-    """What `python -m bootstrap.clouds.local verb` says of the ready hosts."""
-    argv = [sys.executable, "-m", "bootstrap.clouds.local", verb, "ready"]
-    done = subprocess.run(
-        argv, cwd=ROOT, env=operator.environment(), input=b'{"hosts": 2}', capture_output=True
+def start_hosts(operator: Operator) -> None:
+    """Start the ready hosts that do not run."""
+    argv = [sys.executable, "-m", "bootstrap.clouds.local", "start", "ready"]
+    environment = operator.environment()
+    subprocess.run(
+        argv, cwd=ROOT, env=environment, input=b'{"hosts": 2}', capture_output=True, check=True
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def running(operator: Operator) -> list[str]:
     """The names of the hosts whose sshd runs."""
-    return [name for name, output in local(operator, "read").items() if output["running"]]
+    hosts = (operator.home / ".railhead/clusters/ready/hosts").iterdir()
+    return sorted(host.name for host in hosts if processes.sshd(host) is not None)
 
 
 def stopped(operator: Operator, seconds: float = 30) -> float:
@@ -55,13 +60,13 @@ def stopped(operator: Operator, seconds: float = 30) -> float:
 
 def machines(operator: Operator, run_id: str) -> Any:
     """What state.json on the chief says of the machines."""
-    folder = operator.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs" / run_id
-    return json.loads((folder / "state.json").read_text()).get("machines", {})
+    state = json.loads((operator.run_folder(run_id) / "state.json").read_text())
+    return state.get("machines", {})
 
 
 def is_kept(operator: Operator) -> bool:
     """Whether the keeper says that it keeps the machines of the last run."""
-    kept: bool = machines(operator, operator.last.name)["phase"] == "keeping"
+    kept: bool = machines(operator, operator.last.name).get("phase") == "keeping"
     return kept
 
 
@@ -72,7 +77,7 @@ def owner(operator: Operator) -> Iterator[Operator]:
     (folder / "stack").write_text("dev\n")
     yield operator
     (folder / "stack").unlink()
-    local(operator, "start")
+    start_hosts(operator)
 
 
 def supervisors(operator: Operator) -> list[str]:
@@ -124,6 +129,10 @@ def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
     wait_until(lambda: is_followed(owner.home), 60, "it is followed")
     process.kill()
     process.communicate()
+    attached = owner.run_folder(last_run(owner)) / "attached"
+    wait_until(lambda: not controller.is_connected(str(attached)), 60, "nobody is connected")
+    long_ago = time.time() - COMES_BACK
+    os.utime(attached, (long_ago, long_ago))  # nobody came back
     go.touch()
     stopped(owner, 150)
     assert machines(owner, last_run(owner))["results"] == "only on h1"

@@ -92,9 +92,27 @@ for name in ("train", "validation"):
 """
 
 
+CONTRADICTIONS = {
+    ("--preset", "smoke"): "--preset smoke contradicts",
+    ("--set", "epochs=9"): "--set epochs=9 contradicts",
+    ("--script", "other.py"): "--script other.py contradicts",
+    ("--keras", "2"): "--keras 2 contradicts",
+}
+
+
+def assert_contradictions_are_refused(operator: Operator, run: str) -> None:
+    """A resume with other settings than those of its run starts nothing."""
+    runs = operator.recorded()
+    operator.fab("train", "--resume", "20200101-000000-aaaa").ended(2, "is not recorded here")
+    for words, message in CONTRADICTIONS.items():
+        operator.fab("train", "--resume", run, *words).ended(2, message, "--resume")
+    assert operator.recorded() == runs, "nothing was started"
+
+
 def continue_digits_from_fetched_checkpoints(operator: Operator, trained: Training) -> None:
     """The checkpoints were fetched, and the chief has lost them."""
     killed = interrupted(operator, *with_settings(DIGITS))
+    assert_contradictions_are_refused(operator, killed)
     operator.fab("fetch", "--run", killed, "--checkpoints").ended(0, "checkpoints/step-0000")
     fetched = operator.folder / "results" / killed / "checkpoints"
     assert len([*fetched.glob("step-*/manifest.json")]) == 1
@@ -120,6 +138,7 @@ def continue_shards_on_one_host(operator: Operator, runtime_python: str) -> None
     operator.fab(*train).ended(0, "over 2 ranks")
     complete = losses(operator.last)
     killed = interrupted(operator, *train)
+    assert_contradictions_are_refused(operator, killed)
     operator.fab("status", "--run", killed).ended(0, "checkpoints: step-0000", "on h1")
     with only_first_host(operator):
         done = operator.fab("train", "--resume", killed).ended(0, "over 1 rank", "succeeded")
@@ -141,12 +160,12 @@ def assert_continued(operator: Operator, killed: str, epochs: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_killed_training_continues_with_the_losses_of_one_that_was_never_killed(
-    operator: Operator, trained: Training, runtime_python: str
+    operator: Operator, request: pytest.FixtureRequest
 ) -> None:
     if drawn(("fetched", "on one host")) == "fetched":
-        continue_digits_from_fetched_checkpoints(operator, trained)
+        continue_digits_from_fetched_checkpoints(operator, request.getfixturevalue("trained"))
     else:
-        continue_shards_on_one_host(operator, runtime_python)
+        continue_shards_on_one_host(operator, request.getfixturevalue("runtime_python"))
 
 
 # As Keras' own guide writes it, but for the place of the backup; killed in its fourth epoch.

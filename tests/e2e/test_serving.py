@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from e2e.local_hosts import Operator, Training, listens, wait_until
+from e2e.local_hosts import Operator, Training, json_lines, listens, wait_until
 from PIL import Image
 from standins.stores.servers import free_port
 
@@ -74,6 +74,19 @@ def port(operator: Operator) -> Iterator[int]:
     if (operator.home / f".railhead/deployed/{NAME}.json").exists():
         operator.fab("undeploy", NAME)
     assert not listens(number)
+
+
+def test_the_built_in_training_comes_back_with_all_its_results(trained: Training) -> None:
+    for words in ("nothing was changed", "succeeded", "Keras 3", "strategy auto: horovod"):
+        assert words in trained.out
+    results = trained.results
+    files = {p.relative_to(results).as_posix() for p in results.rglob("*") if p.is_file()}
+    expected = "run.json metrics.jsonl result.json evaluation.json model.keras curves.svg"
+    assert {*expected.split(), "logs/rank-0.log", "logs/rank-1.log"} <= files
+    assert {record["host"] for record in json_lines(results / "metrics.jsonl")} == {"h1", "h2"}
+    assert json.loads((results / "result.json").read_text())["size"] == 2
+    run = json.loads((results / "run.json").read_text())
+    assert (run["launcher"], run["strategy"]) == ("horovod", "horovod")
 
 
 @pytest.mark.timeout(900)  # many commands, on a busy machine

@@ -11,6 +11,7 @@ WAITS = "tests/e2e/test_system_waits.py"
 INTERRUPTED = "tests/e2e/test_system_interrupted.py"
 TIMER = "tests/e2e/test_machine_timer.py"
 RUN_FAULTS = "tests/e2e/test_run_faults.py"
+SILENT = "tests/e2e/test_silent_hosts.py::test_a_silent_host_ends_the_run_everywhere"
 
 MUTANTS = [
     Mutant(
@@ -99,7 +100,7 @@ MUTANTS = [
         file="bootstrap/remote/rank/rank_link.py",
         old="return self.seconds >= LIMIT",
         new="return False",
-        caught_by=(f"{RUN_FAULTS}::test_hosts_that_the_network_lost_end_the_run_everywhere",),
+        caught_by=(SILENT + "[broken_network]",),
     ),
     Mutant(
         what="a run whose connection broke once is given up",

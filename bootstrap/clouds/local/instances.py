@@ -21,7 +21,8 @@ class Local:
         names = list(self.inventory.names)
         folders = local_state.cluster_folder(name) / "hosts"
         if not any((folders / host).exists() for host in names):
-            return dict.fromkeys(names, InstanceState("gone", None, "its folder is gone", now))
+            gone = InstanceState("gone", None, "its folder is gone", now, certain=True)
+            return dict.fromkeys(names, gone)
         try:
             hosts = cluster.read(name)
         except UsageError as error:
@@ -77,6 +78,6 @@ class Local:
 
 def _instance_state(host: cluster.HostState | None, now: str) -> InstanceState:
     if host is None:
-        return InstanceState("gone", None, "its cluster's record", now)
+        return InstanceState("gone", None, "its cluster's record", now, certain=True)
     state = "running" if host.running else "stopped"
-    return InstanceState(state, host.address, "/proc", now, port=host.port)
+    return InstanceState(state, host.address, "/proc", now, port=host.port, certain=True)

@@ -15,12 +15,13 @@ class Slow:
 
     changes: dict[float, str]
     time: float = 0.0
+    certain: bool = False
     requests: list[float] = field(default_factory=list)
 
     def instance_states(self) -> dict[str, InstanceState]:
         self.requests.append(self.time)
         state = [state for at, state in self.changes.items() if at <= self.time][-1]
-        return {"h1": InstanceState(state, None, "Slow", "")}
+        return {"h1": InstanceState(state, None, "Slow", "", certain=self.certain)}
 
     @property
     def clock(self) -> Clock:
@@ -60,3 +61,10 @@ def test_a_machine_that_finds_no_room_is_not_waited_for_to_the_end() -> None:
     slow = Slow({0: "stopped", 10: "starting", 30: "stopped"})
     assert slow.settled("running") == "stopped"
     assert slow.time < 40
+
+
+def test_a_state_that_was_read_on_this_computer_is_read_once() -> None:
+    slow = Slow({0: "stopped"}, certain=True)
+    assert slow.settled() == "stopped" and slow.requests == [0.0]
+    slow = Slow({0: "stopped"})
+    assert slow.settled() == "stopped" and len(slow.requests) == 2
