@@ -163,8 +163,8 @@ MUTANTS = [
     Mutant(
         what="a package that was replaced on the index is installed on the hosts",
         file="bootstrap/provision/apply.py",
-        old='argv = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]',
-        new='argv = [UV, "pip", "sync", "--python", f"{folder}/bin/python"]',
+        old='"sync", "--require-hashes", ',
+        new='"sync", ',
         caught_by=(INSTALL, "tests/bootstrap/provision/test_delivery.py"),
     ),
 ]
