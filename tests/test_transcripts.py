@@ -48,7 +48,7 @@ print("@railhead", json.dumps({"kind": "message", "text": f"a word from {rank}"}
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who types what the pages say, in a home of their own."""
+    """Somebody who types what the pages say, in their own home."""
 
     home: Path
     caches: Path

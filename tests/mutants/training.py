@@ -50,7 +50,7 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        what="ranks of Horovod begin with weights of their own",
+        what="each rank of Horovod begins with its own weights",
         file="training/strategies/horovod.py",
         old="self.hvd.broadcast_variables(list(variables), root_rank=0)",
         new="list(variables)",
