@@ -2,7 +2,7 @@
 
     python -m benchmarks.predict [--calls 300]
 
-A local host with a real sshd, and a model that doubles its input, in a process of its own. Each
+A local host with a real sshd, and a model that doubles its input, in a separate process. Each
 call sends one picture of 28x28. The bare call is http.client on this machine, without SSH, with its
 connection kept open too; both take turns. The first call opens the connection and is shown alone.
 Exit 1 if the median of a later call is over LIMIT.

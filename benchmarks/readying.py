@@ -26,7 +26,7 @@ LIMIT, AT = 1.3, 8
 
 
 def seconds(count: int, caches: Path) -> float:
-    """The time of `fab bootstrap` for so many fresh hosts, in a home of its own."""
+    """The time of `fab bootstrap` for so many fresh hosts, in a separate home."""
     with tempfile.TemporaryDirectory(prefix="readying-") as name:
         for kind in ("uv", "uv-for-hosts"):
             (Path(name) / "caches/railhead").mkdir(parents=True, exist_ok=True)

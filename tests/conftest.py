@@ -1,4 +1,4 @@
-"""Every test has a home of its own: no test reads or writes what belongs to who runs it.
+"""Every test has its own home: no test reads or writes what belongs to who runs it.
 
 A test that names the fixture `real_home` keeps the real one. A test or fixture that names
 `shared_caches` has caches that outlive the run of the tests: the runtime and Horovod's wheel take

@@ -6,7 +6,8 @@ It is a pytest plugin; tests/conftest.py loads it. The marker is given by rule:
 - it uses none of FIXTURES, also not through another fixture;
 - neither its module nor one of the tests' modules that it imports from uses STARTERS.
 
-A shell that stands for a command (standins/pulumi_command.py) takes some ms: it is no process here.
+A shell script that replaces a command (standins/pulumi_command.py) takes some ms: it does not count
+as a process here.
 """
 
 from __future__ import annotations

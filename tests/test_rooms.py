@@ -50,7 +50,7 @@ FOREIGN = {
     | {"tensorflow", "training"},
 }
 # The clouds' own SDKs, each in one module; what reads samples;
-# and what runs on a host in an environment of its own.
+# and what runs on a host in its own environment.
 SDKS = {
     "bootstrap/clouds/aws/client.py": {"botocore"},
     "bootstrap/clouds/gcp/client.py": {"google"},

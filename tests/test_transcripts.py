@@ -46,7 +46,7 @@ print("@railhead", json.dumps({"kind": "message", "text": f"a word from {rank}"}
 
 @dataclass(frozen=True)
 class Reader(Operator):
-    """Somebody who types what the pages say, in a home of their own."""
+    """Somebody who types what the pages say, in their own home."""
 
     machines: Path  # the home of the local hosts
 

@@ -46,7 +46,7 @@ OURS = ("README.md", "CHANGELOG.md", "docs/", "bootstrap/", "stacks/", "training
 
 
 def tracked() -> list[str]:
-    """The files that git knows; none where this is no clone."""
+    """The files that git knows; none where this is not a clone."""
     process = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     return [name for name in process.stdout.split("\0") if name and (ROOT / name).is_file()]
 

@@ -177,7 +177,7 @@ def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -
         steps = generated(lanes.steps, (VECTOR, FLOATS, SCALAR), epoch)
         records = lanes.records(epoch).batch(plan.length(replica))
         return tf.data.Dataset.zip((steps, records)).map(
-            lambda step, found: finished(plan, config, epoch, step, samples.parse(found)),
+            lambda step, record: finished(plan, config, epoch, step, samples.parse(record)),
             num_parallel_calls=calls(config),
         )
 

@@ -24,7 +24,7 @@ from .config import (
     resolve,
 )
 from .data import SPLITS, DataError
-from .data.uri import Given, from_environment, parse_given
+from .data.uri import DataSource, from_environment, parse_source
 
 MPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
@@ -48,7 +48,7 @@ class Job:
     local_rank: int = 0
     processes: int | None = None  # of the whole run; None: whatever the launcher started
     threads: int = 1  # CPU threads for this process
-    data: Mapping[str, Given] = field(default_factory=dict)  # train, validation, test
+    data: Mapping[str, DataSource] = field(default_factory=dict)  # train, validation, test
     checkpoints: Path = Path("results/checkpoints")
     resume: str = "auto"
     alone: bool = False  # nobody collects our records
@@ -112,7 +112,7 @@ def from_run(environ: Mapping[str, str]) -> Job:
     )
 
 
-def parse_data(values: Iterable[str]) -> dict[str, Given]:
+def parse_data(values: Iterable[str]) -> dict[str, DataSource]:
     """The data named by `--data NAME=URI[,file|stream]`."""
     data = {}
     for value in values:
@@ -121,7 +121,7 @@ def parse_data(values: Iterable[str]) -> dict[str, Given]:
             raise ConfigError(f"data is given as NAME=URI[,file|stream], not {value!r}")
         require_choice("data name", name, SPLITS)
         try:
-            data[name] = parse_given(text)
+            data[name] = parse_source(text)
         except DataError as error:
             raise ConfigError(str(error)) from None
     return data

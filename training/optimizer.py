@@ -28,10 +28,10 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore
         )
         return tf.where(step < self.warmup, rising, self.peak * self._left(progress))
 
-    def _left(self, done: Any) -> Any:
+    def _left(self, progress: Any) -> Any:
         if self.decay == "cosine":
-            return 0.5 * (1.0 + tf.cos(math.pi * done))
-        return 1.0 - done if self.decay == "linear" else tf.ones_like(done)
+            return 0.5 * (1.0 + tf.cos(math.pi * progress))
+        return 1.0 - progress if self.decay == "linear" else tf.ones_like(progress)
 
     def get_config(self) -> dict[str, Any]:
         names = ("first", "peak", "warmup", "total", "decay")

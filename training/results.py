@@ -186,10 +186,10 @@ class Progress:
         self.scalars(self.step, **values)
 
     def _seconds_left(self) -> float | None:
-        done = self.step - self.first_step
-        if done < 2 or self.first_end is None:
+        steps_done = self.step - self.first_step
+        if steps_done < 2 or self.first_end is None:
             return None
-        per_step = (self.clock() - self.first_end) / (done - 1)
+        per_step = (self.clock() - self.first_end) / (steps_done - 1)
         return per_step * (self.steps - self.step)
 
 

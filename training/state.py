@@ -52,24 +52,24 @@ class State:
         numbers = self.strategy.total(numbers if self.strategy.rank == 0 else numbers * 0)
         if numbers[-1]:
             raise fault or TrainingError("rank 0 cannot load the checkpoint")
-        self.found = bool(numbers[-2])
+        self.continues = bool(numbers[-2])
         return _position(numbers[:-2]), checkpoint
 
-    def restore(self, found: Checkpoint | None, model: Any, optimizer: Any) -> None:
+    def restore(self, checkpoint: Checkpoint | None, model: Any, optimizer: Any) -> None:
         """Give the variables of every process the checkpoint's values."""
-        if not self.found:
+        if not self.continues:
             return
         variables = [*model.variables, *optimizer.variables]
         shapes = [list(variable.shape) for variable in variables]
-        wrong = self.strategy.rank == 0 and found is not None and found.shapes != shapes
+        wrong = self.strategy.rank == 0 and checkpoint is not None and checkpoint.shapes != shapes
         if self.strategy.total(np.array([float(wrong)]))[0]:
             raise TrainingError(
                 f"the newest checkpoint in {self.checkpoints.folder} is of another model: "
                 "its arrays have other shapes"
             )
-        self._assign(variables, found.arrays if found else None)
-        self.best = found.beside.best if found and self.config.exports_best else ()
-        self._restore_moving(found.beside.moving if found else None, model)
+        self._assign(variables, checkpoint.arrays if checkpoint else None)
+        self.best = checkpoint.beside.best if checkpoint and self.config.exports_best else ()
+        self._restore_moving(checkpoint.beside.moving if checkpoint else None, model)
 
     def keep_best(self, model: Any) -> None:
         """Keep the weights as they are now; all processes read them, rank 0 keeps them."""
@@ -173,27 +173,27 @@ class State:
     def _find(self) -> Checkpoint | None:
         """The checkpoint from which rank 0 continues, by the rule of the job."""
         folder = self.checkpoints.folder
-        found, faults = self.checkpoints.newest()
+        newest, faults = self.checkpoints.newest()
         for fault in faults:
             self.records.emit("message", text=f"{fault}; an older one is used")
-        if self.resume == "required" and not found:
+        if self.resume == "required" and not newest:
             raise TrainingError(f"there is no checkpoint in {folder} to continue from")
-        if self.resume == "refuse" and found and not found.position.done:
+        if self.resume == "refuse" and newest and not newest.position.done:
             raise ConfigError(
-                f"{folder} holds an unfinished training (step {found.position.step}): "
+                f"{folder} holds an unfinished training (step {newest.position.step}): "
                 "--resume continues it, --fresh starts over"
             )
         if self.resume in ("refuse", "fresh"):
             self.checkpoints.clear()
             return None
-        if found:
-            self._check(found)
-        return found
+        if newest:
+            self._check(newest)
+        return newest
 
-    def _check(self, found: Checkpoint) -> None:
+    def _check(self, checkpoint: Checkpoint) -> None:
         """Refuse a checkpoint of other samples or another model."""
         for name in (*FIXED, "samples"):
-            before, now = found.settings.get(name), self.settings[name]
+            before, now = checkpoint.settings.get(name), self.settings[name]
             if before != now:
                 raise TrainingError(
                     f"the checkpoint in {self.checkpoints.folder} is of another training: "

@@ -81,7 +81,7 @@ class Training:
             self._build()
         # The weights only: the random state of layers such as Dropout is each rank's own.
         strategy.broadcast(tensors_of(self.model.weights) + tensors_of(self.optimizer.variables))
-        self.state.restore(self.found, self.model, self.optimizer)
+        self.state.restore(self.checkpoint, self.model, self.optimizer)
         self.state.check_room(self.model, self.optimizer)
         self.events = Events(job.results, strategy.rank, job.config)
 
@@ -89,7 +89,7 @@ class Training:
         """Where this training begins, and how its samples are cut into steps."""
         train, size = self.data.train, self.strategy.size
         self.state = State(self.job, self.strategy, self.records, samples=len(train))
-        self.position, self.found = self.state.load()
+        self.position, self.checkpoint = self.state.load()
         self.plan = plan_for(
             train,
             self.config,
@@ -121,7 +121,7 @@ class Training:
     def announcement(self, name: str) -> str:
         """The line that says what begins."""
         strategy, plan = self.strategy, self.plan
-        begin = f", from step {self.position.step}" if self.state.found else ""
+        begin = f", from step {self.position.step}" if self.state.continues else ""
         gpus = len(tf.config.get_visible_devices("GPU"))
         return (
             f"training {self.config.model} on {self.config.data} with {name}: {strategy.size} "

@@ -4,7 +4,7 @@
 
 Real sshd processes on this machine, in a temporary HOME. Three phases: `commands` (connect and
 run three), `first` (also two files and a tree of 200 files on an empty host) and `again` (one of
-the 200 changed). The two tools take turns; each is a process of its own, its start counts. After
+the 200 changed). The two tools take turns; each is a separate process, its start counts. After
 each run the files on every host are compared with what they should be. Exit 1 if the median
 ratio of `again` is over 0.5, or a connection was lost; 2 without rsync, which pyinfra is given.
 """
@@ -118,7 +118,7 @@ def lost(count: int) -> int:
 
 
 def compare(hosts: int, repeat: int, folder: Path, pyinfra: Path) -> float:
-    """Time both tools on hosts of their own; the median ratio of `again`."""
+    """Time both tools, each on separate hosts; the median ratio of `again`."""
     inventory = cluster.start("fanout", hosts)
     try:
         known_hosts = local_state.cluster_folder(inventory.name) / "known_hosts"

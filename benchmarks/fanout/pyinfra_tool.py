@@ -1,4 +1,4 @@
-"""pyinfra in an environment of its own, installed once from its lock and cached by its digest."""
+"""pyinfra in a separate environment, installed once from its lock and cached by its digest."""
 
 from __future__ import annotations
 

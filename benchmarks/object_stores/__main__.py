@@ -2,7 +2,7 @@
 
     python -m benchmarks.object_stores [--rounds 5] [--objects 8]
 
-Each client gets an environment of its own from the package index; one that cannot be installed is
+Each client gets a separate environment from the package index; one that cannot be installed is
 skipped. A round reads all objects of 64 MB once with each client, four at a time. Of the clients of
 Google Cloud Storage only size and import time are measured. There is no limit: the figures are the
 reason for the choice in docs/data.md.
@@ -51,7 +51,7 @@ class Client:
 
 
 def install(name: str, folder: Path) -> Client | None:
-    """The client in an environment of its own; None where it cannot be installed."""
+    """The client in a separate environment; None where it cannot be installed."""
     packages, _ = CLIENTS[name]
     uv, place = str(Path(sys.executable).with_name("uv")), folder / name
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(place)], check=True)

@@ -83,7 +83,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def server(module: str, *args: str, port: int) -> Iterator[None]:
-    """A server in a process of its own, ready to answer."""
+    """A server in a separate process, ready to answer."""
     process = subprocess.Popen([sys.executable, "-m", module, *args])
     try:
         wait_for(port, PATH, body_of([0.0] * INPUTS))

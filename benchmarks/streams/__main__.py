@@ -8,7 +8,7 @@ kept:
 
 - samples/s: shards in files >= 0.95 of memory, a stream >= 0.95 of files (medians of ratios)
 - at 60 MB/s the first record of a stream arrives within a tenth of the time that mode file takes;
-  s5cmd, s3fs and gcsfs, in environments of their own, and TensorFlow's own reader of gs:// are
+  s5cmd, s3fs and gcsfs, in separate environments, and TensorFlow's own reader of gs:// are
   measured beside it
 - streaming takes at most 300 MB of memory, tmpfs included
 """

@@ -27,7 +27,7 @@ from training.data import manifest, shard_files, stream
 from training.data.arrays import Arrays
 from training.data.shard_writer import write_all, write_to_bucket
 from training.data.store import open_store
-from training.data.uri import Given
+from training.data.uri import DataSource
 from training.input_pipeline import Lanes, batches, plan_for
 from training.models.build import build_model
 from training.optimizer import build_optimizer, schedule
@@ -99,7 +99,7 @@ def rotated(names: list[str], by: int) -> list[str]:
 
 def opened(uri: str, mode: str) -> Any:
     """Shards of a URI."""
-    return shard_files.open_shards(Given(uri, mode), CONFIG, lambda text: None)["train"]
+    return shard_files.open_shards(DataSource(uri, mode), CONFIG, lambda text: None)["train"]
 
 
 def feed_of(strategy: Distributed, samples: Any) -> Any:

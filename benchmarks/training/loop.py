@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from training.config import TrainConfig, resolve
-from training.data.uri import Given
+from training.data.uri import DataSource
 from training.evaluation.evaluator import Result
 from training.job import Job, share_of_cores
 from training.results import Metrics, Records
@@ -66,7 +66,7 @@ def settings(case: Case, **more: Any) -> TrainConfig:
 
 def training_of(config: TrainConfig, data: dict[str, Path], results: Path) -> Training:
     """A training on one device, ready for its first step."""
-    given = {name: Given(str(path)) for name, path in data.items()}
+    given = {name: DataSource(str(path)) for name, path in data.items()}
     job = Job("one-device", config, results, threads=share_of_cores(1), data=given)
     job = Job(**{**vars(job), "checkpoints": results / "checkpoints"})
     keras.utils.clear_session()

@@ -59,7 +59,7 @@ def hashed_input(item: DataInput) -> LocalData:
         board.line(name, f"{folders.summary(item.files)} in {item.files.root}")
         return folders.hashed(
             item.files,
-            lambda count: board.line(name, f"read {progress.add(count - progress.done)}"),
+            lambda count: board.line(name, f"read {progress.add(count - progress.bytes_done)}"),
         )
 
 

@@ -151,15 +151,17 @@ class Progress:
     """The progress of a transfer of `total` bytes: rate and time left. Thread-safe."""
 
     total: int
-    done: int = 0
+    bytes_done: int = 0
     started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, count: int) -> str:
         """Count bytes; returns `120 MB of 1.2 GB, 45 MB/s, 24 s left`."""
         with self.lock:
-            self.done += count
+            self.bytes_done += count
             seconds = max(time.monotonic() - self.started, 1e-3)
-            rate = self.done / seconds
-            remaining = duration((self.total - self.done) / rate) if rate else "?"
-            return f"{size(self.done)} of {size(self.total)}, {size(rate)}/s, {remaining} left"
+            rate = self.bytes_done / seconds
+            remaining = duration((self.total - self.bytes_done) / rate) if rate else "?"
+            return (
+                f"{size(self.bytes_done)} of {size(self.total)}, {size(rate)}/s, {remaining} left"
+            )

@@ -28,7 +28,7 @@ class Meaning:
 XIDS = {
     13: Meaning("exception in the graphics engine", PROGRAM, harmless=True),
     31: Meaning("page fault in the GPU's memory", PROGRAM, harmless=True),
-    43: Meaning("a program was stopped for an error of its own", PROGRAM, harmless=True),
+    43: Meaning("a program was stopped for its own error", PROGRAM, harmless=True),
     45: Meaning(
         "clean-up after a program was killed or another error",
         "look at the Xids before it; alone it means nothing",

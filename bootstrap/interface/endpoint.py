@@ -37,8 +37,8 @@ class Endpoint:
             and files lists; {output: list} where the samples have names.
 
         Raises:
-            UsageError: the samples are no array, the model does not take them, or the endpoint does
-                not serve. RailheadError: it does not answer.
+            UsageError: the samples are not an array, the model does not take them, or the endpoint
+                does not serve. RailheadError: it does not answer.
         """
         if isinstance(samples, (str, Path)):
             return self._open.predict_file(Path(samples).expanduser())

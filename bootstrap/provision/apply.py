@@ -18,7 +18,6 @@ from ..inventory import local_state
 from ..plan.cluster import SurveyedCluster
 from ..plan.decide import cluster_line
 from ..plan.internet import CA
-from ..plan.runtimes import uv_digest
 from ..plan.steps import Plan, Step
 from ..plan.system_changes import changes
 from ..ssh import traffic
@@ -30,7 +29,7 @@ from ..ssh.session import Session
 from ..untrusted import unpack
 from . import uv, wheel_store, wheels
 from .horovod_wheel import build
-from .host_step import QUIET, UV, HostStep
+from .host_step import QUIET, HostStep
 from .survey import with_new_facts
 from .system import STEPS, WHAT, change_system
 
@@ -157,7 +156,7 @@ class _Installation:
         self.board.line(name, f"ready in {traffic.host_traffic(name).summary()}", state="ready")
 
     def _install_uv(self, step_host: HostStep) -> None:
-        step_host.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
+        step_host.send_folder("uv", uv.uv_for_hosts(), uv.FOLDER)
 
     def _install_runtime(self, step_host: HostStep) -> None:
         folder = self.environment.folder
@@ -193,10 +192,10 @@ class _Installation:
         """Create an environment on a host with exactly the packages of `locks` {path: text}."""
         step_host.session.write(*(TextFile(path, text) for path, text in locks.items()))
         python = step_host.facts.pythons[self.environment.python]
-        venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
+        venv = [uv.PROGRAM, "venv", "--quiet", "--allow-existing", "--python", python]
         step_host.run(step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras requires the TensorFlow build that we exclude.
-        argv = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
+        argv = [uv.PROGRAM, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
         with self._deliver_wheels(step_host, step, list(locks.values())) as options:
             step_host.run(step, [*argv, *options, *locks], env=uv.ENVIRONMENT, fetches=True)
 

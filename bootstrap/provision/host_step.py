@@ -14,7 +14,6 @@ from ..console.text import clean, size
 from ..errors import RailheadError
 from ..facts.host import HostFacts
 from ..plan.cluster import SurveyedCluster
-from ..plan.runtimes import uv_digest
 from ..ssh.bundle import Bundle
 from ..ssh.session import Session
 from . import uv
@@ -26,7 +25,6 @@ LOW_PRIORITY = ("nice", "-n", "19")
 # environments, where uv makes hard links instead of copies.
 CACHES = {"UV_CACHE_DIR": "~/.railhead/cache/uv", "PIP_CACHE_DIR": "~/.railhead/cache/pip"}
 KERAS = {"KERAS_HOME": "~/.railhead/keras"}
-UV = f"~/.railhead/uv/{uv_digest()}/uv"
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class HostStep:
         Without uv's cache: it would keep 60 MB, unpacked, for each path that a wheel ever had.
         """
         python = self.cluster.environment.interpreter
-        argv = [UV, "pip", "install", "--no-cache", "--no-deps", "--python", python, path]
+        argv = [uv.PROGRAM, "pip", "install", "--no-cache", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)
 
     def _download(self, step: str) -> str:

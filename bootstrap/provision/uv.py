@@ -13,6 +13,8 @@ from ..inventory.files import atomic_folder
 from ..plan.runtimes import LOCKS, uv_digest
 from ..ssh.bundle import Bundle, pack_folder
 
+FOLDER = f"~/.railhead/uv/{uv_digest()}"  # on a host
+PROGRAM = f"{FOLDER}/uv"
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
 
 

@@ -64,7 +64,7 @@ def earlier_run(run_id: str) -> EarlierRun:
 
 
 def resumed_request(
-    earlier: EarlierRun, given: ProgramOptions
+    earlier: EarlierRun, options: ProgramOptions
 ) -> tuple[RunRequest, ProgramOptions]:
     """The request for a run that continues this one, and its options.
 
@@ -76,7 +76,7 @@ def resumed_request(
             f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
             hint=Command("evaluate", evaluated),
         )
-    _refuse_contradictions(earlier, given)
+    _refuse_contradictions(earlier, options)
     args = _args(earlier)
     with working_folder(earlier):
         return read_request(args, resumes=earlier.run.run_id), args
@@ -126,10 +126,10 @@ def setting_texts(program: BuiltIn) -> dict[str, str]:
     return {name: "none" if value is None else str(value) for name, value in settings}
 
 
-def _refuse_contradictions(earlier: EarlierRun, given: ProgramOptions) -> None:
+def _refuse_contradictions(earlier: EarlierRun, options: ProgramOptions) -> None:
     """UsageError for the first option that was typed and differs from the earlier run."""
     for one in OPTIONS:
-        value, before = getattr(given, one.name), getattr(earlier.args, one.name)
+        value, before = getattr(options, one.name), getattr(earlier.args, one.name)
         if value == one.default or _same(one, value, before, earlier.folder):
             continue
         raise UsageError(

@@ -165,7 +165,7 @@ def lay_out(
         everywhere(
             sessions,
             lambda s: _prepare(s, cluster, request, document, run),
-            what="shipping the run",
+            what="sending the run",
         )
         sessions.chief.write(*_chief_files(cluster, document, run))
         _check_logins(cluster, run)

@@ -14,7 +14,6 @@ from ..console.output import Reporter, printable
 from ..errors import Command, RailheadError
 from ..plan.runtimes import LOCKS
 from ..provision import uv, wheels
-from ..provision.host_step import UV
 from ..remote import programs
 from ..ssh.session import Session
 from ..untrusted.unpack import Hostile
@@ -112,11 +111,11 @@ def _install(session: Session, python: str, report: Reporter) -> str:
     folder = wheels.fetch([lock], version, lambda count: None)
     session.write(TextFile(f"{dest}.lock.txt", lock))
     # A host whose runtime an earlier version installed may have another release of uv.
-    session.send_folder(uv.uv_for_hosts(), UV.rpartition("/")[0])
+    session.send_folder(uv.uv_for_hosts(), uv.FOLDER)
     with wheels.deliver(session, folder, lambda text: None):
         session.remove(part)
-        argv = [UV, "pip", "install", "--quiet", "--require-hashes", "--no-deps", *wheels.FOR_UV]
-        argv += ["--python", python, "--target", part, "-r", f"{dest}.lock.txt"]
+        argv = [uv.PROGRAM, "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
+        argv += [*wheels.FOR_UV, "--python", python, "--target", part, "-r", f"{dest}.lock.txt"]
         result = session.run(argv, env=uv.ENVIRONMENT)
     if not result.rc:
         result = session.run(["mv", part, dest])

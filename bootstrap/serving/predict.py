@@ -129,6 +129,6 @@ def _predict(
     return Predictions.read(reply.tail[-1] if reply.tail else "")
 
 
-def dumped(found: Predictions) -> str:
+def dumped(predictions: Predictions) -> str:
     """The raw outputs of the model as JSON."""
-    return json.dumps(found.outputs)
+    return json.dumps(predictions.outputs)

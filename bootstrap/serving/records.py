@@ -92,8 +92,8 @@ def require(name: str) -> Deployed:
     Raises:
         UsageError: there is none.
     """
-    if found := find(name):
-        return found
+    if endpoint := find(name):
+        return endpoint
     raise not_deployed(name)
 
 

@@ -49,11 +49,11 @@ def wait_for(
 ) -> EndpointState | None:
     """Wait until an endpoint is `settled` or over; its state, or None when the time is over."""
 
-    def found() -> EndpointState | None:
+    def settled_state() -> EndpointState | None:
         state = read_state(session, folder)
         return state if state and (state.state not in ALIVE or settled(state)) else None
 
-    return wait_until(found, seconds=seconds, every=0.3)
+    return wait_until(settled_state, seconds=seconds, every=0.3)
 
 
 def read_document(session: Session, folder: str) -> EndpointDocument:

@@ -1,4 +1,4 @@
-"""The bundle: the files that ship to the hosts, named by a hash (`bundle_files` finds them);
+"""The bundle: the files that are sent to the hosts, named by a hash (`bundle_files` finds them);
 and the archive of our own programs that run there."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import railhead.documents
 from railhead.documents.agent import BundleFile
 
 from ..errors import RailheadError, UsageError
-from .bundle_files import Found, files_in, unreadable
+from .bundle_files import LocalFile, files_in, unreadable
 
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
@@ -33,7 +33,7 @@ DOCUMENTS = Path(railhead.documents.__file__).parent
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files to ship, sorted by path; `root` is their folder here, not a part of the digest.
+    """Files to send, sorted by path; `root` is their folder here, not a part of the digest.
     `elsewhere`: by path the folder of those that are below another one."""
 
     root: Path
@@ -53,7 +53,7 @@ class Bundle:
 
 
 def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
-    """Bundle a folder; UsageError if it exceeds `limit` bytes or a file cannot be shipped."""
+    """Bundle a folder; UsageError if it exceeds `limit` bytes or a file cannot be sent."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     root = folder.resolve()
@@ -65,14 +65,14 @@ def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
 def pack_file(path: Path) -> Bundle:
     """Bundle one file under its name."""
     path = path.resolve()
-    return Bundle(path.parent, (_read(Found(path.name, path, path.stat().st_size)),))
+    return Bundle(path.parent, (_read(LocalFile(path.name, path, path.stat().st_size)),))
 
 
 def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
     """Bundle all regular files of a folder, whatever .gitignore says; links are left out."""
     root = folder.resolve()
     paths = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
-    files = [Found(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
+    files = [LocalFile(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
     _refuse_large(root, files, limit)
     return Bundle(root, tuple(_read(file) for file in files))
 
@@ -167,22 +167,22 @@ class _Deflated(io.RawIOBase):
         return b"".join([*self._pieces, self._deflate.flush()])
 
 
-def _refuse_large(root: Path, found: list[Found], limit: int) -> None:
+def _refuse_large(root: Path, files: list[LocalFile], limit: int) -> None:
     """Refuse more than `limit` bytes, naming the largest files."""
-    total = sum(file.size for file in found)
+    total = sum(file.size for file in files)
     if total <= limit:
         return
-    largest = sorted(found, key=lambda file: (-file.size, file.path))[:5]
+    largest = sorted(files, key=lambda file: (-file.size, file.path))[:5]
     lines = "".join(f"\n  {file.size / 1e6:8.1f} MB  {file.path}" for file in largest)
     raise UsageError(
-        f"{root} holds {total / 1e6:.1f} MB in {len(found)} files, more than the"
-        f" {limit / 1e6:.1f} MB that are shipped; the largest:{lines}",
+        f"{root} holds {total / 1e6:.1f} MB in {len(files)} files, more than the"
+        f" {limit / 1e6:.1f} MB that may be sent; the largest:{lines}",
         hint="give data by --data NAME=FOLDER, which has no limit; add what the run does not need"
         " to .gitignore, or choose a smaller folder with --workdir",
     )
 
 
-def _read(file: Found) -> BundleFile:
+def _read(file: LocalFile) -> BundleFile:
     """Hash one file; its size is the bytes read, because it may have grown since the walk."""
     sha256, size = hashlib.sha256(), 0
     try:
@@ -223,7 +223,7 @@ def _check_script(script: Path) -> None:
 
 
 def _refuse_home(script: Path) -> None:
-    """Refuse to ship a home directory, with its keys, when a script lies directly in it."""
+    """Refuse to send a home directory, with its keys, when a script lies directly in it."""
     folder = script.parent.resolve()
     if Path(os.path.expanduser("~")).resolve().is_relative_to(folder):  # noqa: PTH111
         raise UsageError(

@@ -1,12 +1,12 @@
-"""The files of a folder that ship, found by one walk from the top down.
+"""The files of a folder that are sent to hosts, found by one walk from the top down.
 
-These do not ship: files that .gitignore excludes (also the .gitignore of each parent folder, up to
+These are not sent: files that .gitignore excludes (also the .gitignore of each parent folder, up to
 the top of the repository; git's index and its private excludes are not read), version control,
-bytecode, virtual environments, the runs that `fab fetch` wrote into results/ (each run would ship
-all earlier ones; other files in results/ ship), sockets, pipes and dangling links.
+bytecode, virtual environments, the runs that `fab fetch` wrote into results/ (each run would send
+all earlier ones; other files in results/ are sent), sockets, pipes and dangling links.
 
-A link inside the folder ships as the file or folder that it points to. A link that leads out of
-the folder is refused: its target is not on the hosts, and following it could ship any file.
+A link inside the folder is sent as the file or folder that it points to. A link that leads out of
+the folder is refused: its target is not on the hosts, and following it could send any file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 
 @dataclass(frozen=True)
-class Found:
-    """A file that will ship, before it is read. `size` is in bytes."""
+class LocalFile:
+    """A file to send, before it is read. `size` is in bytes."""
 
     path: str
     source: Path
@@ -48,8 +48,8 @@ class _Folder:
     rules: tuple[IgnoreFile, ...]
 
 
-def files_in(root: Path) -> list[Found]:
-    """The files of `root` (a resolved path) to ship, by path; UsageError names one that cannot."""
+def files_in(root: Path) -> list[LocalFile]:
+    """The files of `root` (a resolved path) to send, by path; UsageError names one that cannot."""
     try:
         files = sorted(_walk(root, _start(root)), key=lambda file: file.path)
         return _without_own_output(files)
@@ -57,13 +57,13 @@ def files_in(root: Path) -> list[Found]:
         raise unreadable(Path(error.filename or root), error) from error
 
 
-def _without_own_output(found: list[Found]) -> list[Found]:
+def _without_own_output(files: list[LocalFile]) -> list[LocalFile]:
     """Without files that are stdout or stderr of this command: they grow while they are read."""
     outputs = [status for number in (1, 2) if (status := _regular(number))]
     if not outputs:
-        return found
+        return files
     remaining = []
-    for file in found:
+    for file in files:
         status = file.source.stat()
         if any(os.path.samestat(status, output) for output in outputs):
             print_lines(f"{file.path} is not sent: this command writes its output to it")
@@ -117,8 +117,8 @@ def _rules_in(folder: Path, base: str) -> tuple[IgnoreFile, ...]:
     return (parse(file.read_bytes(), base),)
 
 
-def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
-    """Every file below `folder` that ships. Targets of links must be below `root` (a real path)."""
+def _walk(root: Path, folder: _Folder) -> Iterator[LocalFile]:
+    """Every file below `folder` to send. Targets of links must be below `root` (a real path)."""
     real = os.path.realpath(folder.place)
     if real in folder.entered:
         raise UsageError(
@@ -127,7 +127,7 @@ def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
         )
     with os.scandir(folder.place) as listed:
         entries = {entry.name: entry for entry in listed}
-    if folder.path and _never_ships(Path(real), entries.keys()):
+    if folder.path and _never_sent(Path(real), entries.keys()):
         return
     rules = folder.rules + _rules_in(folder.place, folder.above + folder.path)
     inside = replace(folder, rules=rules, entered=(*folder.entered, real))
@@ -135,8 +135,8 @@ def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
         yield from _visit(root, inside, entries[name])
 
 
-def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Found]:
-    """The files that one entry of a folder ships: itself, the files below it, or none."""
+def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[LocalFile]:
+    """The files to send for one entry of a folder: itself, the files below it, or none."""
     path = parent.path + entry.name
     is_folder = entry.is_dir(follow_symlinks=False)  # in git's rules a link is never a folder
     if entry.name in _NEVER or ignored(parent.rules, parent.above + path, folder=is_folder):
@@ -151,7 +151,7 @@ def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Fou
     if stat.S_ISDIR(status.st_mode):
         yield from _walk(root, replace(parent, place=place, path=path + "/"))
     elif stat.S_ISREG(status.st_mode):
-        yield Found(path, place, status.st_size)
+        yield LocalFile(path, place, status.st_size)
 
 
 def _stat(place: Path) -> os.stat_result | None:
@@ -164,7 +164,7 @@ def _stat(place: Path) -> os.stat_result | None:
         raise
 
 
-def _never_ships(folder: Path, names: Set[str]) -> bool:
+def _never_sent(folder: Path, names: Set[str]) -> bool:
     """Whether a folder with these names in it is a virtual environment or a fetched run."""
     if not _ENVIRONMENT_MARKS.isdisjoint(names):
         return True

@@ -123,18 +123,18 @@ def _part(token: re.Match[str]) -> str | None:
 def _set(body: str) -> str | None:
     """The inside of `[...]`; it never matches a slash. None when a `[:kind:]` is unknown."""
     negated = body[0] in "!^"
-    members = [_member(found) for found in _MEMBER.finditer(body[1:] if negated else body)]
+    members = [_member(match) for match in _MEMBER.finditer(body[1:] if negated else body)]
     if None in members:
         return None
     inside = "".join(member for member in members if member)
     return f"(?!/)[{'^' if negated else ''}{inside}]"
 
 
-def _member(found: re.Match[str]) -> str | None:
+def _member(match: re.Match[str]) -> str | None:
     """One member of a set: a kind, a character or a range (git uses a reversed one's start)."""
-    if found["kind"]:
-        return _KINDS.get(found["kind"])
-    if found["char"]:
-        return re.escape(found["char"][-1])
-    low, high = found["low"][-1], found["high"][-1]
+    if match["kind"]:
+        return _KINDS.get(match["kind"])
+    if match["char"]:
+        return re.escape(match["char"][-1])
+    low, high = match["low"][-1], match["high"][-1]
     return f"{re.escape(low)}-{re.escape(high)}" if low <= high else re.escape(low)

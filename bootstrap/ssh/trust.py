@@ -29,7 +29,7 @@ def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
     return unknown
 
 
-def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:
+def pin_keys(unknown: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:
     """Append keys to ~/.railhead/known_hosts; returns a line for each. `agreed` confirms each.
 
     Raises:
@@ -37,7 +37,7 @@ def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) ->
     """
     path = local_state.home() / "known_hosts"
     lines = []
-    for shown in _once(found.values()):
+    for shown in _once(unknown.values()):
         label = f"{shown.hostname} {shown.key.get_name()} {fingerprint(shown.key)}"
         if not agreed(label):
             raise UsageError(f"{shown.hostname} is not trusted; nothing was pinned")
@@ -51,6 +51,6 @@ def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) ->
     return [f"pinned {label}" for label, _ in lines]
 
 
-def _once(found: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
+def _once(errors: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
     """Each key once: several hosts can be behind the same jump host."""
-    return {(shown.hostname, shown.key.get_base64()): shown for shown in found}.values()
+    return {(shown.hostname, shown.key.get_base64()): shown for shown in errors}.values()

@@ -20,12 +20,12 @@ def record(line: str) -> Record | None:
 
 def records(metrics: Path) -> list[Record]:
     """All records of a metrics.jsonl."""
-    return [decode(Record, found) for found in raw_records(metrics)]
+    return [decode(Record, record) for record in raw_records(metrics)]
 
 
 def raw_records(metrics: Path) -> Iterator[dict[str, Any]]:
     """The same as they were written; other lines (a partial last one) are skipped."""
     if metrics.is_file():
         for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines():
-            if found := json_line(line):
-                yield found
+            if record := json_line(line):
+                yield record

@@ -1,4 +1,4 @@
-"""The documents that the parts of Railhead exchange, each a dataclass in a module of its own.
+"""The documents that the parts of Railhead exchange, each a dataclass in a separate module.
 
 The only package that `stacks`, `bootstrap` and `training` may all import. It uses the standard
 library of Python 3.10 and nothing of ours, because it also runs on the hosts.

@@ -50,7 +50,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`metrics` are what the program reported under names of its own, as it wrote it. `confusion`
+    """`metrics` are what the program reported under its own names, as it wrote it. `confusion`
     has a row for each label and a column for each prediction. `model` and `data` are sha256."""
 
     samples: Number = None

@@ -145,7 +145,7 @@ def private_key() -> str:
 
 @pytest.fixture
 def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) -> Iterator[Any]:
-    """A Cloud Storage of its own, and a service account that it knows."""
+    """A separate Cloud Storage, and a service account that it knows."""
     pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
     from standins.gcp.storage import Store
     from standins.stores.buckets import OnGcs

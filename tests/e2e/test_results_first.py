@@ -216,7 +216,7 @@ def test_max_hours_end_a_run_and_hosts_without_a_stack_are_not_stopped(operator:
 
 
 def test_no_path_leads_to_a_power_off() -> None:
-    """What is sent to hosts has no command of its own: it runs those of run.json alone."""
+    """What is sent to hosts contains no stop command: it runs only those of run.json."""
     source = "".join(p.read_text() for p in (ROOT / "bootstrap/remote").rglob("*.py"))
     for part in ("class MachineStopper", "class Supervisor", "def forward_output"):
         assert part in source, "the files that were to be read"

@@ -1,4 +1,4 @@
-"""Runs one `fab` in a fork of this process, in folders of its own, and judges what it did."""
+"""Runs one `fab` in a fork of this process, in separate folders, and judges what it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody with a home of their own, and the local SSH hosts that they name by --hosts."""
+"""Somebody with their own home, and the local SSH hosts that they name by --hosts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """`python -m tests.mutants [ROOM ...]`: whether the tests notice each fault.
 
-It works in a copy of the tracked files. Exit code 0: each fault was caught; 1: one was not, or its
-tests could not run.
+It works in a copy of the tracked files. A fault is caught if its tests fail with it, and pass
+without it. Exit code 0: each fault was caught; 1: one was not, or its tests could not run.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from . import Mutant, mutants, rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 900  # for the tests of one mutant
-FAILED = 1  # pytest's exit code where tests ran and one failed
-OUTCOMES = {0: "LIVED", FAILED: "caught", 124: "caught"}  # 124: the tests did not end in time
+PASSED, FAILED = 0, 1  # pytest's exit codes
+TIMEOUT = 124
+# A test that is skipped notices nothing.
+REQUIRED = {f"RAILHEAD_{part}": "required" for part in ("FULL_HOSTS", "SERVERS", "ENGINE")}
 
 
 def main() -> int:
@@ -36,14 +39,13 @@ def main() -> int:
             for number, mutant in enumerate(mutants(room), 1):
                 if options.only in (None, number):
                     started = time.monotonic()
-                    outcome, lines = tried(mutant, copy)
+                    outcome, lines = outcome_of(mutant, copy)
                     totals[outcome] = totals.get(outcome, 0) + 1
-                    seconds = time.monotonic() - started
-                    print(
-                        f"{outcome:<7} {seconds:5.0f} s  {room} {number}: {mutant.what}", flush=True
-                    )
-                    if options.verbose or outcome == "broken":
-                        print("\n".join(lines[-15:]), flush=True)
+                    seconds = f"{time.monotonic() - started:5.0f} s"
+                    print(f"{outcome:<7} {seconds}  {room} {number}: {mutant.what}")
+                    whole = options.verbose or outcome == "broken"
+                    shown = lines[-15:] if whole else failed_tests(lines)
+                    print("\n".join(f"    {line}" for line in shown), flush=True)
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(totals.items())))
     return 0 if set(totals) <= {"caught"} else 1
 
@@ -64,7 +66,7 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def tried(mutant: Mutant, copy: Path) -> tuple[str, list[str]]:
+def outcome_of(mutant: Mutant, copy: Path) -> tuple[str, list[str]]:
     """Whether its tests noticed it, and their output."""
     file = copy / mutant.file
     text = file.read_text()
@@ -72,21 +74,44 @@ def tried(mutant: Mutant, copy: Path) -> tuple[str, list[str]]:
         file.write_text(mutant.apply(text))
     except ValueError as error:
         return "broken", [str(error)]
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    try:
+        code, lines = run_tests(mutant.caught_by, copy)
+    finally:
+        file.write_text(text)
+    if code == PASSED:
+        return "LIVED", lines
+    if code not in (FAILED, TIMEOUT):
+        return "broken", lines
+    sound, lines_without = tests_pass(mutant.caught_by, copy)
+    return ("caught", lines) if sound else ("broken", ["without the fault:", *lines_without])
+
+
+def failed_tests(lines: list[str]) -> list[str]:
+    """The lines of pytest's output that name the tests that failed."""
+    return [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+
+
+@functools.cache
+def tests_pass(arguments: tuple[str, ...], copy: Path) -> tuple[bool, list[str]]:
+    """Whether the tests pass on the code as it is, and their output."""
+    code, lines = run_tests(arguments, copy)
+    return code == PASSED, lines
+
+
+def run_tests(arguments: tuple[str, ...], copy: Path) -> tuple[int, list[str]]:
+    """The exit code of pytest, and its output."""
+    environment = {**os.environ, **REQUIRED, "PYTHONPATH": str(copy)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A traceback per failing worker is of no use here.
     argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line"]
-    argv += ["--basetemp", str(copy.with_name(f"{copy.name}.tmp")), *mutant.caught_by]
+    argv += ["--basetemp", str(copy.with_name(f"{copy.name}.tmp")), *arguments]
     try:
         process = subprocess.run(
             argv, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS
         )
-        code, output = process.returncode, process.stdout + process.stderr
-    except subprocess.TimeoutExpired as error:
-        code, output = 124, str(error)
-    finally:
-        file.write_text(text)
-    return OUTCOMES.get(code, "broken"), output.splitlines()
+    except subprocess.TimeoutExpired:
+        return TIMEOUT, [f"the tests did not end within {SECONDS} s"]
+    return process.returncode, (process.stdout + process.stderr).splitlines()
 
 
 if __name__ == "__main__":

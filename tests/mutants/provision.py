@@ -32,7 +32,10 @@ MUTANTS = [
         file="bootstrap/provision/wheel_store.py",
         old="if hashlib.sha256(data).hexdigest() != digest:",
         new="if not data:",
-        caught_by=("tests/bootstrap/provision/test_wheel_store.py",),
+        caught_by=(
+            "tests/bootstrap/provision/test_wheel_store.py"
+            "::test_a_wheel_that_was_changed_is_not_used_and_makes_room",
+        ),
     ),
     Mutant(
         what="a host without outbound access reaches the network of this computer through apt",
@@ -79,7 +82,9 @@ MUTANTS = [
         file="bootstrap/facts/gpu.py",
         old="} & } | within 45 cat); }",
         new="} & } | cat); }",
-        caught_by=(FIRST_CONTACT,),
+        caught_by=(
+            f"{FIRST_CONTACT}::test_an_nvidia_smi_that_nothing_ends_leaves_the_other_facts_in_time",
+        ),
     ),
     Mutant(
         what="a run starts on a V100 whose driver does not support it",
@@ -163,8 +168,11 @@ MUTANTS = [
     Mutant(
         what="a package that was replaced on the index is installed on the hosts",
         file="bootstrap/provision/apply.py",
-        old='argv = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]',
-        new='argv = [UV, "pip", "sync", "--python", f"{folder}/bin/python"]',
-        caught_by=(INSTALL, "tests/bootstrap/provision/test_delivery.py"),
+        old='"sync", "--require-hashes", ',
+        new='"sync", ',
+        caught_by=(
+            "tests/bootstrap/provision/test_delivery.py"
+            "::test_a_host_installs_from_what_the_plan_sends_it",
+        ),
     ),
 ]

@@ -51,7 +51,7 @@ MUTANTS = [
         caught_by=SCRIPT,
     ),
     Mutant(
-        what="a script imports the product's modules in place of its own",
+        what="a script imports the product's modules instead of those in its own folder",
         file="bootstrap/remote/rank/rank.py",
         old="    sys.path.insert(0, os.path.dirname(script))",
         new="    sys.path.append(os.path.dirname(script))",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from . import Mutant
 
+STRATEGIES = "tests/training/strategies/test_strategies.py"
+
 MUTANTS = [
     Mutant(
         what="two replicas make steps twice as long as one: each divides by its own batch",
@@ -37,7 +39,9 @@ MUTANTS = [
         file="training/state.py",
         old="values = np.array([own[0], values[1]], own.dtype)",
         new="values = np.array([values[0], values[1]], own.dtype)",
-        caught_by=("tests/training/strategies/test_strategies.py",),
+        caught_by=(
+            f"{STRATEGIES}::test_a_resume_continues_with_each_ranks_moving_averages_and_draws",
+        ),
     ),
     Mutant(
         what="early stopping waits anew after each resume",
@@ -50,25 +54,25 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        what="ranks of Horovod begin with weights of their own",
+        what="each rank of Horovod begins with its own weights",
         file="training/strategies/horovod.py",
         old="self.hvd.broadcast_variables(list(variables), root_rank=0)",
         new="list(variables)",
-        caught_by=("tests/training/strategies/test_strategies.py",),
+        caught_by=(f"{STRATEGIES}::test_horovod_makes_the_same_model_on_every_rank",),
     ),
     Mutant(
         what="with compression the counts of samples are rounded to 11 bits",
         file="training/strategies/horovod.py",
         old="total = hvd.allreduce(tallies, op=hvd.Sum)  # counts need all their digits",
         new="total = hvd.allreduce(tallies, op=hvd.Sum, compression=self.compression)",
-        caught_by=("tests/training/strategies/test_strategies.py",),
+        caught_by=(f"{STRATEGIES}::test_horovod_with_its_own_settings_learns_the_same",),
     ),
     Mutant(
         what="where there is a chief, it and the first worker are both rank 0",
         file="training/strategies/distributed.py",
         old='before = cluster.get("chief", 0) if resolver.task_type == "worker" else 0',
         new="before = 0",
-        caught_by=("tests/training/strategies/test_strategies.py",),
+        caught_by=(f"{STRATEGIES}::test_multiworker_makes_the_same_model_and_one_file",),
     ),
     Mutant(
         what="the exported model has the moving averages of the first replica alone",
@@ -108,14 +112,18 @@ MUTANTS = [
         file="training/data/cache.py",
         old="                    self.digest.update(piece)\n",
         new="                    pass\n",
-        caught_by=("tests/training/data/test_download.py",),
+        caught_by=(
+            "tests/training/data/test_download.py::test_an_interrupted_download_goes_on_where_it_was",
+        ),
     ),
     Mutant(
         what="two hosts read the same files of a bucket",
         file="training/data/part.py",
         old="[self.index :: self.count]",
         new="[:: self.count]",
-        caught_by=("tests/training/data/test_download.py", "tests/training/data/test_feeder.py"),
+        caught_by=(
+            "tests/training/data/test_download.py::test_parts_are_disjoint_and_share_the_manifest",
+        ),
     ),
     Mutant(
         what="a stream that begins inside a shard reads from the indexed record before",
@@ -143,6 +151,6 @@ MUTANTS = [
         file="training/serving/app.py",
         old="return await asyncio.wait_for(self._result(body, number), self.settings.timeout_s)",
         new="return await self._result(body, number)",
-        caught_by=("tests/training/serving/test_serving.py",),
+        caught_by=("tests/training/serving/test_serving.py::test_limits_of_time_and_number",),
     ),
 ]

@@ -13,7 +13,7 @@ import tensorflow as tf
 from training import data
 from training.config import TrainConfig
 from training.data import splits
-from training.data.uri import Given
+from training.data.uri import DataSource
 
 
 def pixels(count: int, *shape: int) -> Any:
@@ -46,7 +46,7 @@ def image_folder(folder: Path, classes: str = "ant bee", count: int = 6) -> Path
 
 
 def load(name: str, folder: Path, mode: str = "file", **settings: Any) -> data.Dataset:
-    return splits.load(TrainConfig(data=name, **settings), {"train": Given(str(folder), mode)})
+    return splits.load(TrainConfig(data=name, **settings), {"train": DataSource(str(folder), mode)})
 
 
 def example(**values: Any) -> bytes:

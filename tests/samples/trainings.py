@@ -24,7 +24,7 @@ from standins.case_runner import replaced
 
 from training import job, process, train
 from training.config import resolve
-from training.data.uri import Given
+from training.data.uri import DataSource
 from training.evaluation.exported import evaluate_exported
 from training.models import MODELS
 from training.results import Records
@@ -56,7 +56,7 @@ def prepared(
         config=resolve({**DEFAULTS, **settings}),
         results=folder,
         data={
-            name: place if isinstance(place, Given) else Given(str(place))
+            name: place if isinstance(place, DataSource) else DataSource(str(place))
             for name, place in extra.get("data_folders", {}).items()
         },
         checkpoints=folder / "checkpoints",
@@ -103,7 +103,7 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
 
 def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
     """evaluation.json of an exported model."""
-    data = {name: Given(str(path)) for name, path in changes.pop("data_folders", {}).items()}
+    data = {name: DataSource(str(path)) for name, path in changes.pop("data_folders", {}).items()}
     chosen = job.Job(
         strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
         model=exported,
@@ -115,7 +115,7 @@ def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
 
 
 def values(model: Any) -> list[Any]:
-    """The weights of a model as arrays of their own."""
+    """Copies of the weights of a model, as arrays."""
     return [np.array(variable) for variable in model.weights]
 
 

@@ -22,7 +22,7 @@ class Failed(Exception):
 
 
 class Agent:
-    """An agent in a process of its own, at home in `home`; `alive` as in `source_with`."""
+    """An agent in its own process, at home in `home`; `alive` as in `source_with`."""
 
     def __init__(
         self, home: Path, python: str = sys.executable, alive: float | None = None

@@ -37,7 +37,7 @@ class ServedModel:
         self.predictions: list[dict[str, Any]] = []
         self.connections: list[socket.socket] = []
         self.broken = 0
-        self.answer: bytes | None = None  # in place of its own
+        self.answer: bytes | None = None  # instead of the model's
         self.status = 200
         self.server = _Server(("127.0.0.1", 0), self._handler())
         self.port = self.server.server_port

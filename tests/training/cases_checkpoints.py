@@ -138,7 +138,7 @@ def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder:
     fresh = run(folder, resume="fresh", checkpoint_steps=2, steps=2)
     assert "from step" not in fresh.line and fresh.training.position.done
     rest = prepared(folder, resume="refuse")
-    assert rest.position.step == 0 and not rest.state.found, "a finished one is done again"
+    assert rest.position.step == 0 and not rest.state.continues, "a finished one is done again"
 
 
 @case

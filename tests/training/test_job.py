@@ -13,7 +13,7 @@ from railhead.documents.codec import decode
 from railhead.documents.run import RunDocument
 from training import job
 from training.config import ConfigError
-from training.data.uri import Given
+from training.data.uri import DataSource
 
 
 def run_document(**changes: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_threads_are_what_the_settings_report() -> None:
 def test_data_and_checkpoints_come_from_the_environment(tmp_path: Path) -> None:
     more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_CHECKPOINT_DIR": "/kept"}
     found = job.from_run(environment(tmp_path, run_document(), **more))
-    assert (found.data, found.checkpoints) == ({"train": Given("/data/a")}, Path("/kept"))
+    assert (found.data, found.checkpoints) == ({"train": DataSource("/data/a")}, Path("/kept"))
     assert found.resume == "auto" and not found.alone
     found = job.from_run(environment(tmp_path, run_document()))
     assert (found.data, found.checkpoints) == ({}, tmp_path / "results/checkpoints")
@@ -105,9 +105,9 @@ def test_data_on_the_command_line_wins() -> None:
     more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_DATA_TEST": "/data/t"}
     found = job.from_command_line("mnist", None, [], more, data=["train=b", "validation=c=d"])
     wanted = {"train": "b", "validation": "c=d", "test": "/data/t"}
-    assert found.data == {name: Given(folder) for name, folder in wanted.items()}
+    assert found.data == {name: DataSource(folder) for name, folder in wanted.items()}
     found = job.from_command_line("mnist", None, [], more, data=["train=s3://bkt/x,stream"])
-    assert found.data["train"] == Given("s3://bkt/x", "stream")
+    assert found.data["train"] == DataSource("s3://bkt/x", "stream")
     assert found.resume == "refuse" and found.alone
 
 

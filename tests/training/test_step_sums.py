@@ -28,7 +28,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.mark.parametrize("loss", [5.0, float("nan"), float("inf")])
 def test_padding_counts_in_no_sum(step: Any, loss: float) -> None:
-    """Two real samples and one of padding, whose loss may be no number and whose score is right."""
+    """Two real samples and one of padding. Its loss may not be a number; its score is right."""
     weights = np.array([1.0, 1.0, 0.0])
     found = step.sums(np.array([1.0, 2.0, loss]), np.array([1.0, 0.0, 1.0]), weights)
     assert found.tolist() == [3.0, 2.0, 1.0]

@@ -17,7 +17,7 @@ from ..results import Records
 from . import DATASETS, DataError, cache, manifest
 from .part import Part
 from .store import open_store
-from .uri import parse_given
+from .uri import parse_source
 
 PART_HELP = "of the sorted files, those with number % N == I; the first number is 0"
 
@@ -52,10 +52,12 @@ def shard(options: argparse.Namespace) -> None:
     from . import shard_writer, splits
 
     module = import_module(DATASETS[config.data])
-    found = splits.read(module, options.source, config, report)
-    if options.split not in found:
-        raise DataError(f"{options.source.uri} has no {options.split}: it has {', '.join(found)}")
-    samples = found[options.split]
+    samples_of = splits.read(module, options.source, config, report)
+    if options.split not in samples_of:
+        raise DataError(
+            f"{options.source.uri} has no {options.split}: it has {', '.join(samples_of)}"
+        )
+    samples = samples_of[options.split]
     samples.check(task_of(config.task))
     written = shard_writer.write(samples, options.destination, options.shards, seed=config.seed)
     print(summary(options.destination, written))
@@ -68,12 +70,12 @@ def verify(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     """Print the manifest's schema and sizes."""
-    found = manifest.load(open_store(options.uri))
-    print(summary(options.uri, found))
-    document = found.document()
+    shards = manifest.load(open_store(options.uri))
+    print(summary(options.uri, shards))
+    document = shards.document()
     for name, value in document["schema"].items():
         print(f"  {name}: {json.dumps(value)}")
-    for item in found.shards:
+    for item in shards.shards:
         print(f"  {item.name}  {item.records} records  {item.bytes} bytes  {item.sha256}")
 
 
@@ -103,10 +105,10 @@ def report(text: str) -> None:
     Records(local_rank=0, file=None).emit("message", text=text) if in_run else print(text)
 
 
-def summary(uri: str, found: manifest.Manifest) -> str:
+def summary(uri: str, shards: manifest.Manifest) -> str:
     """One line."""
-    size = sum(item.bytes for item in found.shards)
-    return f"{uri}: {found.records} records in {len(found.shards)} shards, {size} bytes"
+    size = sum(item.bytes for item in shards.shards)
+    return f"{uri}: {shards.records} records in {len(shards.shards)} shards, {size} bytes"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -114,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m training.data", allow_abbrev=False)
     commands = options.add_subparsers(required=True)
     one = commands.add_parser("shard", help="write shards of some data")
-    one.add_argument("source", type=parse_given)
+    one.add_argument("source", type=parse_source)
     one.add_argument("destination", help="a new folder, or a new prefix of a bucket")
     one.add_argument("--shards", type=int, default=16, help="a multiple of 8 reads fastest")
     one.add_argument("--data", help=f"format of the source: {', '.join(DATASETS)}")

@@ -85,8 +85,8 @@ def first_not_finite(array: Any) -> tuple[int, ...] | None:
     for begin in range(0, len(flat), PIECE):
         finite = np.isfinite(flat[begin : begin + PIECE])
         if not finite.all():
-            found = np.unravel_index(begin + int(finite.argmin()), array.shape)
-            return tuple(int(number) for number in found)
+            index = np.unravel_index(begin + int(finite.argmin()), array.shape)
+            return tuple(int(number) for number in index)
     return None
 
 

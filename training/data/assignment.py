@@ -65,7 +65,7 @@ class Epoch:
 
     @property
     def idle(self) -> bool:
-        """Whether a replica has no sample of its own in the first or the last step."""
+        """Whether a replica gets only padding in the first or the last step."""
         edges = (0, self.steps - 1)
         return not all(self.share(step, r) for step in edges for r in range(self.replicas))
 

@@ -123,17 +123,17 @@ def download(store: Store, files: Sequence[Wanted], folder: Path, report: Report
         DataError: no space, a file that cannot be read, or one with another sha256.
     """
     missing = [Download(store, item, folder) for item in files]
-    missing = [item for item in missing if not item.is_done()]
+    missing = [item for item in missing if not item.is_complete()]
     check_room(store, missing, folder)
-    done, total = 0, sum(item.left for item in missing)
+    received, total = 0, sum(item.remaining for item in missing)
     begin = reported = time.monotonic()
     for item, data in in_order(requests(store, missing)):
         item.write(data)
-        done += len(data)
-        if (now := time.monotonic()) - reported > REPORT_SECONDS or (done == total and done):
+        received += len(data)
+        if (now := time.monotonic()) - reported > REPORT_SECONDS or 0 < received == total:
             reported = now
-            rate = done / 1e6 / max(now - begin, 1e-3)
-            report(f"{store.uri}: {done / 1e6:.0f} of {total / 1e6:.0f} MB, {rate:.0f} MB/s")
+            rate = received / 1e6 / max(now - begin, 1e-3)
+            report(f"{store.uri}: {received / 1e6:.0f} of {total / 1e6:.0f} MB, {rate:.0f} MB/s")
 
 
 class Download:
@@ -149,11 +149,11 @@ class Download:
         self.have = have if have <= wanted.bytes else 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Bytes that are still to be read."""
         return self.wanted.bytes - self.have
 
-    def is_done(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the whole file is there already."""
         return self.path.is_file() and self.path.stat().st_size == self.wanted.bytes
 
@@ -209,7 +209,7 @@ def check_room(store: Store, missing: Sequence[Download], folder: Path) -> None:
     place = folder
     while not place.exists():
         place = place.parent
-    needed, free = sum(item.left for item in missing), shutil.disk_usage(place).free
+    needed, free = sum(item.remaining for item in missing), shutil.disk_usage(place).free
     if needed and needed + RESERVE > free:
         raise DataError(
             f"no space for {store.uri}: {needed} bytes are needed in {place} beside "

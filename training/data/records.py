@@ -65,23 +65,23 @@ def segments(
     Raises:
         DataError: the file cannot be read, ends inside a record, or has fewer records.
     """
-    path, left = f"{store.uri}/{name}", count
+    path, unread = f"{store.uri}/{name}", count
     rest, position, end = b"", begin, size if end is None else end
-    while position < end and left != 0:
+    while position < end and unread != 0:
         want = min(end, position + max(segment, missing(rest)))
         read = memoryview(store.read_range(name, position, want))
         data = memoryview(rest + read) if rest else read
         if position == begin == 0:
             check_first(data, path)
         position = want
-        first, stop, skip, taken = cut(data, skip, left)
+        first, stop, skip, taken = cut(data, skip, unread)
         if stop + missing(data[stop : stop + LENGTH.size]) > len(data) + size - position:
             raise DataError(f"{path} ends inside a record, or is not a TFRecord file")
-        left = None if left is None else left - taken
+        unread = None if unread is None else unread - taken
         rest = bytes(data[stop:])
         if taken:
             yield data[first:stop], taken
-    if left or (left is None and rest):
+    if unread or (unread is None and rest):
         raise DataError(f"{path} ends inside a record, or has fewer records than it should")
 
 

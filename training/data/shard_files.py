@@ -22,7 +22,7 @@ from .manifest import Manifest, Schema
 from .records import records_in
 from .store import Folder, Store, open_store
 from .stream import Stream, span_segments
-from .uri import Given
+from .uri import DataSource
 
 SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
 
@@ -49,8 +49,8 @@ class Source(Protocol):
 class Files:
     """Mode `file`: shards in a local folder; those of a bucket are downloaded to it first."""
 
-    def __init__(self, store: Store, found: Manifest, folder: Path, report: cache.Report) -> None:
-        self.store, self.manifest, self.folder, self.report = store, found, folder, report
+    def __init__(self, store: Store, shards: Manifest, folder: Path, report: cache.Report) -> None:
+        self.store, self.manifest, self.folder, self.report = store, shards, folder, report
 
     def prepare(self, spans: Iterable[Span]) -> None:
         if isinstance(self.store, Folder):
@@ -83,8 +83,8 @@ class Files:
 class Streamed:
     """Mode `stream`: records are read while they are downloaded; nothing is kept."""
 
-    def __init__(self, store: Store, found: Manifest) -> None:
-        self.store, self.stream = store, Stream(store, found)
+    def __init__(self, store: Store, shards: Manifest) -> None:
+        self.store, self.stream = store, Stream(store, shards)
 
     def prepare(self, spans: Iterable[Span]) -> None:
         """Nothing to do before."""
@@ -235,21 +235,21 @@ def record_fault(record: bytes, schema: Schema) -> str:
     return ""
 
 
-def open_shards(given: Given, config: TrainConfig, report: cache.Report) -> dict[str, Any]:
+def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> dict[str, Any]:
     """The shards of a URI that has a manifest.
 
     Raises:
         DataError: the manifest is wrong, or a shard is missing or has another size.
     """
-    store = open_store(given.uri)
+    store = open_store(data.uri)
     content = store.read(manifest.NAME)
     shards = manifest.parse(content, f"{store.uri}/{manifest.NAME}")
     manifest.check_sizes(store, shards)
-    if given.mode == "stream":
+    if data.mode == "stream":
         source: Source = Streamed(store, shards)
     else:
         folder = cache.root() / cache.digest_of("shards", [content.decode()])
-        local = given.path if isinstance(store, Folder) else folder
+        local = data.path if isinstance(store, Folder) else folder
         source = Files(store, shards, local, report)
     spans, classes = spans_of(shards), shards.schema.classes
     return {"train": Shards(source, shards, spans, config.image_size, classes)}
@@ -265,11 +265,11 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
     raise DataError("data=shards needs a folder: --data train=FOLDER")
 
 
-def spans_of(found: Manifest) -> tuple[Span, ...]:
+def spans_of(shards: Manifest) -> tuple[Span, ...]:
     """All records, each shard as one span."""
     spans: list[Span] = []
     number = 0
-    for index, shard in enumerate(found.shards):
+    for index, shard in enumerate(shards.shards):
         if shard.records:
             spans.append(Span(index, 0, shard.records, number))
         number += shard.records

@@ -20,7 +20,7 @@ from .manifest import Manifest, Schema, sha256_of
 from .records import FRAME
 from .shard_files import Shards
 from .store import Folder, NothingThereError, Store, open_store
-from .uri import Given
+from .uri import DataSource
 
 
 def write(samples: Any, uri: str, shards: int, *, seed: int = 0) -> Manifest:
@@ -34,10 +34,10 @@ def write(samples: Any, uri: str, shards: int, *, seed: int = 0) -> Manifest:
     """
     if isinstance(samples, Shards):
         raise DataError(f"{samples.source.store.uri} holds shards already")
-    given = Given(uri)
-    if given.location:
+    data = DataSource(uri)
+    if data.location:
         return write_to_bucket(samples, open_store(uri), shards, seed)
-    return write_to_folder(samples, given.path, shards, seed)
+    return write_to_folder(samples, data.path, shards, seed)
 
 
 def write_to_folder(samples: Any, folder: Path, shards: int, seed: int) -> Manifest:
@@ -48,13 +48,13 @@ def write_to_folder(samples: Any, folder: Path, shards: int, seed: int) -> Manif
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
     partial.mkdir(parents=True)
     try:
-        found = write_all(samples, partial, shards, seed, lambda path: None)
-        manifest.write(Folder(partial), found)
+        written = write_all(samples, partial, shards, seed, lambda path: None)
+        manifest.write(Folder(partial), written)
         partial.replace(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return found
+    return written
 
 
 def write_to_bucket(samples: Any, store: Store, shards: int, seed: int) -> Manifest:
@@ -72,9 +72,9 @@ def write_to_bucket(samples: Any, store: Store, shards: int, seed: int) -> Manif
             store.put(path.name, path)
             path.unlink()
 
-        found = write_all(samples, Path(name), shards, seed, upload)
-    manifest.write(store, found)
-    return found
+        written = write_all(samples, Path(name), shards, seed, upload)
+    manifest.write(store, written)
+    return written
 
 
 def write_all(

@@ -18,10 +18,10 @@ from .cache import Report, download_all
 from .formats.labels import name_of
 from .manifest import NAME
 from .store import Item, open_store
-from .uri import Given
+from .uri import DataSource
 
 
-def load(config: TrainConfig, data: Mapping[str, Given], report: Report = print) -> Dataset:
+def load(config: TrainConfig, data: Mapping[str, DataSource], report: Report = print) -> Dataset:
     """Read the data set that `config.data` names, from where it is given.
 
     `report` gets the progress of a download.
@@ -54,7 +54,7 @@ class HeldOut:
 
 def held_out(
     config: TrainConfig,
-    data: Mapping[str, Given],
+    data: Mapping[str, DataSource],
     names: tuple[str, ...],
     report: Report = print,
     columns: tuple[str, ...] = (),
@@ -82,7 +82,9 @@ def held_out(
     return HeldOut(split, samples, names)
 
 
-def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) -> dict[str, Any]:
+def read(
+    module: ModuleType, data: DataSource, config: TrainConfig, report: Report
+) -> dict[str, Any]:
     """The splits of one URI. Shards are known by their manifest, whatever they were made of.
 
     Other content at the URI is reported, in one message.
@@ -90,41 +92,41 @@ def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) 
     Raises:
         DataError: the data cannot be read, has no samples, or a value that is not finite.
     """
-    items = open_store(given.uri).items() if given.location else []
-    if any(item.name == NAME for item in items) or (given.path / NAME).is_file():
+    items = open_store(data.uri).items() if data.location else []
+    if any(item.name == NAME for item in items) or (data.path / NAME).is_file():
         from . import shard_files
 
-        splits: dict[str, Any] = shard_files.open_shards(given, config, report)
-    elif given.mode == "stream":
+        splits: dict[str, Any] = shard_files.open_shards(data, config, report)
+    elif data.mode == "stream":
         raise DataError(
-            f"{given.uri} has no {NAME}: mode stream reads shards, which fab data shard makes"
+            f"{data.uri} has no {NAME}: mode stream reads shards, which fab data shard makes"
         )
     else:
-        splits = module.read(local_path(given, items, report), config)
+        splits = module.read(local_path(data, items, report), config)
     for name, samples in splits.items():
         if len(samples) == 0:
-            raise DataError(f"{given.uri} has no samples ({name})")
+            raise DataError(f"{data.uri} has no samples ({name})")
         if isinstance(samples, Arrays) and (fault := samples.find_fault()):  # in memory: cheap
             raise DataError(fault)
     if ignored := dict.fromkeys(text for samples in splits.values() for text in samples.ignored):
-        report(f"{given.uri}: not used: {'; '.join(ignored)}")
+        report(f"{data.uri}: not used: {'; '.join(ignored)}")
     return splits
 
 
-def split_of(found: Mapping[str, Any], name: str, given: Given) -> Any:
+def split_of(splits: Mapping[str, Any], name: str, data: DataSource) -> Any:
     """The split of that name; data without one is what its files call `train`."""
-    if name not in found and "train" not in found:
-        raise DataError(f"{given.uri} has no {name}: it has {', '.join(found)}")
-    return found[name] if name in found else found["train"]
+    if name not in splits and "train" not in splits:
+        raise DataError(f"{data.uri} has no {name}: it has {', '.join(splits)}")
+    return splits[name] if name in splits else splits["train"]
 
 
-def local_path(given: Given, items: Sequence[Item], report: Report) -> Path:
+def local_path(data: DataSource, items: Sequence[Item], report: Report) -> Path:
     """The folder of the data on this host; a bucket's data is downloaded."""
-    if given.location:
-        return download_all(open_store(given.uri), items, report)
-    if not given.path.exists():
-        raise DataError(f"there is no folder {given.path}")
-    return given.path
+    if data.location:
+        return download_all(open_store(data.uri), items, report)
+    if not data.path.exists():
+        raise DataError(f"there is no folder {data.path}")
+    return data.path
 
 
 def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
@@ -140,14 +142,14 @@ def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
     return samples.part(rest), samples.part(sorted(chosen))
 
 
-def checked(found: Mapping[str, Any], config: TrainConfig) -> Dataset:
+def checked(unchecked: Mapping[str, Any], config: TrainConfig) -> Dataset:
     """Check that labels fit the task and that all splits have the same inputs and classes."""
-    task, train = task_of(config.task), found["train"]
+    task, train = task_of(config.task), unchecked["train"]
     classes = train.check(task)
     if task.metric == "accuracy" and classes < 2:
         names = ", ".join(names_of(train.classes, classes))
         raise DataError(f"train has one class, {names}: {config.task} needs at least 2")
-    splits = {name: fitted(samples, train, name) for name, samples in found.items()}
+    splits = {name: fitted(samples, train, name) for name, samples in unchecked.items()}
     for name, samples in splits.items():
         if samples.check(task) > classes:
             raise DataError(f"{name} has labels that train does not have")

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from railhead.documents.uri import BucketUri
 
 from . import DataError
-from .uri import Given
+from .uri import DataSource
 
 T = TypeVar("T")
 TRIES = 4  # of one range, besides what the client itself tries again
@@ -66,8 +66,8 @@ class Store(Protocol):
 
 def open_store(uri: str) -> Store:
     """The store at a local path, an s3:// or a gs:// URI."""
-    given = Given(uri)
-    return Bucket(given.location) if given.location else Folder(given.path)
+    data = DataSource(uri)
+    return Bucket(data.location) if data.location else Folder(data.path)
 
 
 # --- A local folder ------------------------------------------------------------------------
@@ -163,18 +163,18 @@ class Bucket:
     def _items(self) -> list[Item]:
         begin = len(self.place.folder)
         return [
-            Item(found["path"][begin:], found["size"], found["e_tag"] or "")
+            Item(entry["path"][begin:], entry["size"], entry["e_tag"] or "")
             for page in self.obstore.list(self.client, self.place.prefix or None)
-            for found in page
-            if not found["path"].endswith("/")  # what consoles make as a "folder"
+            for entry in page
+            if not entry["path"].endswith("/")  # what consoles make as a "folder"
         ]
 
     def _only(self) -> Item:
         """The URI as the name of one object; the store is then the prefix that contains it."""
-        found = self.obstore.head(self.client, self.place.prefix)
+        entry = self.obstore.head(self.client, self.place.prefix)
         prefix, _, name = self.place.prefix.rpartition("/")
         self.place = BucketUri(self.place.scheme, self.place.bucket, prefix)
-        return Item(name, found["size"], found["e_tag"] or "")
+        return Item(name, entry["size"], entry["e_tag"] or "")
 
     def read(self, name: str) -> bytes:
         key = self.place.key(name)
@@ -202,11 +202,11 @@ class Bucket:
         """Call, and again where the connection failed; errors become DataErrors."""
         from obstore.exceptions import BaseError
 
-        for left in reversed(range(tries)):
+        for tries_left in reversed(range(tries)):
             try:
                 return call()
             except (BaseError, OSError) as error:
-                if not left or cause_of(error):
+                if not tries_left or cause_of(error):
                     raise self._failed(error, name) from None
         raise AssertionError("tries is at least 1")
 

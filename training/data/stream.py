@@ -39,7 +39,7 @@ class Stream:
 
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store, self.manifest = store, manifest
-        self.fault = ""  # the first error, for the message: TensorFlow shows it as one of its own
+        self.fault = ""  # the first error, for the message: TensorFlow reports it as its own error
         self.numbers = itertools.count()
 
     def files(self, spans: Iterable[Span], lanes: int) -> Iterator[str]:

@@ -19,7 +19,7 @@ VARIABLE = "RAILHEAD_DATA_"
 
 
 @dataclass(frozen=True)
-class Given:
+class DataSource:
     """Data as it is given to a training. `mode` is `file`: download what is read, then read it;
     or `stream`: read it while it is downloaded, and keep nothing."""
 
@@ -51,19 +51,19 @@ def location(uri: str) -> BucketUri | None:
     return bucket_uri(uri, error=DataError)
 
 
-def parse_given(text: str) -> Given:
+def parse_source(text: str) -> DataSource:
     """The `URI[,file|stream]` of one name; the option is read from the right, so that a URI may
     have commas."""
     uri, comma, mode = text.rpartition(",")
     if not comma or mode not in MODES:
         uri, mode = text, "file"
     location(uri)
-    return Given(uri, mode)
+    return DataSource(uri, mode)
 
 
-def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+def from_environment(environ: Mapping[str, str]) -> dict[str, DataSource]:
     """RAILHEAD_DATA_<NAME> and RAILHEAD_DATA_<NAME>_MODE for train, validation and test."""
-    given = {}
+    sources = {}
     for name in SPLITS:
         variable = VARIABLE + name.upper()
         if variable not in environ:
@@ -72,5 +72,5 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
         if mode not in MODES:
             raise DataError(f"{variable}_MODE is {mode!r}. Choices: {', '.join(MODES)}")
         location(environ[variable])
-        given[name] = Given(environ[variable], mode)
-    return given
+        sources[name] = DataSource(environ[variable], mode)
+    return sources

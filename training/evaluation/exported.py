@@ -47,7 +47,7 @@ def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
         lambda text: records.emit("message", text=text),
         names_in(path, "columns"),
     )
-    importlib.import_module(MODELS[job.config.model])  # it may register classes of its own
+    importlib.import_module(MODELS[job.config.model])  # it may register its own classes
     with strategy.scope():
         model = load(path)
     check_fit(model, held_out, job)

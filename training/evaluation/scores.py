@@ -50,13 +50,13 @@ def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def _of_class(found: Counts, name: str) -> dict[str, Any]:
+def _of_class(counts: Counts, name: str) -> dict[str, Any]:
     return {
         "class": name,
-        "samples": found.samples,
-        "precision": _part(found.right, found.predicted),
-        "recall": _part(found.right, found.samples),
-        "f1": _part(2 * found.right, found.samples + found.predicted),
+        "samples": counts.samples,
+        "precision": _part(counts.right, counts.predicted),
+        "recall": _part(counts.right, counts.samples),
+        "f1": _part(2 * counts.right, counts.samples + counts.predicted),
     }
 
 

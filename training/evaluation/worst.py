@@ -17,7 +17,7 @@ FOLDER = "worst"
 MOST = 12  # pictures
 LOOKED_AT = 2000  # samples: one process computes them alone, the others wait meanwhile
 CHANNELS = (1, 3, 4)
-SMALLEST = 8  # pixels per side: arrays below this are no pictures
+SMALLEST = 8  # pixels per side: smaller arrays are not pictures
 
 
 def write_worst(
@@ -26,15 +26,15 @@ def write_worst(
     """Write the wrong predictions with the highest loss, as `worst/1.png` and so on in `folder`.
 
     Returns `worst`, a list of picture, label, prediction and loss, and `worst_of`, the number of
-    samples that were looked at; an empty dict where inputs are no pictures or have no classes.
+    samples that were looked at; an empty dict where inputs are not pictures or have no classes.
     """
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     if not is_image(samples.inputs.shape) or task.metric != "accuracy":
         return {}
-    found, count = _worst(model, samples, config, task)
+    worst, count = _worst(model, samples, config, task)
     (folder / FOLDER).mkdir(parents=True)
     entries = []
-    for number, (loss, label, prediction, image) in enumerate(found, 1):
+    for number, (loss, label, prediction, image) in enumerate(worst, 1):
         path = f"{FOLDER}/{number}.png"
         (folder / path).write_bytes(_png(image))
         entry = {"picture": path, "label": _name(names, label), "loss": loss}
@@ -54,7 +54,7 @@ def _worst(
     how many samples were looked at."""
     size = max(8, config.batch_size // 8 * 8)  # shards are read in 8 lanes
     plan = plan_for(samples, config, replicas=1, global_batch=size, training=False)
-    found: list[tuple[float, int, int, Any]] = []
+    worst: list[tuple[float, int, int, Any]] = []
     count = 0
     feed = iter(batches(samples, plan, config, [0]))
     for _ in range(plan.steps):
@@ -65,12 +65,12 @@ def _worst(
         rows = zip(
             losses.numpy()[wrong], labels.numpy()[wrong], guesses.numpy()[wrong], wrong, strict=True
         )
-        found += [(float(x), int(y), int(z), inputs[row].numpy()) for x, y, z, row in rows]
-        found = sorted(found, key=lambda item: -item[0])[:MOST]
+        worst += [(float(x), int(y), int(z), inputs[row].numpy()) for x, y, z, row in rows]
+        worst = sorted(worst, key=lambda item: -item[0])[:MOST]
         count += int(weights.numpy().sum())
         if count >= LOOKED_AT:
             break
-    return found, count
+    return worst, count
 
 
 def _name(names: tuple[str, ...], number: int) -> str:

@@ -28,10 +28,10 @@ def build_model(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
     name = f"model {config.model}"
     module = importlib.import_module(MODELS[config.model])
     try:
-        found = module.build(inputs, outputs, config)
-        if not isinstance(found, keras.Model):
-            raise TypeError(f"build() returned {found!r}, which is not a Keras model")
-        model = _with_inputs(found, inputs)
+        built = module.build(inputs, outputs, config)
+        if not isinstance(built, keras.Model):
+            raise TypeError(f"build() returned {built!r}, which is not a Keras model")
+        model = _with_inputs(built, inputs)
     except TrainingError:
         raise
     except Exception as error:  # other dimensions, images smaller than a window, faults in build()
@@ -84,7 +84,7 @@ def _last_activation(model: Any, outputs: int) -> str:
     if isinstance(last, keras.Model):  # a subclass: only its values tell
         sample = np.zeros((1, *model.input_shape[1:]), model.inputs[0].dtype)
         values = keras.ops.convert_to_numpy(model(sample))
-        found = outputs > 1 and (values >= 0).all() and abs(values.sum() - 1) < 1e-3
-        return "softmax" if found else ""
+        is_distribution = outputs > 1 and (values >= 0).all() and abs(values.sum() - 1) < 1e-3
+        return "softmax" if is_distribution else ""
     own = getattr(getattr(last, "activation", None), "__name__", "")
     return next((x for x in PROBABILITIES if x in (own, type(last).__name__.lower())), "")

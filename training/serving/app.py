@@ -47,10 +47,10 @@ class ServedApp:
 
     async def model(self, request: Request) -> Response:
         """Every request below /v1."""
-        found = _PATH.fullmatch(request.url.path)
-        method = self._method(request, found)
+        path = _PATH.fullmatch(request.url.path)
+        method = self._method(request, path)
         began = time.monotonic()
-        response = await self._answer(request, found, method)
+        response = await self._answer(request, path, method)
         self.metrics.count_request(method, response.status_code, time.monotonic() - began)
         return response
 
@@ -62,27 +62,31 @@ class ServedApp:
 
     def _health(self) -> dict[str, Any]:
         failed = {str(n): error for n, (_, error) in self.versions.states.items() if error}
-        found = {"status": "ok", "version": self.metrics.version, "requests": self.metrics.requests}
-        return {**found, "failed": failed}
+        health = {
+            "status": "ok",
+            "version": self.metrics.version,
+            "requests": self.metrics.requests,
+        }
+        return {**health, "failed": failed}
 
     async def show_metrics(self, _: Request) -> Response:
         """Prometheus text."""
         return Response(self.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @staticmethod
-    def _method(request: Request, found: re.Match[str] | None) -> str:
-        if not found:
+    def _method(request: Request, path: re.Match[str] | None) -> str:
+        if not path:
             return "unknown"
-        if found["verb"]:
-            return "predict" if found["verb"] == "predict" else "unknown"
-        return "metadata" if found["metadata"] else "status"
+        if path["verb"]:
+            return "predict" if path["verb"] == "predict" else "unknown"
+        return "metadata" if path["metadata"] else "status"
 
-    async def _answer(self, request: Request, found: re.Match[str] | None, method: str) -> Response:
+    async def _answer(self, request: Request, path: re.Match[str] | None, method: str) -> Response:
         """The response; every failure has a status and a body of the contract."""
         try:
-            if not found or request.method != ("POST" if found["verb"] else "GET"):
+            if not path or request.method != ("POST" if path["verb"] else "GET"):
                 raise Refused(400, f"Malformed request: {request.method} {request.url.path}")
-            body = await self._by_method(request, found, method)
+            body = await self._by_method(request, path, method)
             return Response(body, media_type=JSON)
         except Refused as error:
             return _refusal(error.status, error.message)
@@ -98,11 +102,11 @@ class ServedApp:
             status = 400 if type(error).__name__ == "InvalidArgumentError" else 500
             return _refusal(status, f"the model failed: {str(error)[:600] or type(error).__name__}")
 
-    async def _by_method(self, request: Request, found: re.Match[str], method: str) -> bytes:
-        name, label = found["name"], found["label"]
-        number = int(found["version"]) if found["version"] else None
+    async def _by_method(self, request: Request, path: re.Match[str], method: str) -> bytes:
+        name, label = path["name"], path["label"]
+        number = int(path["version"]) if path["version"] else None
         if method == "unknown":
-            raise Refused(501, f":{found['verb']} is not served here; use :predict")
+            raise Refused(501, f":{path['verb']} is not served here; use :predict")
         if label:
             raise Refused(400, f"Unrecognized servable version label: {label}")
         if method == "status":

@@ -151,15 +151,15 @@ class Batcher:
 
     def _take(self, first: _Call) -> list[_Call]:
         taken: list[_Call] = []
-        rows, left = 0, deque[_Call]()
+        rows, others = 0, deque[_Call]()
         for call in self._waiting:
             fits = call.key == first.key and rows + call.rows <= self._settings.max_batch
             if fits and not call.result.done():
                 taken.append(call)
                 rows += call.rows
             else:
-                left.append(call)
-        self._waiting = left
+                others.append(call)
+        self._waiting = others
         return taken
 
     def _padded(self, calls: Sequence[Arrays]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class Model:
 
     def warm_up(self, sizes: Sequence[int]) -> list[str]:
         """Call each signature with each batch size; returns what failed, which may be harmless:
-        zeros are no valid input of every model."""
+        zeros are not a valid input of every model."""
         failed = []
         for name, signature in self.signatures.items():
             for size in sizes if signature.batches else (1,):

@@ -48,18 +48,18 @@ def _len(arrays: Arrays) -> int:
     return len(next(iter(arrays.values())))
 
 
-def _alike(found: Any, rows: Sequence[Any]) -> bool:
+def _alike(together: Any, rows: Sequence[Any]) -> bool:
     if len({row.shape[1:] for row in rows}) > 1:  # such as the boxes that a detector keeps
         return False
     wanted = np.concatenate(rows)
-    if found.shape != wanted.shape:
+    if together.shape != wanted.shape:
         return False
-    if found.dtype.kind not in "fV":  # V: bfloat16
-        return bool(np.array_equal(found, wanted))
-    share = TOLERANCE_OF_HALF if found.dtype.itemsize == 2 else TOLERANCE
-    found, wanted = found.astype("float64"), wanted.astype("float64")
+    if together.dtype.kind not in "fV":  # V: bfloat16
+        return bool(np.array_equal(together, wanted))
+    share = TOLERANCE_OF_HALF if together.dtype.itemsize == 2 else TOLERANCE
+    together, wanted = together.astype("float64"), wanted.astype("float64")
     largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
-    return bool(np.allclose(found, wanted, rtol=0, atol=share * largest, equal_nan=True))
+    return bool(np.allclose(together, wanted, rtol=0, atol=share * largest, equal_nan=True))
 
 
 def _trial_rows(signature: Signature, rows: int, length: int) -> dict[str, Any]:

@@ -57,32 +57,32 @@ class Tensor:
         Raises:
             InvalidRequest: it is none; `where` names it in the message.
         """
-        found = _strings(value, where) if self.dtype == STRING else self._numbers(value, where)
-        if self.shape is not None and not _fits(found.shape, self.shape):
-            raise InvalidRequest(f"{where}: expected {self}, got shape {shown(found.shape)}")
-        return found
+        array = _strings(value, where) if self.dtype == STRING else self._numbers(value, where)
+        if self.shape is not None and not _fits(array.shape, self.shape):
+            raise InvalidRequest(f"{where}: expected {self}, got shape {shown(array.shape)}")
+        return array
 
     def _numbers(self, value: Any, where: str) -> Any:
-        found = self._parsed(value, where)
+        array = self._parsed(value, where)
         with np.errstate(all="ignore"):
-            cast = found.astype(self.dtype)
-        if np.issubdtype(found.dtype, np.floating) or cast.dtype.kind not in "iub":
+            cast = array.astype(self.dtype)
+        if np.issubdtype(array.dtype, np.floating) or cast.dtype.kind not in "iub":
             if not np.isfinite(cast.astype("float64")).all():
                 raise InvalidRequest(f"{where}: expected finite numbers of {self.dtype}")
-        elif found.size and (cast != found).any():
+        elif array.size and (cast != array).any():
             raise InvalidRequest(f"{where}: a number is out of the range of {self.dtype}")
         return cast
 
     def _parsed(self, value: Any, where: str) -> Any:
         """The array that the value is, before the cast; its kind fits the type."""
         try:
-            found = np.asarray(value)
+            array = np.asarray(value)
         except (ValueError, OverflowError):
             raise InvalidRequest(f"{where}: expected {self}, got rows of unequal lengths") from None
         kinds = {"b": "b", "i": "iu", "u": "iu"}.get(np.dtype(self.dtype).kind, "fiu")
-        if found.size and found.dtype.kind not in kinds:
-            raise InvalidRequest(f"{where}: expected {self}, got {_kind(found)}")
-        return found
+        if array.size and array.dtype.kind not in kinds:
+            raise InvalidRequest(f"{where}: expected {self}, got {_kind(array)}")
+        return array
 
 
 @dataclass(frozen=True)
@@ -141,16 +141,16 @@ def _zeros(tensor: Tensor, rows: int) -> Any:
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     return len(shape) == len(wanted) and all(
-        size in (None, found) for found, size in zip(shape, wanted, strict=True)
+        size in (None, actual) for actual, size in zip(shape, wanted, strict=True)
     )
 
 
 def _strings(value: Any, where: str) -> Any:
     """Nested lists of text or bytes as an array of bytes."""
-    found = np.asarray(_encoded(value, where), dtype=object)
-    if any(isinstance(item, list) for item in found.flat):
+    array = np.asarray(_encoded(value, where), dtype=object)
+    if any(isinstance(item, list) for item in array.flat):
         raise InvalidRequest(f"{where}: expected {STRING}, got rows of unequal lengths")
-    return found
+    return array
 
 
 def _encoded(value: Any, where: str) -> Any:

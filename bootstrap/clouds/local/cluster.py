@@ -13,6 +13,7 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,9 @@ def start(cluster: str, count: int) -> Inventory:
     Raises:
         UsageError: this is not Linux, or sshd is missing.
     """
-    local_host.program()
     names = [f"h{i}" for i in range(1, count + 1)]
     _recorded(cluster)
-    with local_state.alone_in(cluster) as folder:
-        hosts = [_make_host(folder, name) for name in names]
-        inventory = _record(cluster, folder, hosts)
-        _run(hosts)
-    for host in hosts:
-        local_host.wait_for(host)
-    return inventory
+    return _start(cluster, lambda folder: [_make_host(folder, name) for name in names])
 
 
 def start_again(cluster: str) -> None:
@@ -53,14 +47,12 @@ def start_again(cluster: str) -> None:
     Raises:
         UsageError: no such cluster is recorded; or as in `start`.
     """
-    local_host.program()
+
+    def hosts_in(folder: Path) -> list[LocalHost]:
+        return [local_host.make(folder, h.name, h.address) for h in existing(cluster)]
+
     existing(cluster)
-    with local_state.alone_in(cluster) as folder:
-        hosts = [local_host.make(folder, h.name, h.address) for h in existing(cluster)]
-        _record(cluster, folder, hosts)
-        _run(hosts)
-    for host in hosts:
-        local_host.wait_for(host)
+    _start(cluster, hosts_in)
 
 
 def start_one(cluster: str, name: str) -> Inventory:
@@ -69,15 +61,29 @@ def start_one(cluster: str, name: str) -> Inventory:
     Raises:
         UsageError: the name is not that of a local host; or as in `start`.
     """
-    local_host.program()
-    _index(name)
-    with local_state.alone_in(cluster) as folder:
+
+    def hosts_in(folder: Path) -> list[LocalHost]:
         others = [host for host in _recorded(cluster) if host.name != name]
-        host = _make_host(folder, name)
-        hosts = sorted([*others, host], key=lambda one: _index(one.name))
+        return sorted([*others, _make_host(folder, name)], key=lambda host: _index(host.name))
+
+    _index(name)
+    return _start(cluster, hosts_in, only=name)
+
+
+def _start(
+    cluster: str, hosts_in: Callable[[Path], list[LocalHost]], only: str | None = None
+) -> Inventory:
+    """Record the hosts of a cluster's folder, and start them, or the one named `only`."""
+    local_host.program()
+    with local_state.alone_in(cluster) as folder:
+        hosts = hosts_in(folder)
         inventory = _record(cluster, folder, hosts)
-        _run([host])
-    local_host.wait_for(host)
+        starting = [host for host in hosts if only in (None, host.name)]
+        for host in starting:
+            if host.pid is None:
+                local_host.run(host)
+    for host in starting:
+        local_host.wait_for(host)
     return inventory
 
 
@@ -90,12 +96,6 @@ def _index(name: str) -> int:
 def _make_host(folder: Path, name: str) -> LocalHost:
     local_host.make_key(folder / "key", f"railhead-local:{folder.name}")
     return local_host.make(folder, name, local_host.address(folder.name, _index(name)))
-
-
-def _run(hosts: list[LocalHost]) -> None:
-    for host in hosts:
-        if host.pid is None:
-            local_host.run(host)
 
 
 def _record(cluster: str, folder: Path, hosts: list[LocalHost]) -> Inventory:

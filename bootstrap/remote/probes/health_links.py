@@ -30,9 +30,9 @@ def main() -> None:
     size, seconds = measure("all", hvd.global_process_set, hvd.size())
     rates = [in_turn(f"pair-{i}", group) for i, group in enumerate(groups)]
     if hvd.rank() == 0:
-        found = {"ranks": hvd.size(), "size": size, "seconds": seconds, "rates": rates}
+        measured = {"ranks": hvd.size(), "size": size, "seconds": seconds, "rates": rates}
         with open(os.path.join(os.environ["RAILHEAD_RESULTS"], "health.json"), "w") as file:
-            json.dump(found, file)
+            json.dump(measured, file)
     hvd.shutdown()
 
 

@@ -25,19 +25,19 @@ def variables(
 
     `program` has the arguments that the script gets, `channels` the folder of each data name.
     """
-    found = environment(run, program, place, channels)
+    training_env = environment(run, program, place, channels)
     for name in ("model_dir", "output_data_dir", "output_intermediate_dir", "input_config_dir"):
-        os.makedirs(found[name], exist_ok=True)
-    write_inputs(found)
-    values = {f"SM_{name.upper()}": text_of(value) for name, value in found.items()}
+        os.makedirs(training_env[name], exist_ok=True)
+    write_inputs(training_env)
+    values = {f"SM_{name.upper()}": text_of(value) for name, value in training_env.items()}
     values |= {f"SM_CHANNEL_{name.upper()}": path for name, path in channels.items()}
-    values |= {f"SM_HP_{k.upper()}": text_of(v) for k, v in found["hyperparameters"].items()}
+    values |= {f"SM_HP_{k.upper()}": text_of(v) for k, v in training_env["hyperparameters"].items()}
     return {
         **values,
         "SM_CHANNELS": json.dumps(sorted(channels)),
-        "SM_HPS": json.dumps(found["hyperparameters"]),
+        "SM_HPS": json.dumps(training_env["hyperparameters"]),
         "SM_USER_ARGS": json.dumps(program.args),
-        "SM_TRAINING_ENV": json.dumps(found),
+        "SM_TRAINING_ENV": json.dumps(training_env),
         "TRAINING_JOB_NAME": run.run_id,
     }
 
@@ -122,20 +122,20 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def write_inputs(found: Mapping[str, Any]) -> None:
+def write_inputs(training_env: Mapping[str, Any]) -> None:
     """Fill SM_INPUT_DIR: a link to each channel in data/, and the files of config/."""
     documents = {
-        "hyperparameters.json": {k: text_of(v) for k, v in found["hyperparameters"].items()},
-        "inputdataconfig.json": found["input_data_config"],
-        "resourceconfig.json": found["resource_config"],
+        "hyperparameters.json": {k: text_of(v) for k, v in training_env["hyperparameters"].items()},
+        "inputdataconfig.json": training_env["input_data_config"],
+        "resourceconfig.json": training_env["resource_config"],
     }
     for name, document in documents.items():
-        path = os.path.join(found["input_config_dir"], name)
+        path = os.path.join(training_env["input_config_dir"], name)
         with placed(path) as part, open(part, "w") as file:
             json.dump(document, file)
-    data = os.path.join(found["input_dir"], "data")
+    data = os.path.join(training_env["input_dir"], "data")
     os.makedirs(data, exist_ok=True)
-    for name, path in found["channel_input_dirs"].items():
+    for name, path in training_env["channel_input_dirs"].items():
         with placed(os.path.join(data, name)) as part:
             os.symlink(path, part)
 

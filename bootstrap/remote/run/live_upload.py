@@ -127,9 +127,9 @@ def stamp_of(file: Uploaded) -> Stamp:
     return file.bytes, file.mtime_ns
 
 
-def is_settled(found: dict[str, Stamp]) -> bool:
+def is_settled(stamps: dict[str, Stamp]) -> bool:
     """Whether the program's own files have not changed for SETTLED seconds."""
-    times = [ns for path, (_, ns) in found.items() if not checkpoint_files.is_fixed(path)]
+    times = [ns for path, (_, ns) in stamps.items() if not checkpoint_files.is_fixed(path)]
     return not times or time.time() - max(times) / 1e9 >= SETTLED
 
 

@@ -1,8 +1,7 @@
 """Waits until a run's results are safe, then stops its machines. The supervisor execs this program.
 
-Its environment has no RAILHEAD_RUN, so ending the run's processes does not end it. It has no
-power-off command of its own: it runs each host's `stop` command of run.json. Standard library only,
-Python 3.10.
+Its environment has no RAILHEAD_RUN, so ending the run's processes does not end it. To power off a
+host, it runs only the host's `stop` command in run.json. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
-SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
-STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
+UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
+STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
 
 
 def path(name: str) -> str:
@@ -60,13 +59,13 @@ class MachineStopper:
         self.run, self.state = run, state
         self.policy = stop_policy.StopRule.of(run)
         self.ended = time.monotonic()
-        self.shipped = False
+        self.uploaded = False
         self.machines = Machines("", "")
 
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
         if self.policy.bucket:
-            until = time.monotonic() + SHIPPING
+            until = time.monotonic() + UPLOADING
             self.upload_results(until)
             self.upload_checkpoints(until)
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
@@ -90,7 +89,7 @@ class MachineStopper:
             now=now,
             ended=self.ended,
             state=self.state,
-            shipped=self.shipped,
+            uploaded=self.uploaded,
             fetched=self.fetched() is not None,
             attached=None if ago is None else now - ago,
             successor=self.successor(),
@@ -114,7 +113,7 @@ class MachineStopper:
         fetched = self.fetched()
         files_left = fetched.left if fetched else 0
         where = stop_policy.results(
-            self.run, shipped=self.shipped, fetched=fetched is not None, left=files_left
+            self.run, uploaded=self.uploaded, fetched=fetched is not None, left=files_left
         )
         machines = replace(self.machines, phase=phase, results=where, **more)
         if machines == self.machines:
@@ -139,7 +138,7 @@ class MachineStopper:
             return
         command = [*live_upload.argv(self.run, RUN), "once"]
         try:
-            ended = bounded.run(command, max(STATE_SHIPPING, until - time.monotonic()))
+            ended = bounded.run(command, max(STATE_UPLOADING, until - time.monotonic()))
             why = "not uploaded in time" if ended.code is None else ended.err.strip()[-600:]
             if ended.code == 0:
                 return
@@ -149,18 +148,18 @@ class MachineStopper:
 
     def upload_results(self, until: float) -> None:
         """Upload the results to the bucket; the outcome is written to state.json."""
-        self.report("shipping the results to the bucket")
+        self.report("uploading the results to the bucket")
         why = ""
         for attempt in range(TRIES):
             time.sleep(PAUSE if attempt else 0)
             if time.monotonic() >= until:
                 break
-            why = shipped(self.run, until - time.monotonic())
+            why = upload(self.run, until - time.monotonic())
             if not why:
-                self.shipped = True
-                self.report("shipped")
+                self.uploaded = True
+                self.report("uploaded")
                 return
-        self.report("not shipped", upload=why)
+        self.report("not uploaded", upload=why)
 
     def stop(self) -> None:
         """Stop the other hosts first, this one last."""
@@ -177,12 +176,12 @@ class MachineStopper:
             self.report("stopped", stopped={**outcomes, name: f"left to endpoint {endpoint}"})
             return
         self.report("stopping", stopped={**outcomes, name: "stop command sent"})
-        if self.shipped:
-            shipped(self.run, STATE_SHIPPING, "state.json")
+        if self.uploaded:
+            upload(self.run, STATE_UPLOADING, "state.json")
         self.report("stopping", stopped={**outcomes, name: stop_this_host(argv)})
 
 
-def shipped(run: AfterRun, seconds: float, *only: str) -> str:
+def upload(run: AfterRun, seconds: float, *only: str) -> str:
     """Run upload for at most `seconds`; returns why it failed, or ""."""
     assert run.bucket
     python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")

@@ -35,7 +35,7 @@ class Situation:
     now: float
     ended: float
     state: str
-    shipped: bool = False
+    uploaded: bool = False
     fetched: bool = False
     attached: float | None = None
     successor: str = ""
@@ -85,10 +85,10 @@ def is_over(run: RunDocument, seconds: float) -> bool:
     return run.max_hours is not None and seconds > run.max_hours * 3600
 
 
-def results(run: AfterRun | RunDocument, *, shipped: bool, fetched: bool, left: int = 0) -> str:
+def results(run: AfterRun | RunDocument, *, uploaded: bool, fetched: bool, left: int = 0) -> str:
     """Where the results are, as text. `left`: the number of files that were not fetched."""
     chief = run.hosts[0].name
-    if run.bucket and shipped:
+    if run.bucket and uploaded:
         return f"in {run.bucket.place_of(run.run_id)}"
     if fetched and left:
         return f"partly fetched; files left on {chief}: {left}"

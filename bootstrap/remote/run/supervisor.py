@@ -115,11 +115,11 @@ class State:
         return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
 
 
-def with_result(found: Manifest) -> Manifest:
+def with_result(earlier: Manifest) -> Manifest:
     """A manifest with a current entry for result.json."""
     result = manifest.entry_of(RUN, "results/result.json")
-    others = (entry for entry in found.files if entry.path != result.path)
-    return replace(found, files=(*others, result))
+    others = (entry for entry in earlier.files if entry.path != result.path)
+    return replace(earlier, files=(*others, result))
 
 
 def secrets_of(run: RunDocument) -> list[str]:

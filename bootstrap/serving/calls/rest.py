@@ -79,21 +79,21 @@ class Metadata:
     @staticmethod
     def read(document: Any) -> Metadata:
         """Parse the answer to GET /v1/models/NAME/metadata; Hostile if it is not valid."""
-        found = decode(ModelMetadata, document, what=NOT_VALID, error=Hostile)
-        default = found.metadata.signature_def.signature_def.serving_default
+        metadata = decode(ModelMetadata, document, what=NOT_VALID, error=Hostile)
+        default = metadata.metadata.signature_def.signature_def.serving_default
         signature = Signature(_tensors(default.inputs), _tensors(default.outputs))
-        return Metadata(int(found.model_spec.version), signature)
+        return Metadata(int(metadata.model_spec.version), signature)
 
 
-def _tensors(found: Mapping[str, TensorInfo]) -> dict[str, Tensor]:
-    if not 0 < len(found) <= MOST_TENSORS:
-        raise Hostile(f"{NOT_VALID}: {len(found)} tensors")
-    return {clean(name): _tensor(tensor) for name, tensor in found.items()}
+def _tensors(infos: Mapping[str, TensorInfo]) -> dict[str, Tensor]:
+    if not 0 < len(infos) <= MOST_TENSORS:
+        raise Hostile(f"{NOT_VALID}: {len(infos)} tensors")
+    return {clean(name): _tensor(tensor) for name, tensor in infos.items()}
 
 
-def _tensor(found: TensorInfo) -> Tensor:
-    shape = found.tensor_shape or Shape()
-    kind = KINDS.get(found.dtype, "unknown")
+def _tensor(info: TensorInfo) -> Tensor:
+    shape = info.tensor_shape or Shape()
+    kind = KINDS.get(info.dtype, "unknown")
     if shape.unknown_rank:
         return Tensor(kind, None)
     sizes = [int(dimension.size) for dimension in shape.dim or ()]

@@ -56,19 +56,19 @@ def write(samples: Any, folder: Path) -> str:
     return "input.npy"
 
 
-def check(given: Any) -> None:
+def check(samples: Any) -> None:
     """UsageError if the value is neither an array nor {input: array}."""
-    for value in given.values() if isinstance(given, Mapping) else (given,):
+    for value in samples.values() if isinstance(samples, Mapping) else (samples,):
         as_array(value)
 
 
-def has_array(given: Any) -> bool:
+def has_array(samples: Any) -> bool:
     """Whether the value contains NumPy arrays, not lists."""
-    values = given.values() if isinstance(given, Mapping) else (given,)
+    values = samples.values() if isinstance(samples, Mapping) else (samples,)
     return any(isinstance(value, np.ndarray) for value in values)
 
 
-def body_of(given: Any, signature: Signature) -> Any:
+def body_of(samples: Any, signature: Signature) -> Any:
     """The JSON of a request: the rows of an array for a model with one input, or a column for each
     input of a mapping.
 
@@ -76,20 +76,20 @@ def body_of(given: Any, signature: Signature) -> Any:
         UsageError: the inputs or their shapes are not those of the signature.
     """
     inputs = signature.inputs
-    if isinstance(given, Mapping):
-        if {*map(str, given)} != {*inputs}:
-            names = ", ".join(map(str, given)) or "none"
+    if isinstance(samples, Mapping):
+        if {*map(str, samples)} != {*inputs}:
+            names = ", ".join(map(str, samples)) or "none"
             raise UsageError(f"inputs {names}: the model takes {', '.join(inputs)}")
         return {
             str(name): listed(shaped(value, inputs[str(name)], f"input {name}"))
-            for name, value in given.items()
+            for name, value in samples.items()
         }
     if len(inputs) != 1:
         several = ", ".join(f'"{name}": ...' for name in inputs)
         raise UsageError(
             f"the model has {len(inputs)} inputs", hint=f"endpoint.predict({{{several}}})"
         )
-    return listed(shaped(given, next(iter(inputs.values())), "the samples"))
+    return listed(shaped(samples, next(iter(inputs.values())), "the samples"))
 
 
 def shaped(value: Any, tensor: Tensor, name: str) -> Any:
@@ -220,8 +220,8 @@ def _picture(path: Path, tensor: Tensor) -> Any:
         wanted = "any" if shape is None else [-1 if size is None else size for size in shape]
         raise UsageError(f"the model does not accept pictures: its input has the shape {wanted}")
     try:
-        with Image.open(path, formats=FORMATS) as found:
-            picture = np.asarray(_eight_bits(found).convert(MODES.get(shape[3] or 3, "RGB")))
+        with Image.open(path, formats=FORMATS) as image:
+            picture = np.asarray(_eight_bits(image).convert(MODES.get(shape[3] or 3, "RGB")))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "not a PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
         raise UsageError(f"{path.name} is not a picture: {why}") from None

@@ -53,7 +53,9 @@ def test_an_option_that_only_a_newer_fabric_has_is_refused(
     core_args = Program.core_args
     newer = Argument(names=("newer",), kind=bool)
     monkeypatch.setattr(Program, "core_args", lambda self: [*core_args(self), newer])
-    assert forked_fab(tmp_path, "--newer", "teardown", "--hosts", CLOSED).returncode == 2
+    process = forked_fab(tmp_path, "--newer", "teardown", "--hosts", CLOSED)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("fab: --newer: ") and "next: fab --help" in process.stderr
 
 
 @pytest.mark.parametrize("task", ["bootstrap", "plan", "train --preset smoke"])

@@ -113,7 +113,7 @@ def test_ctrl_c_reaches_programs_only_where_it_reaches_fab(
     fab: Fab, before: Callable[[], object], sessions: int
 ) -> None:
     """The terminal sends it to the whole group of a script, `fab ... &` and its programs included.
-    A program in a session of its own is in no such group."""
+    A program in its own session is in no such group."""
     process = fab(
         "status", "--cmd", "cut -d ' ' -f 6 /proc/$$/stat /proc/$PPID/stat", before=before
     )

@@ -152,7 +152,7 @@ def tools(folder: Path, without: str) -> str:
 def test_a_host_may_lack_any_command(
     home: Path, tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all facts those are read that use it: each is read in a shell of its own."""
+    """Of all facts those are read that use it: each is read in its own shell."""
     word = re.compile(rf"(?<![\w-]){re.escape(missing)}(?![\w-])")
     affected = {name: both for name, both in FACTS.items() if word.search(both[0])}
     monkeypatch.setattr(facts_host, "FACTS", {"home": FACTS["home"], **affected})

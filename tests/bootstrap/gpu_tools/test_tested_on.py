@@ -30,7 +30,7 @@ V100 = replace(L4, gpu="Tesla V100-SXM2-16GB", count=4, checks=(GOOD, BAD))
 
 
 def test_the_row_in_readme_comes_from_the_records_of_this_clone() -> None:
-    """It also fails where a file of tested-on/ is no record or has another GPU's name."""
+    """It also fails where a file of tested-on/ is not a record or has another GPU's name."""
     assert tested_on.row(tested_on.machines()) in (ROOT / "README.md").read_text().splitlines(True)
 
 

@@ -23,7 +23,7 @@ import pytest
 from bootstrap.plan.runtimes import RUNTIMES, Runtime
 from bootstrap.provision.uv import ENVIRONMENT
 
-REAL_HOME = Path.home()  # before tests have one of their own
+REAL_HOME = Path.home()  # before a test gets its own
 UV = Path(sys.executable).parent / "uv"
 EACH = [
     pytest.param(runtime, python, id=f"{runtime.name}-{python}")

@@ -1,4 +1,4 @@
-"""A plan: what it says, and that a step on one host is no step on another."""
+"""A plan: what it says, and that a step on one host is not a step on another."""
 
 from __future__ import annotations
 

@@ -554,7 +554,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def encrypt(server: Any, folder: Path, address: str) -> Path:
-    """Give a server a certificate of its own; that certificate."""
+    """Give a server its own certificate; that certificate."""
     key, own = folder / "key.pem", folder / "own.pem"
     args = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     args += ["-subj", "/CN=mirror", "-addext", f"subjectAltName=IP:{address}"]

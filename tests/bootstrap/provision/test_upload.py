@@ -65,7 +65,7 @@ def archive_in(folder: Path) -> str:
 S3 = "s3://results-b/runs/r1"
 
 
-def ship(
+def run_upload(
     folder: Path, url: str = S3, *names: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
     argv = [python, "-I", archive_in(folder), "run.upload", str(folder), url, *names]
@@ -90,7 +90,7 @@ def test_all_results_and_folders_are_in_the_bucket_with_their_local_names(
     os.mkfifo(run / "results/pipe")
     (run / "results/manifest.json").write_text(json.dumps(manifest(str(run))))
     s3_server._server.app = Strict(s3_server._server.app, flips=False)
-    process = ship(run)
+    process = run_upload(run)
     assert process.returncode == 0, process.stderr
     trees = ["model/variables/v.data", "logs/trace/x"]
     assert keys(s3) == sorted(f"runs/r1/{name}" for name in [*WANTED, *trees])
@@ -118,7 +118,7 @@ def test_a_file_that_became_a_pipe_blocks_nothing(s3: Any, run: Path) -> None:
 
 
 def test_a_bucket_that_is_not_there_is_an_error_with_its_name(s3: Any, run: Path) -> None:
-    process = ship(run, "s3://results-other/runs/r1")
+    process = run_upload(run, "s3://results-other/runs/r1")
     assert process.returncode and "NoSuchBucket" in process.stderr
 
 
@@ -192,7 +192,7 @@ GS = "gs://results-b/runs/r1"
 def test_all_results_are_in_google_s_bucket_and_the_manifest_came_last(
     gcs: Store, run: Path, python: str
 ) -> None:
-    process = ship(run, GS, python=python)
+    process = run_upload(run, GS, python=python)
     assert process.returncode == 0, process.stderr
     assert gcs.names("results-b") == [f"runs/r1/{name}" for name in WANTED]
     assert gcs.buckets["results-b"][-1]["name"] == "runs/r1/manifest.json"
@@ -206,7 +206,7 @@ def test_a_file_of_its_own_goes_to_google_without_the_rest_also_when_it_is_busy_
     gcs: Store, run: Path, python: str
 ) -> None:
     gcs.busy = 1
-    assert ship(run, GS, "state.json", python=python).returncode == 0
+    assert run_upload(run, GS, "state.json", python=python).returncode == 0
     assert gcs.names("results-b") == ["runs/r1/state.json"]
 
 
@@ -214,7 +214,7 @@ def test_one_bit_flipped_on_its_way_to_google_is_not_a_result(
     gcs: Store, run: Path, python: str
 ) -> None:
     gcs.flips = True
-    process = ship(run, GS, python=python)
+    process = run_upload(run, GS, python=python)
     assert process.returncode and "MD5 hash does not match" in process.stderr, process.stderr
     assert "runs/r1/manifest.json" not in gcs.names("results-b")
 
@@ -222,7 +222,7 @@ def test_one_bit_flipped_on_its_way_to_google_is_not_a_result(
 def test_a_bucket_of_google_that_is_not_there_is_an_error(
     gcs: Store, run: Path, python: str
 ) -> None:
-    process = ship(run, "gs://results-other/runs/r1", python=python)
+    process = run_upload(run, "gs://results-other/runs/r1", python=python)
     assert process.returncode and "The specified bucket does not exist" in process.stderr
 
 

@@ -100,7 +100,7 @@ def test_a_wheel_is_there_only_when_it_is_whole(
 
 
 def after(world: World, folder: Path) -> CachedWheel:
-    """What is cached of a wheel that is no good; the next one takes its place."""
+    """What is cached of a damaged wheel; the next one takes its place."""
     cached = find_cached_wheel(world.inventory, folder)
     assert cached and cached.in_bucket is False and content(folder) == []
     folder.mkdir()
@@ -201,7 +201,7 @@ def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
 
 @pytest.fixture
 def team(tmp_path: Path, s3_server: object) -> Iterator[list[Operator]]:
-    """Two people, each with a home, caches and hosts of their own; the bucket is for both."""
+    """Two people, each with their own home, caches and hosts; the bucket is for both."""
     people = [
         Operator(tmp_path / who, tmp_path, tmp_path / f"{who}-caches") for who in ("ann", "bo")
     ]

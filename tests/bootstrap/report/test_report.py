@@ -264,7 +264,7 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
         {"kind": "epoch", "epoch": n, "loss": loss} for n, loss in enumerate((0.0, -5e-324))
     ],
     "a value too near to zero": [{"kind": "epoch", "epoch": 1, "loss": 1e-322}],
-    "a name that is no formula": [
+    "a name that is not a formula": [
         {"kind": "metric", "name": name, "number": 1, "value": 1.0} for name in ("$\\x{$", "\ud800")
     ],
 }

@@ -29,7 +29,7 @@ Serve = Callable[[str], None]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts an sshd with one setting of its own; `tmp_path` is the folder of the run."""
+    """Starts an sshd with one more setting; `tmp_path` is the folder of the run."""
     for name in ("host_key", "key"):
         local_host.make_key(tmp_path / name, name)
     (tmp_path / "known_hosts").write_text(f"railhead-2 {(tmp_path / 'host_key.pub').read_text()}")

@@ -53,7 +53,7 @@ RUNS: dict[str, tuple[list[Record], int, int]] = {
     "held-out accuracy alone": ([epoch(n, val_accuracy=n / 4) for n in range(1, 4)], 1, 1),
     "progress of two hosts": (PROGRESS, 1, 2),
     "progress of one host": (PROGRESS[::2], 1, 1),
-    "a loss that was no number": (
+    "a loss that was not a number": (
         [epoch(1, loss=1.0), epoch(2, loss=float("nan")), epoch(3, loss=0.5)],
         1,
         1,

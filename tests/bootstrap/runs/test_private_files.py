@@ -40,7 +40,7 @@ DOCUMENT = run_document(env={"PROJECT": "p-1"})
 
 @pytest.fixture
 def host(one_host: Cluster, session: Session) -> Path:
-    """The home of a real host with an agent that runs without a umask of its own."""
+    """The home of a real host with an agent that runs without its own umask."""
     session.start_agent(session.facts().python or "")
     return one_host.machines[0].home
 

@@ -22,7 +22,7 @@ from railhead.documents.run import Runtime, Script
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A script in a folder of its own, from where the command is typed."""
+    """A script in its own folder, from where the command is typed."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/train.py").write_text("print('hello')\n")
     monkeypatch.chdir(tmp_path / "mine")

@@ -37,7 +37,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# What ships
+# What is sent
 
 
 def test_a_bundle_knows_each_file_by_path_hash_size_and_executable_bit(tmp_path: Path) -> None:

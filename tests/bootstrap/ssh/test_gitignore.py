@@ -1,4 +1,4 @@
-"""Git itself is the oracle: what it would add of a folder is what ships."""
+"""Git itself is the oracle: what it would add of a folder is what is sent."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Tree, Sequence[str]]] = {
     "a question mark is one character": ({".gitignore": "a?c\n"}, ["abc", "ac", "abbc", "a/c"]),
     "comments and blank lines": ({".gitignore": "# all\n\n \n#x\n"}, ["#x", "all", " "]),
     "spaces": ({".gitignore": "a  \nb\\ \n c\n"}, ["a", "b", "b ", "c", " c"]),
-    "a tab is no space": ({".gitignore": "a\t\n"}, ["a", "a\t"]),
+    "a tab is not a space": ({".gitignore": "a\t\n"}, ["a", "a\t"]),
     "lines that end as on Windows": ({".gitignore": "a\r\nb/\r\n"}, ["a", "b/x", "c"]),
     "a byte order mark": ({".gitignore": "\ufeffa\n"}, ["a", "b"]),
     "no last newline": ({".gitignore": "a\nb"}, ["a", "b", "c"]),

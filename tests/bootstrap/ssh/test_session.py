@@ -255,7 +255,7 @@ def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) ->
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Files to ship: two alike, one in a folder, one executable."""
+    """Files to send: two alike, one in a folder, one executable."""
     for name, text in {"a": "one", "b": "one", "sub/c": "two", "run.sh": "three"}.items():
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / name).write_text(text)

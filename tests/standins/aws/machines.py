@@ -61,7 +61,7 @@ class Instance(OfEc2):
     fixed = "ami subnetId keyName placementGroup instanceMarketOptions ebsOptimized"
 
     def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
-        """By filter: one that EC2 has forgotten is no error then."""
+        """By filter: one that EC2 has forgotten is not an error then."""
         requests = [{"Name": "instance-id", "Values": [id]}]
         held = aws("ec2").describe_instances(Filters=requests)["Reservations"]
         found: dict[str, Any] | None = held[0]["Instances"][0] if held else None

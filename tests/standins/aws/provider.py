@@ -156,7 +156,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             try:
                 kind.delete(self._client, request.id, plain(request.properties))
             except ClientError as error:
-                # What is gone already is no error: so does the provider.
+                # A resource that is already gone is not an error, as in the provider.
                 if not re.search(
                     "NotFound|NoSuchEntity|NoSuchBucket", error.response["Error"]["Code"]
                 ):

@@ -156,7 +156,7 @@ def _check_range(value: int, kind: str, where: str) -> None:
 def _check_quotas(request: Request) -> None:
     """By the message of Cloud Quotas, and its two rules that no message can say."""
     if not re.fullmatch(r"projects/[^/]+/locations/global", request.params["parent"]):
-        raise Wrong(f"{request.method}: {request.params['parent']!r} is no parent")
+        raise Wrong(f"{request.method}: {request.params['parent']!r} is not a parent")
     from google.cloud import cloudquotas_v1  # it takes a second to load
     from google.protobuf import json_format
 

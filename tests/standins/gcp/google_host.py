@@ -5,7 +5,7 @@ with on_google(endpoint_of_the_emulator, folder) as host:
     host.tokens                       # the paths that were requested from the metadata server
     host.refused                      # requests to storage.googleapis.com without that token
 
-storage.googleapis.com is reached through a proxy with a certificate of its own authority, and is
+storage.googleapis.com is reached through a proxy with its own certificate authority, and is
 the emulator behind it, which itself knows no rights.
 """
 

@@ -172,7 +172,7 @@ def _account(inputs: Taken) -> Request:
     inputs.take("createIgnoreAlreadyExists")  # a word to the provider, not to IAM
     # The rule that stands in its description only.
     if not re.fullmatch(r"(?=.{6,30}$)[a-z]([-a-z0-9]*[a-z0-9])", body["accountId"]):
-        raise Wrong(f"{inputs.where}.accountId: {body['accountId']!r} is no account's id")
+        raise Wrong(f"{inputs.where}.accountId: {body['accountId']!r} is not an account's id")
     where = {"name": f"projects/{inputs.take('project')}"}
     return Request("iam.projects.serviceAccounts.create", where, inputs.done(body))
 

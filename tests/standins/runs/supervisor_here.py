@@ -37,7 +37,7 @@ class SupervisorHere:
             self.output.add_line(sender, line)
 
     def mpirun_prints(self, text: str) -> None:
-        """mpirun prints messages of its own."""
+        """mpirun prints its own messages."""
         for line in text.splitlines():
             self.output.add_line(-1, line.encode())
 

@@ -1,4 +1,4 @@
-"""Values that are no numbers, broken images and broken records: each feed names where they are."""
+"""Values that are not numbers, broken images and broken records: each feed names where they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.data import manifest, shard_writer, splits
 from training.data.__main__ import main as data_command
 from training.data.arrays import Arrays
 from training.data.store import Folder
-from training.data.uri import Given
+from training.data.uri import DataSource
 from training.serving import client
 
 TINY: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=1)
@@ -46,7 +46,7 @@ def an_array_that_is_not_finite_names_its_element(folder: Path) -> None:
         with folder_with(folder, x=x, y=y) as source:
             with refused(f"d.npz: {name}[{', '.join(map(str, place))}] is inf"):
                 load("numpy", source, task="regression")
-            given = {"train": Given(str(source)), "test": Given(str(source))}
+            given = {"train": DataSource(str(source)), "test": DataSource(str(source))}
             with refused("is inf"):
                 splits.held_out(TrainConfig(data="numpy", task="regression"), given, ())
         array[place] = good
@@ -82,7 +82,7 @@ def shards_that_are_not_finite_are_named_with_their_record(folder: Path) -> None
     shards = shards_of(folder / "s", values)
     wanted = written_at(shards, lambda x: not np.isfinite(x).all())
     for mode in ("file", "stream"):
-        given = {name: Given(str(shards), mode) for name in ("train", "validation")}
+        given = {name: DataSource(str(shards), mode) for name in ("train", "validation")}
         with refused(f"{wanted}: value 3 of the input is nan"):
             run(folder / mode, data="shards", data_folders=given, epochs=2)
 
@@ -90,7 +90,7 @@ def shards_that_are_not_finite_are_named_with_their_record(folder: Path) -> None
 @case
 def large_numbers_whose_sum_is_infinite_are_read(folder: Path) -> None:
     shards = shards_of(folder / "s", np.full((16, 5), 3e38, np.float32))
-    samples = splits.load(TrainConfig(data="shards"), {"train": Given(str(shards))}).train
+    samples = splits.load(TrainConfig(data="shards"), {"train": DataSource(str(shards))}).train
     config = TrainConfig(shift=0)
     plan = input_pipeline.plan_for(samples, config, replicas=1, global_batch=8, training=False)
     feed = iter(input_pipeline.batches(samples, plan, config, [0]))

@@ -16,11 +16,11 @@ from standins.case_runner import case, refused, replaced
 from training import data
 from training.config import TrainConfig
 from training.data import splits
-from training.data.uri import Given
+from training.data.uri import DataSource
 
 
-def givens(**folders: Path) -> dict[str, Given]:
-    return {name: Given(str(folder)) for name, folder in folders.items()}
+def givens(**folders: Path) -> dict[str, DataSource]:
+    return {name: DataSource(str(folder)) for name, folder in folders.items()}
 
 
 def shapes(dataset: data.Dataset) -> list[int]:
@@ -250,7 +250,7 @@ def splits_that_do_not_fit_their_training_data_are_named(folder: Path) -> None:
     for name, labels in (("train", np.arange(9) % 3), ("validation", np.arange(9) % 4)):
         (folder / name).mkdir()
         np.savez(folder / name / "d.npz", x=pixels(9, 4), y=labels)
-        given[name] = Given(str(folder / name))
+        given[name] = DataSource(str(folder / name))
     with refused("validation has labels that train does not have"):
         splits.load(TrainConfig(data="numpy"), given)
     np.savez(folder / "validation/d.npz", x=pixels(0, 4), y=np.arange(0))

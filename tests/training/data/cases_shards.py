@@ -17,7 +17,7 @@ from training.config import TrainConfig
 from training.data import manifest, shard_files, shard_writer, splits, stream
 from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
-from training.data.uri import Given
+from training.data.uri import DataSource
 
 
 def sharded(folder: Path, shards: int = 3) -> Path:
@@ -50,7 +50,7 @@ def shards_are_whole_and_hold_the_same_samples(folder: Path) -> None:
     assert len(found.train) + len(found.validation) == 50
     assert load("mnist", shards).inputs == source.inputs, "known by their manifest"
     assert data_command(["verify", str(shards)]) == 0
-    every = splits.read(shard_files, Given(str(shards)), TrainConfig(), print)
+    every = splits.read(shard_files, DataSource(str(shards)), TrainConfig(), print)
     seen = [n for batch in batches_of(every["train"], 7) for n in batch]
     wanted = mnist.read(folder / "source", TrainConfig())["train"]
     rows = (wanted.values / np.float32(255)).reshape(50, -1).astype(np.float32)

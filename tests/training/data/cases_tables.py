@@ -18,7 +18,7 @@ from training.config import TrainConfig
 from training.data import splits
 from training.data.__main__ import main as data_command
 from training.data.formats import imdb
-from training.data.uri import Given
+from training.data.uri import DataSource
 
 # One pixel: what cwebp makes of it, lossless.
 WEBP = struct.pack("<4sI8sI", b"RIFF", 26, b"WEBPVP8L", 13) + bytes.fromhex(
@@ -30,12 +30,12 @@ def reported(name: str, folder: Path, **settings: Any) -> tuple[data.Dataset, li
     """A data set, and what was reported while it was read."""
     texts: list[str] = []
     config = TrainConfig(data=name, **settings)
-    return splits.load(config, {"train": Given(str(folder))}, texts.append), texts
+    return splits.load(config, {"train": DataSource(str(folder))}, texts.append), texts
 
 
 def apart(name: str, folder: Path, other: Path, **settings: Any) -> data.Dataset:
     """Training data, and test data that is given by itself."""
-    given = {"train": Given(str(folder)), "test": Given(str(other))}
+    given = {"train": DataSource(str(folder)), "test": DataSource(str(other))}
     return splits.load(TrainConfig(data=name, **settings), given)
 
 
@@ -81,7 +81,7 @@ def tables_of_other_programs_are_read(folder: Path) -> None:
         path = table(folder / f"{number}.csv", header, rows, encoding=encoding)
         found = load("csv", path)
         assert found.names == ("ja", "nein") and found.inputs.shape == (2,)
-        assert len(found.train) + len(found.validation) == 20, "empty lines are no samples"
+        assert len(found.train) + len(found.validation) == 20, "empty lines are not samples"
 
 
 @case
@@ -255,7 +255,7 @@ def validation_data_may_lack_a_class(folder: Path) -> None:
     with refused("test has the class q, but train has x, y, z"):
         apart("csv", folder / "c", folder / "t")
     held = splits.held_out(
-        TrainConfig(data="csv"), {"test": Given(str(folder / "t"))}, ("p", "q", "y", "z")
+        TrainConfig(data="csv"), {"test": DataSource(str(folder / "t"))}, ("p", "q", "y", "z")
     )
     assert held.samples.labels.tolist() == [3, 1]
 

@@ -21,7 +21,7 @@ from training.data import splits
 from training.data.__main__ import main as data_command
 from training.data.formats import tfrecord
 from training.data.records import LARGEST, LENGTH, masked_crc
-from training.data.uri import Given
+from training.data.uri import DataSource
 
 NUMBERS: dict[str, Any] = {"input_feature": "x", "label_feature": "y"}
 
@@ -78,7 +78,9 @@ def a_compressed_file_gives_the_same_samples(folder: Path) -> None:
     written(folder / "gzip/a.tfrecord.gz", images(range(5)), "GZIP")
     written(folder / "gzip/b.tfrecords", images(range(5, 9)))
     plain, packed = (
-        splits.read(tfrecord, Given(str(folder / name)), TrainConfig(image_size=16), print)["train"]
+        splits.read(tfrecord, DataSource(str(folder / name)), TrainConfig(image_size=16), print)[
+            "train"
+        ]
         for name in ("plain", "gzip")
     )
     assert plain.digest() == packed.digest() and len(packed) == 9
@@ -119,7 +121,7 @@ def tfrecord_files_are_sharded_as_they_are(folder: Path) -> None:
     written(folder / "source/train-00000-of-00001", images(range(20)))
     arguments = ["--shards", "3", "--data", "tfrecord"]
     assert data_command(["shard", str(folder / "source"), str(folder / "a"), *arguments]) == 0
-    found = splits.read(tfrecord, Given(str(folder / "a")), TrainConfig(image_size=16), print)
+    found = splits.read(tfrecord, DataSource(str(folder / "a")), TrainConfig(image_size=16), print)
     assert read_all(found["train"], 1) == [(n, n % 3) for n in range(20)]
     written(folder / "t/a.tfrecords", tables(range(20)))
     arguments += ["--set", "input_feature=x", "--set", "label_feature=y"]
@@ -253,7 +255,7 @@ def tfrecord_files_of_unclear_splits_are_refused(folder: Path) -> None:
     with refused("a has no train: it has test, validation"):
         load("tfrecord", folder / "a", **NUMBERS)
     written(folder / "b/x.tfrecord", tables(range(9)))
-    given = {"train": Given(str(folder / "b")), "validation": Given(str(folder / "a"))}
+    given = {"train": DataSource(str(folder / "b")), "validation": DataSource(str(folder / "a"))}
     found = splits.load(TrainConfig(data="tfrecord", **NUMBERS), given)
     assert (len(found.train), len(found.validation)) == (9, 3)
     (folder / "a/val-1.tfrecord").unlink()

@@ -214,14 +214,14 @@ def test_a_machine_without_credentials_says_how_to_give_them(
 @pytest.mark.parametrize(
     ("text", "given"),
     [
-        ("s3://bkt/p/q", uri.Given("s3://bkt/p/q", "file")),
-        ("s3://bkt/p,stream", uri.Given("s3://bkt/p", "stream")),
-        ("/data/a,b", uri.Given("/data/a,b", "file")),
-        ("/data/a,b,file", uri.Given("/data/a,b", "file")),
+        ("s3://bkt/p/q", uri.DataSource("s3://bkt/p/q", "file")),
+        ("s3://bkt/p,stream", uri.DataSource("s3://bkt/p", "stream")),
+        ("/data/a,b", uri.DataSource("/data/a,b", "file")),
+        ("/data/a,b,file", uri.DataSource("/data/a,b", "file")),
     ],
 )
-def test_the_mode_is_read_from_the_right(text: str, given: uri.Given) -> None:
-    assert uri.parse_given(text) == given
+def test_the_mode_is_read_from_the_right(text: str, given: uri.DataSource) -> None:
+    assert uri.parse_source(text) == given
 
 
 @pytest.mark.parametrize(
@@ -229,15 +229,15 @@ def test_the_mode_is_read_from_the_right(text: str, given: uri.Given) -> None:
 )
 def test_wrong_uris_are_refused(text: str) -> None:
     with pytest.raises(DataError, match="BUCKET|unknown scheme"):
-        uri.parse_given(text)
+        uri.parse_source(text)
 
 
 def test_the_environment_gives_uris_and_modes() -> None:
     environ = {"RAILHEAD_DATA_TRAIN": "gs://bkt/x", "RAILHEAD_DATA_TRAIN_MODE": "stream"}
     environ |= {"RAILHEAD_DATA_TEST": "/data/t"}
     assert uri.from_environment(environ) == {
-        "train": uri.Given("gs://bkt/x", "stream"),
-        "test": uri.Given("/data/t"),
+        "train": uri.DataSource("gs://bkt/x", "stream"),
+        "test": uri.DataSource("/data/t"),
     }
     with pytest.raises(DataError, match="RAILHEAD_DATA_TRAIN_MODE is 'tape'. Choices: file, str"):
         uri.from_environment({**environ, "RAILHEAD_DATA_TRAIN_MODE": "tape"})

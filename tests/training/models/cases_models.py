@@ -81,7 +81,7 @@ def rows(*last: Any) -> Callable[..., Any]:
 
 @keras.saving.register_keras_serializable()
 class Subclass(keras.Model):  # type: ignore[misc]
-    """A model of one's own, with a layer that it does not use."""
+    """One's own model, with a layer that it does not use."""
 
     def __init__(self, activation: str | None = None, **more: Any) -> None:
         super().__init__(**more)

@@ -81,25 +81,25 @@ def table(path: Path, config: TrainConfig) -> Table:
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     column = header.index(config.label)
     index = [i for i, name in enumerate(header) if i != column and INDEX.fullmatch(name)]
-    kept = [i for i in range(len(header)) if i != column and i not in index]
-    if not kept:
+    inputs_at = [i for i in range(len(header)) if i != column and i not in index]
+    if not inputs_at:
         raise DataError(f"{path} has no column beside {config.label!r} that could be an input")
     labels, inputs, lines = [], [], []
     for row in each_row(rows, len(header), path):
         if not row[column].strip():
             raise DataError(f"{path} line {rows.line_num}: the label is empty")
         labels.append(row[column])
-        inputs.append([row[i] for i in kept])
+        inputs.append([row[i] for i in inputs_at])
         lines.append(rows.line_num)
     if not inputs:
         raise DataError(f"{path} has no sample")
-    columns = tuple(header[i] for i in kept)
-    left = tuple(f"{path.name} {unnamed(header[i], i)} (an index)" for i in index)
+    columns = tuple(header[i] for i in inputs_at)
+    unused = tuple(f"{path.name} {unnamed(header[i], i)} (an index)" for i in index)
     try:
         values = np.array(inputs, np.float32)
     except ValueError:
         raise DataError(first_fault(path, columns, inputs, lines)) from None
-    return Table(path, columns, values, config.label, labels, np.array(lines), left)
+    return Table(path, columns, values, config.label, labels, np.array(lines), unused)
 
 
 def header_of(text: str, path: Path, label: str) -> tuple[list[str], str]:
@@ -164,30 +164,30 @@ def is_number(text: str) -> bool:
     return True
 
 
-def samples(found: Table, config: TrainConfig, ignored: tuple[str, ...]) -> Arrays:
+def samples(table: Table, config: TrainConfig, ignored: tuple[str, ...]) -> Arrays:
     """Labels become classes in the order of their names, or numbers for a regression."""
     names: tuple[str, ...] = ()
     if task_of(config.task).metric == "accuracy":
-        labels, names = numbered(found.labels)
+        labels, names = numbered(table.labels)
     else:
-        labels = numbers(found)
+        labels = numbers(table)
     return Arrays(
-        found.inputs,
+        table.inputs,
         labels,
         names,
-        source=str(found.path),
-        columns=found.columns,
-        ignored=(*ignored, *found.index),
-        place=found.place,
+        source=str(table.path),
+        columns=table.columns,
+        ignored=(*ignored, *table.index),
+        place=table.place,
     )
 
 
-def numbers(found: Table) -> Any:
+def numbers(table: Table) -> Any:
     """Labels float32 [samples]."""
-    for line, text in zip(found.lines, found.labels, strict=True):
+    for line, text in zip(table.lines, table.labels, strict=True):
         if not is_number(text):
             raise DataError(
-                f"{found.path} line {line}: the label {text!r} is not a number, "
+                f"{table.path} line {line}: the label {text!r} is not a number, "
                 "as regression needs it"
             )
-    return np.array(found.labels, np.float32)
+    return np.array(table.labels, np.float32)

@@ -24,11 +24,11 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 def splits_in(names: Iterable[str]) -> dict[str, str]:
     """Which of these names stands for each split; of several the first one in SPLIT_OF."""
     there = set(names)
-    found: dict[str, str] = {}
+    split_names: dict[str, str] = {}
     for name, split in SPLIT_OF.items():
         if name in there:
-            found.setdefault(split, name)
-    return found
+            split_names.setdefault(split, name)
+    return split_names
 
 
 def read_splits(folder: Path, read: Callable[[Path], Any]) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def read_splits(folder: Path, read: Callable[[Path], Any]) -> dict[str, Any]:
     if "train" not in names:
         return {"train": read(folder)}
     rest = not_used([item for item in inside if item.name not in names.values()], folder)
-    found = {split: read(folder / name) for split, name in names.items()}
-    return {**found, "train": replace(found["train"], ignored=(*rest, *found["train"].ignored))}
+    splits = {split: read(folder / name) for split, name in names.items()}
+    return {**splits, "train": replace(splits["train"], ignored=(*rest, *splits["train"].ignored))}
 
 
 def not_used(paths: Iterable[Path], folder: Path) -> tuple[str, ...]:
@@ -49,10 +49,10 @@ def not_used(paths: Iterable[Path], folder: Path) -> tuple[str, ...]:
     files: list[str] = []
     for path in sorted(paths):
         (folders if path.is_dir() else files).append(path.relative_to(folder).as_posix())
-    found = [f"the folder {name}" for name in folders]
+    texts = [f"the folder {name}" for name in folders]
     if files:
-        found.append(_counted(files))
-    return tuple(found)
+        texts.append(_counted(files))
+    return tuple(texts)
 
 
 def _counted(names: list[str]) -> str:

@@ -192,11 +192,11 @@ def by_class(folder: Path, config: TrainConfig) -> EncodedImages:
     labels: list[int] = []
     rest = [item for item in folder.iterdir() if item.name not in classes]
     for label, name in enumerate(classes):
-        found, others = images_in(folder / name)
-        if not found:
+        images, others = images_in(folder / name)
+        if not images:
             raise DataError(f"{folder / name} has no image ({', '.join(ENDINGS)})")
-        paths += map(str, found)
-        labels += [label] * len(found)
+        paths += map(str, images)
+        labels += [label] * len(images)
         rest += others
     numbers, files = np.array(labels, np.int64), Files(tuple(paths))
     ignored = not_used(rest, folder)

@@ -120,8 +120,8 @@ def from_texts(folder: Path, config: TrainConfig) -> Arrays:
         labels += [label] * len(files)
         rest += set((folder / name).iterdir()) - set(files)
     ignored = [f"the folder {UNLABELLED} (texts without a label)"] if UNLABELLED in names else []
-    found = reviews(texts, labels, config, str(folder))
-    return replace(found, classes=classes, ignored=(*not_used(rest, folder), *ignored))
+    train = reviews(texts, labels, config, str(folder))
+    return replace(train, classes=classes, ignored=(*not_used(rest, folder), *ignored))
 
 
 class _Words(dict[int, str]):
@@ -130,9 +130,9 @@ class _Words(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
-        kept = letter == "'" or unicodedata.category(letter)[0] in "LMN"
+        stays = letter == "'" or unicodedata.category(letter)[0] in "LMN"
         unspaced = any(code in script for script in UNSPACED)
-        self[code] = f" {letter} " if kept and unspaced else letter if kept else " "
+        self[code] = f" {letter} " if stays and unspaced else letter if stays else " "
         return self[code]
 
 
@@ -151,7 +151,9 @@ def reviews(texts: Iterable[Any], labels: Any, config: TrainConfig, source: str)
     rows = list(texts)
     table = np.zeros((len(rows), config.text_length), np.int64)
     for row, text in zip(table, rows, strict=True):
-        kept = np.asarray(list(text)[: config.text_length], np.int64)
-        row[: len(kept)] = np.where((kept < 0) | (kept >= config.vocabulary), 2, kept)
+        shortened = np.asarray(list(text)[: config.text_length], np.int64)
+        row[: len(shortened)] = np.where(
+            (shortened < 0) | (shortened >= config.vocabulary), 2, shortened
+        )
     numbers = np.asarray(labels, np.int64)
     return Arrays(table, numbers, CLASSES, config.vocabulary, source)

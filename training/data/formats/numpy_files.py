@@ -27,8 +27,8 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     rest = set(folder.iterdir())
     if (folder / "x.npy").is_file():
         pair = [folder / "x.npy", folder / "y.npy"]
-        found = samples(array(pair[0]), array(pair[1]), config, folder, ("x.npy", "y.npy"))
-        return {"train": replace(found, ignored=not_used(rest - set(pair), folder))}
+        train = samples(array(pair[0]), array(pair[1]), config, folder, ("x.npy", "y.npy"))
+        return {"train": replace(train, ignored=not_used(rest - set(pair), folder))}
     files = sorted(folder.glob("*.npz"))
     if len(files) != 1:
         raise DataError(f"{folder} needs x.npy and y.npy, or one .npz file, and has {len(files)}")
@@ -53,8 +53,8 @@ def array(path: Path) -> Any:
 def from_archive(path: Path, config: TrainConfig) -> dict[str, Any]:
     """The splits of one .npz file."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     pairs = pairs_in(arrays)

@@ -165,9 +165,9 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     files = files_of(folder)
     used = {path for paths in files.values() for path in paths}
     rest = [path for path in folder.rglob("*") if path.is_file() and path not in used]
-    found = {name: samples(paths, config) for name, paths in files.items()}
-    first = next(iter(found))
-    return {**found, first: replace(found[first], ignored=not_used(rest, folder))}
+    splits = {name: samples(paths, config) for name, paths in files.items()}
+    first = next(iter(splits))
+    return {**splits, first: replace(splits[first], ignored=not_used(rest, folder))}
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
@@ -179,20 +179,21 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     """The paths of each split; without the name of a split they are all `train`."""
     if folder.is_file():
         return {"train": [folder]}
-    found: dict[str, list[Path]] = {}
+    paths_of: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
         inner = path.relative_to(folder).as_posix()
         if NAME.search(inner) and path.is_file() and not re.search(r"(^|/)\.", inner):
             words = SPLIT.findall(inner)  # the last one: a file's name counts before its folders
-            found.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(path)
-    if not found:
+            paths_of.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(path)
+    if not paths_of:
         raise DataError(f"{folder} has no TFRecord file ({NAMES})")
-    if "" in found and len(found) > 1:
+    if "" in paths_of and len(paths_of) > 1:
         raise DataError(
-            f"{found[''][0]} is of no split, but other files are of {', '.join(sorted(found)[1:])}:"
-            " write train, validation or test into each name, or into none"
+            f"{paths_of[''][0]} is of no split, but other files are of "
+            f"{', '.join(sorted(paths_of)[1:])}: write train, validation or test into each "
+            "name, or into none"
         )
-    return {name or "train": paths for name, paths in found.items()}
+    return {name or "train": paths for name, paths in paths_of.items()}
 
 
 def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImages:
@@ -292,16 +293,16 @@ def numbered(file: File) -> Iterator[tuple[int, bytes]]:
 def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
     """The kinds of the two features that the settings name; DataError where they do not fit."""
     try:
-        found = features_of(record)
+        features = features_of(record)
     except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
         raise DataError(f"{where} is not a tf.train.Example") from None
-    have = ", ".join(f"{name} ({found[name]})" for name in sorted(found)[:SHOWN]) or "none"
+    have = ", ".join(f"{name} ({features[name]})" for name in sorted(features)[:SHOWN]) or "none"
     for setting in ("input_feature", "label_feature"):
-        if (name := getattr(config, setting)) not in found:
+        if (name := getattr(config, setting)) not in features:
             raise DataError(
                 f"{where} has no feature {name!r}: --set {setting}=NAME. Its features: {have}"
             )
-    layout = Layout(found[config.input_feature], found[config.label_feature])
+    layout = Layout(features[config.input_feature], features[config.label_feature])
     if layout.label not in (Feature("int64", 1), Feature("float", 1)):
         raise DataError(
             f"{where}: the label must be one int64 or float, but {config.label_feature!r} is "
@@ -314,12 +315,12 @@ def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
 
 def features_of(record: bytes) -> dict[str, Feature]:
     """The features of a serialized tf.train.Example that have a value."""
-    found = {}
+    features = {}
     for name, feature in tf.train.Example.FromString(record).features.feature.items():
         kind = feature.WhichOneof("kind")
         if kind and (values := len(getattr(feature, kind).value)):
-            found[name] = Feature(kind.removesuffix("_list"), values)
-    return found
+            features[name] = Feature(kind.removesuffix("_list"), values)
+    return features
 
 
 def part_of(file: File, layout: Layout, config: TrainConfig, keep: bool) -> Part:

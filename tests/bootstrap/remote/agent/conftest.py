@@ -11,7 +11,7 @@ from standins.agent_process import Agent
 
 
 class SharedAgent:
-    """An agent in a home of its own; one that a test left in the middle of an operation, or that
+    """An agent in its own home; one that a test left in the middle of an operation, or that
     has ended, is replaced."""
 
     def __init__(self, home: Path) -> None:

@@ -68,7 +68,7 @@ def test_peers_are_called_and_report_who_answers(agent: Agent, address: str) -> 
     try:
         port = agent.call("listen", address=address)[0]["port"]
     except Failed:
-        pytest.skip(f"{address} is no address of this machine")
+        pytest.skip(f"{address} is not an address of this machine")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.closing(socket.socket(family)) as stranger, socket.socket(family) as closed:
         stranger.bind((address, 0))

@@ -52,8 +52,8 @@ FILES = {
 
 
 @pytest.fixture
-def shipped(world: World, tmp_path: Path) -> list[str]:
-    """The objects of a run that was shipped whole."""
+def uploaded(world: World, tmp_path: Path) -> list[str]:
+    """The objects of a run that was uploaded whole."""
     for name, data in FILES.items():
         path = tmp_path / "host" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def here(tmp_path: Path) -> Run:
 
 
 def test_results_come_from_the_bucket_when_the_chief_does_not_run(
-    world: World, here: Run, shipped: list[str], monkeypatch: pytest.MonkeyPatch
+    world: World, here: Run, uploaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = world.inventory.bucket
     assert f"results in {url}/runs/r1: fab fetch" in bucket_results.run_line(world.inventory, "r1")
@@ -94,7 +94,7 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert result and result.state == "succeeded"
     assert lines == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
     found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
-    assert found == set(shipped)
+    assert found == set(uploaded)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
     assert got == FILES["work/a b/m\u00f6del?.bin"]
     assert "succeeded; results fetched to" in bucket_results.run_line(world.inventory, None)
@@ -110,7 +110,7 @@ def test_results_that_are_not_in_the_bucket_are_on_the_chief(world: World, here:
     "name", ["outputs/a b/m\u00f6del?.bin", "result.json", "logs/rank-0.log", "run.json"]
 )
 def test_one_bit_of_an_object_flipped_is_not_a_result(
-    world: World, here: Run, shipped: list[str], name: str
+    world: World, here: Run, uploaded: list[str], name: str
 ) -> None:
     world.flip(f"runs/r1/{name}")
     with pytest.raises(RailheadError, match="1 file came with another content") as caught:
@@ -120,7 +120,7 @@ def test_one_bit_of_an_object_flipped_is_not_a_result(
 
 
 def test_an_object_that_somebody_removed_is_named(
-    world: World, here: Run, shipped: list[str]
+    world: World, here: Run, uploaded: list[str]
 ) -> None:
     world.take("runs/r1/logs/rank-0.log")
     with pytest.raises(RailheadError, match="runs/r1/logs/rank-0.log was deleted from"):
@@ -136,7 +136,7 @@ def test_a_manifest_leads_nowhere_else(world: World, here: Run) -> None:
 
 
 def test_an_object_that_is_longer_than_its_manifest_reports_is_cut_off(
-    world: World, here: Run, shipped: list[str]
+    world: World, here: Run, uploaded: list[str]
 ) -> None:
     world.put("runs/r1/logs/rank-0.log", bytes(1_000_000))
     with pytest.raises(RailheadError, match="logs/rank-0.log of more bytes"):
@@ -152,7 +152,7 @@ def test_results_that_would_fill_the_disk_here_are_not_begun(world: World, here:
 
 
 def test_results_of_a_bucket_are_not_written_through_a_link(
-    world: World, here: Run, shipped: list[str], tmp_path: Path
+    world: World, here: Run, uploaded: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "precious").write_text("mine")
     (here.results / "logs").mkdir(parents=True)

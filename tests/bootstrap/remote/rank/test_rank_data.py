@@ -66,7 +66,7 @@ def data(name: str, uri: str, how: str, mode: str, paths: list[Path] | None = No
 def run_ranks(
     folder: Path, inputs: list[Any], environ: dict[str, str], **changes: Any
 ) -> list[list[str]]:
-    """The lines of four ranks that run at once, each host in a home of its own."""
+    """The lines of four ranks that run at once, each host in its own home."""
     started = []
     for number, host in enumerate(("h1", "h1", "h2", "h2")):
         place = folder / host / "run"

@@ -41,7 +41,7 @@ def test_no_secret_is_in_any_file(home: Path) -> None:
     run = Run(home, "", secrets=["TOKEN"])
     (run.folder / "memory").mkdir()
     run.write("memory/secrets.json", {"TOKEN": secret})
-    run.write("mpirun.json", ["sh", "work/do.sh"])  # the command itself is no secret's place
+    run.write("mpirun.json", ["sh", "work/do.sh"])  # the command itself contains no secret
     (run.folder / "work" / "do.sh").write_text("; ".join([*reported, begun, "exit 9"]))
     process = run.start()
     run.running()

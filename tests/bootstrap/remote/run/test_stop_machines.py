@@ -332,11 +332,11 @@ def test_no_stop_leaves_them(home: Path) -> None:
     assert "No such file" in output["upload"] and output["results"] == "only on a"
 
 
-def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
+def test_an_upload_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     """As of a read from a dead network mount: for all tries together there is one hour."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
     kept.make_client(f"echo tried >>{home}/tries\nexec sleep 600")
-    kept.change("SHIPPING", "1.0")
+    kept.change("UPLOADING", "1.0")
     output = kept.end()
     assert output["upload"] == "it had not finished after 1 s"
     assert output["results"] == "only on a" and orders(kept.requests)[-1] == "chief"
@@ -355,7 +355,7 @@ def agent() -> subprocess.Popen[bytes]:
 
 def wait_for_a_look(attached: Path) -> None:
     """Each look at the controller touches the file. Its old time may also be read before the
-    next look; it is no reason to stop."""
+    next look; it is not a reason to stop."""
     earlier = time.time() - 30
     os.utime(attached, (earlier, earlier))
     assert wait_until(lambda: attached.stat().st_mtime > earlier + 1, seconds=60, every=0.01)

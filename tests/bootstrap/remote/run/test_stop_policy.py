@@ -26,12 +26,12 @@ OK, BAD, CANCELLED = "succeeded", "failed", "cancelled"
 
 TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = {
     "a success nobody watched": (20, {"state": OK}, STOP),
-    "a success that was shipped": (20, {"state": OK, "shipped": True}, STOP),
+    "a success that was uploaded": (20, {"state": OK, "uploaded": True}, STOP),
     "a success that was fetched": (20, {"state": OK, "fetched": True, "attached": 1000}, STOP),
     "a controller is there": (20, {"state": OK, "attached": 1000}, ("wait", 1040)),
     "it is there, all is in the bucket": (
         20,
-        {"state": OK, "attached": 1000, "shipped": True},
+        {"state": OK, "attached": 1000, "uploaded": True},
         ("wait", 1040),
     ),
     "its connection broke a moment ago": (20, {"state": OK, "attached": 970}, ("wait", 1010)),
@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = 
     "a failure": (20, {"state": BAD}, KEPT),
     "a cancel": (20, {"state": CANCELLED}, KEPT),
     "a failure, and all is fetched": (20, {"state": BAD, "fetched": True}, KEPT),
-    "a failure, and all is shipped": (20, {"state": BAD, "shipped": True}, KEPT),
+    "a failure, and all is uploaded": (20, {"state": BAD, "uploaded": True}, KEPT),
     "a failure just before its time": (20, {"state": BAD, "now": 2199.9}, KEPT),
     "a failure when its time is over": (20, {"state": BAD, "now": 2200}, STOP),
     "a failure that is not kept": (0, {"state": BAD}, STOP),
@@ -100,11 +100,11 @@ RUN = run_document(
 
 
 def test_where_the_results_are() -> None:
-    assert results(RUN, shipped=False, fetched=False) == "only on h1"
-    assert results(RUN, shipped=True, fetched=False) == "in s3://b/runs/r1"
-    assert results(RUN, shipped=False, fetched=True) == "fetched"
+    assert results(RUN, uploaded=False, fetched=False) == "only on h1"
+    assert results(RUN, uploaded=True, fetched=False) == "in s3://b/runs/r1"
+    assert results(RUN, uploaded=False, fetched=True) == "fetched"
     partly = "partly fetched; files left on h1: 3"
-    assert results(RUN, shipped=False, fetched=True, left=3) == partly
+    assert results(RUN, uploaded=False, fetched=True, left=3) == partly
 
 
 def test_the_rule_of_a_run_document() -> None:

@@ -80,7 +80,7 @@ def endpoint(request: pytest.FixtureRequest, home: Path, own_networks: None) -> 
     return Endpoint(home, getattr(request, "param", []))
 
 
-# The network of its own comes in another way, and must end with the endpoint.
+# Its separate network is created in another way, and must end with the endpoint.
 both_ways = pytest.mark.parametrize(
     "endpoint", [[], UNPRIVILEGED], ids=["as it is", "unprivileged"], indirect=True
 )
