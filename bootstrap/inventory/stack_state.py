@@ -65,7 +65,8 @@ class Exported:
 
 @dataclass(frozen=True)
 class StateMachine:
-    """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN."""
+    """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN, `owner`
+    of its tags."""
 
     id: str
     name: str
@@ -73,6 +74,7 @@ class StateMachine:
     address: str | None
     peer_address: str | None
     account: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class StackState:
     to its end.
 
     `price` is that of one machine. `kinds` are the types of all resources except Pulumi's own.
-    `schedules` are the names of the deadlines that are resources of their own.
+    `schedules` are the names of the deadlines that are resources of their own. `ids` are those of
+    all resources of the cloud.
     """
 
     stack: str
@@ -96,6 +99,7 @@ class StackState:
     machines: tuple[StateMachine, ...]
     kinds: tuple[str, ...]
     schedules: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def account(self) -> str | None:
@@ -135,6 +139,7 @@ def read_state(stack: str, exported: object) -> StackState:
         machines=tuple(machine for r in resources if (machine := _machine(r))),
         kinds=tuple(r.type for r in resources if r.is_made),
         schedules=tuple(str(r.inputs.get("name")) for r in resources if r.type in SCHEDULES),
+        ids=tuple(r.id for r in resources if r.is_made and r.id and not r.external),
     )
 
 
@@ -156,6 +161,7 @@ def _machine(resource: Resource) -> StateMachine | None:
         address=_text(_at(outputs, types.address)),
         peer_address=_text(_at(outputs, types.peer_address)),
         account=(_text(outputs.get("arn")) or "::::").split(":")[4] or None,
+        owner=_text(_at(outputs, types.owner)),
     )
 
 
