@@ -18,6 +18,7 @@ The folders tell the story of a run, in this order:
 * report       lists and compares runs; pages in HTML
 * health       checks of GPUs, links, clocks and disks before a long run
 * doctor       checks of this computer, the credentials and the cloud before `fab up`
+* leaks        what has Railhead's tags in the clouds and belongs to no living stack
 * serving      endpoints: deploys a model, sends samples to it, ends it
 * workflows    the steps of each command
 * cli          tasks, and the hosts that a command is about

@@ -30,7 +30,7 @@ ORDER = (
     ("data",),
     ("provision", "runs"),
     ("lifecycle", "evaluation", "report"),
-    ("health", "serving", "doctor"),
+    ("health", "leaks", "serving", "doctor"),
     ("workflows", "gpu_tools"),
     ("cli",),
     ("interface",),

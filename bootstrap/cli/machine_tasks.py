@@ -9,11 +9,14 @@ from typing import Annotated
 from invoke import Context
 
 from railhead.documents.options.hosts import (
+    AllStacksOption,
     CommandOptions,
     DeadlineOptions,
     DoctorOptions,
     HostName,
     JsonOption,
+    LeaksOptions,
+    OwnerOptions,
     TargetOptions,
     TeardownOptions,
     UpOptions,
@@ -122,17 +125,44 @@ def stop(
             discard_results="spot machines on AWS: also when results are not fetched",
         ),
     ],
+    stacks: AllStacksOption,
+    owner: Annotated[OwnerOptions, only(owner="with `--all`: your name in `owner` of the stacks")],
 ) -> None:
     """Stop a stack's machines and wait until the cloud confirms; only spot machines lose disks."""
     from ..lifecycle import stop
-    from ..workflows import attach
+    from ..workflows import attach, stop_all
     from .targets import Target
+
+    if stacks.every:
+        stop_all.stop_all(target, options, owner.owner)
+        return
 
     hosts = Target(target)
     status = hosts.status_of(hosts.machines())
     if target == TargetOptions():
         print_lines(*attach.also_ended(status.inventory))
     stop.stop(status.inventory, print_lines, yes=options.yes, discard=options.discard_results)
+
+
+@task()
+def leaks(
+    c: Context,
+    options: LeaksOptions,
+    removal: Annotated[
+        TeardownOptions,
+        only(
+            yes="with `--end`: remove, without a question",
+            with_bucket="with `--end`: also remove buckets that have objects",
+        ),
+    ],
+    owner: OwnerOptions,
+    out: Annotated[JsonOption, only(json="the report as JSON")],
+) -> None:
+    """List all that has Railhead's tags in the clouds; exit 1 if some of it is in no stack."""
+    from ..workflows import leaks as workflow
+
+    with json_output(out.json) as file:
+        workflow.leaks(options, removal, owner.owner, file)
 
 
 @task()

@@ -33,6 +33,10 @@ class Refused(RailheadError):
         self.error_code = error_code
 
 
+class NoCredentials(UsageError):
+    """There are no credentials for a cloud, or its SDK is not installed."""
+
+
 @dataclass(frozen=True)
 class InstanceState:
     """The state of one instance that the cloud reports; `source` names the API call, `at` its

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from ..errors import Command
 from .base import Cost
-from .storage import NoBucket, Store, count_objects
+from .storage import GB, NoBucket, Store, count_objects, describe_contents
 
 DAYS = 30.4  # in a month
-GB = 1 << 30  # bytes: the unit that both clouds bill
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
         return
     price = prices.by_region.get(region or "")
     known = price is not None and contents.whole
-    more = "" if contents.whole else "more than "
-    size = f"{more}{contents.versions} objects with their old versions, {contents.size / GB:.2f} GB"
+    size = describe_contents(contents)
     yield Cost(
         f"bucket {store.url}, {size}",
         contents.size / GB * price if known and price else None,

@@ -12,6 +12,7 @@ from typing import Protocol
 from ..remote.buckets.objects import Objects
 from .base import Refused
 
+GB = 1 << 30  # bytes: the unit that both clouds bill
 PAGES = 20  # of a thousand versions each; counting stops after these
 
 
@@ -81,3 +82,9 @@ def count_objects(store: Store) -> BucketContents:
             return BucketContents(versions, size, whole=True)
         versions, size = versions + len(page), size + sum(v.size for v in page)
     return BucketContents(versions, size, whole=next(pages, None) is None)
+
+
+def describe_contents(contents: BucketContents) -> str:
+    """The contents of a bucket for people: `12 objects with their old versions, 0.31 GB`."""
+    more = "" if contents.whole else "more than "
+    return f"{more}{contents.versions} objects with their old versions, {contents.size / GB:.2f} GB"

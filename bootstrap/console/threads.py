@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -40,3 +41,34 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
             raise errors[0]
 
     return wait
+
+
+def all_within(
+    work: Callable[[T], None], items: Sequence[T], *, seconds: float, at_once: int = 32
+) -> list[Exception | None]:
+    """Do `work` for each item, each in a thread with the output of the caller, `at_once` at a time.
+
+    Returns how each ended: None for success, its error, or TimeoutError where it had not ended
+    after `seconds`; that one ends with the process.
+    """
+    outcomes: list[Exception | None] = [TimeoutError() for _ in items]
+    places, end = Semaphore(at_once), time.monotonic() + seconds
+
+    def one(number: int) -> None:
+        with places:
+            try:
+                if time.monotonic() < end:
+                    work(items[number])
+                    outcomes[number] = None
+            except Exception as error:
+                outcomes[number] = error
+
+    threads = [
+        Thread(target=copy_context().run, args=(one, number), daemon=True)
+        for number in range(len(items))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return list(outcomes)

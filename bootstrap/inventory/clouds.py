@@ -19,8 +19,8 @@ class StateTypes:
     """The types that Pulumi's state has of a cloud: its provider, a machine, a bucket, and a
     deadline that is a resource of its own.
 
-    `zone`, `address` and `peer_address` are where the outputs of a machine have these: keys and
-    indexes, separated by dots.
+    `zone`, `address`, `peer_address` and `owner` are where the outputs of a machine have these:
+    keys and indexes, separated by dots.
     """
 
     machine: str
@@ -30,6 +30,7 @@ class StateTypes:
     zone: str = ""
     address: str = ""
     peer_address: str = ""
+    owner: str = ""
 
     def may_remain(self, kind: str) -> bool:
         """Whether a resource of this type belongs to a bucket, which stays if it has objects."""
@@ -45,7 +46,8 @@ class CloudKind:
     with Railhead's tags, `leftovers` the one that removes what a killed `up` left besides machines,
     and `deadlines` the one that removes the cloud's own deadlines of machines. `examiner` is the
     "module:function" that checks whether a stack can be created, and `policy` the one that lists
-    the rights for that.
+    the rights for that. `areas` returns the areas in which everything with Railhead's tags can be
+    listed.
     `scheme` is that of its bucket addresses, and `bucket` the "module:function" that opens a
     bucket. `state` has its types in Pulumi's state; None where no stack makes the hosts. `vendor`
     is in the DMI data of its machines. `in_cloud`: virtual machines that a stack made for one
@@ -59,6 +61,7 @@ class CloudKind:
     deadlines: str | None = None
     examiner: str | None = None
     policy: str | None = None
+    areas: str | None = None
     scheme: str | None = None
     bucket: str | None = None
     state: StateTypes | None = None
@@ -76,6 +79,7 @@ CLOUDS = {
         deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",
         examiner=f"{CLOUDS_FOLDER}.aws.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.aws.rights:policy",
+        areas=f"{CLOUDS_FOLDER}.aws.areas:areas",
         scheme=COMMON_FACTS["aws"].scheme,
         bucket=f"{CLOUDS_FOLDER}.aws.s3:open_bucket",
         state=StateTypes(
@@ -86,6 +90,7 @@ CLOUDS = {
             zone="availabilityZone",
             address="publicIp",
             peer_address="privateIp",
+            owner="tagsAll.railhead:owner",
         ),
         vendor="amazon",
         in_cloud=True,
@@ -95,6 +100,7 @@ CLOUDS = {
         machines=f"{CLOUDS_FOLDER}.gcp.machines:list_machines",
         examiner=f"{CLOUDS_FOLDER}.gcp.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.gcp.rights:policy",
+        areas=f"{CLOUDS_FOLDER}.gcp.areas:areas",
         scheme=COMMON_FACTS["gcp"].scheme,
         bucket=f"{CLOUDS_FOLDER}.gcp.gcs:open_bucket",
         state=StateTypes(
@@ -104,6 +110,7 @@ CLOUDS = {
             zone="zone",
             address="networkInterfaces.0.accessConfigs.0.natIp",
             peer_address="networkInterfaces.0.networkIp",
+            owner="labels.railhead-owner",
         ),
         vendor="google",
         in_cloud=True,

@@ -372,17 +372,38 @@ def no_machines(stack: str) -> UsageError:
 
 
 @dataclass(frozen=True)
-class StackName:
-    """A stack in the output of `pulumi stack ls`."""
+class ListedStack:
+    """A stack in the output of `pulumi stack ls`; not every backend reports `resourceCount`."""
 
     name: str
+    resourceCount: int | None = None
 
 
 def _stacks() -> list[str]:
     """The names of this project's stacks; empty when Pulumi does not answer."""
     process = _pulumi("stack", "ls", "--json")
     try:
-        listed = decode(tuple[StackName, ...], json.loads(process.stdout or "[]"))
+        listed = decode(tuple[ListedStack, ...], json.loads(process.stdout or "[]"))
         return [stack.name for stack in listed]
     except ValueError:
         return []
+
+
+def all_stacks() -> list[str]:
+    """The names of the stacks of all projects of this backend that have resources.
+
+    Raises:
+        UsageError: there is no pulumi, or it does not answer.
+    """
+    if not shutil.which("pulumi"):
+        raise UsageError("there is no pulumi on PATH", hint=INSTALL)
+    process = _pulumi("stack", "ls", "--all", "--json")
+    if process.returncode:
+        last = (process.stderr.strip().splitlines() or ["(no output)"])[-1]
+        raise UsageError(f"the stacks of the Pulumi backend: {last}", hint="pulumi login")
+    try:
+        listed = decode(tuple[ListedStack, ...], json.loads(process.stdout or "[]"))
+    except ValueError:
+        what = f"pulumi stack ls printed no list of stacks: {process.stdout[:200]!r}"
+        raise UsageError(what, hint="pulumi stack ls --all") from None
+    return [stack.name for stack in listed if stack.resourceCount != 0]

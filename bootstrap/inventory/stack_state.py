@@ -66,7 +66,8 @@ class Exported:
 
 @dataclass(frozen=True)
 class StateMachine:
-    """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN."""
+    """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN, `owner`
+    of its tags."""
 
     id: str
     name: str
@@ -74,6 +75,7 @@ class StateMachine:
     address: str | None
     peer_address: str | None
     account: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ class StackState:
 
     `price` is that of one machine. `kinds` are the types of all resources except Pulumi's own.
     `schedules` are the names of the deadlines that are resources of their own. `zones` are those
-    that may have capacity, in the order in which they are tried.
+    that may have capacity, in the order in which they are tried. `ids` are those of all resources
+    of the cloud.
     """
 
     stack: str
@@ -99,6 +102,7 @@ class StackState:
     kinds: tuple[str, ...]
     schedules: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def account(self) -> str | None:
@@ -140,6 +144,7 @@ def read_state(stack: str, exported: object) -> StackState:
         kinds=tuple(r.type for r in resources if r.is_made),
         schedules=tuple(str(r.inputs.get("name")) for r in resources if r.type in SCHEDULES),
         zones=tuple(map(str, zones)) if isinstance(zones, list) else (),
+        ids=tuple(r.id for r in resources if r.is_made and r.id and not r.external),
     )
 
 
@@ -161,6 +166,7 @@ def _machine(resource: Resource) -> StateMachine | None:
         address=_text(_at(outputs, types.address)),
         peer_address=_text(_at(outputs, types.peer_address)),
         account=(_text(outputs.get("arn")) or "::::").split(":")[4] or None,
+        owner=_text(_at(outputs, types.owner)),
     )
 
 

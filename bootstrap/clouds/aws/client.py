@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from functools import cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
@@ -14,10 +15,11 @@ from railhead.documents.codec import decode
 from ...console import log
 from ...errors import RailheadError, UsageError
 from ...remote.buckets.s3 import Call, boto_client
-from ..base import Refused
+from ..base import NoCredentials, Refused
 
 T = TypeVar("T")
 AwsClient = Call
+_one_at_a_time = Lock()
 
 _EXPIRED = "aws sso login   # or new keys: aws sts get-caller-identity shows who you are"
 _HINTS = {
@@ -30,24 +32,42 @@ _HINTS = {
 }
 
 
-def connect(region: str | None) -> AwsClient:
+def connect(region: str | None, session: Any = None) -> AwsClient:
     """A client of one region: `client("ec2", "describe_instances", ...)`.
 
+    Args:
+        region: default: that of the user's configuration.
+        session: of boto3, for the clients of several regions: service models are read once.
+
     Raises:
-        UsageError: boto3 is not installed, or (in a call) there are no credentials.
+        NoCredentials: boto3 is not installed, or (in a call) there are no credentials.
         Refused: (in a call) AWS refused it; its code is the error's `error_code`.
     """
     if not find_spec("boto3"):
-        raise UsageError(
-            "boto3, the SDK of AWS, is not installed",
-            hint="scripts/setup --stacks",
-        )
+        raise _not_installed()
 
     @cache
     def client(service: str) -> Any:
-        return boto_client(service, region)
+        with _one_at_a_time:  # boto3 reads its service models without a lock
+            return boto_client(service, region, session)
 
     return lambda service, operation, **parameters: _call(client, service, operation, parameters)
+
+
+def new_session() -> Any:
+    """A session of boto3, for `connect`; NoCredentials if boto3 is not installed."""
+    if not find_spec("boto3"):
+        raise _not_installed()
+    import boto3
+
+    return boto3.Session()
+
+
+def _not_installed() -> NoCredentials:
+    return NoCredentials(
+        "boto3, the SDK of AWS, is not installed",
+        hint="scripts/setup --stacks",
+    )
 
 
 def ask(kind: type[T], client: AwsClient, service: str, operation: str, **parameters: Any) -> T:
@@ -71,7 +91,9 @@ def _call(client: Callable[[str], Any], service: str, operation: str, parameters
         code = str(details.get("Code", "?"))
         message = f"AWS refuses {operation}: {code}: {details.get('Message', '')}"
         raise Refused(message, code, hint=_HINTS.get(code, "")) from None
-    except (errors.NoCredentialsError, errors.PartialCredentialsError, errors.SSOError) as error:
+    except errors.NoCredentialsError as error:
+        raise NoCredentials(f"AWS call failed: {error}", hint=_EXPIRED) from None
+    except (errors.PartialCredentialsError, errors.SSOError) as error:
         raise UsageError(f"AWS call failed: {error}", hint=_EXPIRED) from None
     except (errors.ProfileNotFound, errors.NoRegionError) as error:
         raise UsageError(f"AWS call failed: {error}") from None

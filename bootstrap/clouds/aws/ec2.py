@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..machines import MOST_PAGES, too_many
 from .client import AwsClient, ask
@@ -62,6 +63,7 @@ class Instance:
     InstanceId: str
     InstanceType: str = ""
     InstanceLifecycle: str = ""
+    LaunchTime: Any = None  # a datetime
     State: StateName = StateName()
     StateReason: Reason = Reason()
     Placement: Location = Location()

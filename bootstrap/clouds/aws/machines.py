@@ -7,6 +7,7 @@ import shlex
 from ..machines import Listed, Machine, Place
 from .client import AwsClient, connect
 from .ec2 import Instance, account, reservations
+from .kinds import CLUSTER, ID, OWNER, STACK
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
@@ -14,7 +15,7 @@ ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
     """The instances of a region that have the tag `railhead:cluster`."""
     client = client or connect(place.region)
-    shown = reservations(client, tag_key=["railhead:cluster"], instance_state_name=ALIVE)
+    shown = reservations(client, tag_key=[CLUSTER], instance_state_name=ALIVE)
     machines = (
         _machine(one, place.region) for reservation in shown for one in reservation.Instances
     )
@@ -31,10 +32,10 @@ def _machine(instance: Instance, region: str | None) -> Machine:
         type=instance.InstanceType,
         address=instance.PublicIpAddress or None,
         peer_address=instance.PrivateIpAddress or None,
-        cluster=tags.get("railhead:cluster", ""),
-        cluster_id=tags.get("railhead:id"),
-        stack=tags.get("railhead:stack"),
-        owner=tags.get("railhead:owner"),
+        cluster=tags.get(CLUSTER, ""),
+        cluster_id=tags.get(ID),
+        stack=tags.get(STACK),
+        owner=tags.get(OWNER),
         end=shlex.join(
             ["aws", "ec2", "terminate-instances", "--region", str(region)]
             + ["--instance-ids", instance.InstanceId]

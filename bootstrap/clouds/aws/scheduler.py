@@ -17,11 +17,11 @@ from ..base import MISSING, Deadline, Refused
 from ..machines import Place
 from .client import AwsClient, connect
 from .ec2 import Instance
+from .kinds import ID
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
 TARGET = re.compile(r"arn:[a-z-]+:scheduler:::aws-sdk:ec2:(stop|terminate)Instances")
-ID_TAG = "railhead:id"
 MOST_HOURS = 168
 # UpdateSchedule replaces the whole schedule: these fields keep the values of the stack.
 KEPT = {"Name", "GroupName", "Description", "Target", "FlexibleTimeWindow"}
@@ -163,8 +163,8 @@ def _get(client: AwsClient, name: str) -> Any:
 
 def _no_right(instance: Instance, cluster_id: str | None) -> str:
     """Why the role of the schedule may not stop an instance; empty when it may."""
-    if cluster_id and instance.tags.get(ID_TAG) != cluster_id:
-        return f"the instance lost its tag {ID_TAG}={cluster_id}, so the schedule's role may not"
+    if cluster_id and instance.tags.get(ID) != cluster_id:
+        return f"the instance lost its tag {ID}={cluster_id}, so the schedule's role may not"
     return ""
 
 

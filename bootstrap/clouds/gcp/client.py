@@ -18,7 +18,7 @@ from ...console import log
 from ...console.wait import Clock, wait_until
 from ...errors import RailheadError, UsageError
 from ...remote.buckets.gcs import STORAGE, StorageClient, google_session, retry_when_busy
-from ..base import Refused
+from ..base import NoCredentials, Refused
 
 T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
@@ -87,12 +87,12 @@ def connect() -> GoogleClient:
     """A client with the default credentials: `client("GET", "projects/p/zones/z/instances/i")`.
 
     Raises:
-        UsageError: google-auth is not installed, or there are no credentials.
+        NoCredentials: google-auth is not installed, or there are no credentials.
     """
     try:
         from google.auth.exceptions import DefaultCredentialsError
     except ImportError:
-        raise UsageError(
+        raise NoCredentials(
             "google-auth, which signs requests to Google, is not installed",
             hint="scripts/setup --stacks",
         ) from None
@@ -101,11 +101,23 @@ def connect() -> GoogleClient:
     try:
         session = google_session(SCOPE)
     except DefaultCredentialsError:
-        raise UsageError("Google call failed: you are not logged in", hint=LOGIN) from None
+        raise NoCredentials("Google call failed: you are not logged in", hint=LOGIN) from None
     storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE
     storage = storage.rstrip("/").removesuffix("/storage/v1") + "/"
     retry_when_busy(session, storage)
     return GoogleClient(session, storage, os.environ.get(ENDPOINT) or COMPUTE)
+
+
+def default_project() -> str | None:
+    """The project of the default credentials or of gcloud; None where neither names one."""
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        project: str | None = google.auth.default(scopes=[SCOPE])[1]
+    except GoogleAuthError:
+        return None
+    return project
 
 
 def _json(response: Any) -> Any:

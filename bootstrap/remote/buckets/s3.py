@@ -16,14 +16,16 @@ PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 pa
 Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 
 
-def boto_client(service: str, region: str | None = None) -> Any:
-    """A client of boto3 with timeouts and retries."""
+def boto_client(service: str, region: str | None = None, session: Any = None) -> Any:
+    """A client of boto3 with timeouts and retries; the clients of one `session` read a service's
+    model once."""
     import boto3
     from botocore.config import Config
 
     retries = {"mode": "standard", "max_attempts": 5}
     config = Config(connect_timeout=5, read_timeout=30, retries=retries)
-    return boto3.Session(region_name=region).client(service, config=config)
+    session = session or boto3.Session(region_name=region)
+    return session.client(service, region_name=region, config=config)
 
 
 def open_objects(name: str) -> S3Objects:

@@ -120,6 +120,40 @@ class TeardownOptions:
 
 
 @dataclass(frozen=True)
+class OwnerOptions:
+    """Whose machines and other resources a command may stop or remove."""
+
+    owner: str | None = option(
+        None,
+        "your name in `owner` of the stacks; default: your login name",
+        doc="your name in [`owner`](config.md) of the stacks; default: your login name",
+    )
+
+
+@dataclass(frozen=True)
+class LeaksOptions:
+    """What `fab leaks` removes."""
+
+    end: bool = option(
+        False,
+        "with --yes: remove what belongs to no living stack and to this owner",
+        doc="with `--yes`: remove what leaked and has this owner; without `--yes` it is listed",
+    )
+
+
+@dataclass(frozen=True)
+class AllStacksOption:
+    """Whether a command is about all stacks."""
+
+    every: bool = option(
+        False,
+        "the machines of all stacks of this owner in the Pulumi backend",
+        flag="all",
+        doc="the machines of [all stacks](#all-stacks) of this owner in the Pulumi backend",
+    )
+
+
+@dataclass(frozen=True)
 class UpOptions:
     """Whether `fab up` asks for confirmation, and what it reads first."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
 pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
+from standins.aws import whole_cluster  # noqa: E402
 from standins.aws.account import account, client  # noqa: E402
 
 from bootstrap.clouds.aws import leftovers, scheduler  # noqa: E402
@@ -19,6 +19,9 @@ from bootstrap.clouds.base import Refused  # noqa: E402
 from bootstrap.clouds.machines import Place  # noqa: E402
 
 PLACE = Place("aws", "us-east-1")
+GOES = (
+    "endpoint", "security group", "route table", "internet gateway", "key pair", "placement group"
+)  # fmt: skip
 OURS, THEIRS = "0a1b2c3d4e5f", "ffffffffffff"
 
 
@@ -30,56 +33,11 @@ def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield client("ec2")
 
 
-def tags(cluster_id: str) -> list[dict[str, str]]:
-    return [{"Key": "railhead:id", "Value": cluster_id}]
-
-
 def network(ec2: Any, cluster_id: str) -> dict[str, str]:
     """A network, keys and a role as a stack makes them; their ids by kind."""
-
-    def spec(kind: str) -> list[dict[str, Any]]:
-        return [{"ResourceType": kind, "Tags": tags(cluster_id)}]
-
-    vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16", TagSpecifications=spec("vpc"))["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(
-        VpcId=vpc, CidrBlock="10.77.0.0/20", TagSpecifications=spec("subnet")
-    )["Subnet"]["SubnetId"]
-    gateway = ec2.create_internet_gateway(TagSpecifications=spec("internet-gateway"))
-    gateway = gateway["InternetGateway"]["InternetGatewayId"]
-    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
-    table = ec2.create_route_table(VpcId=vpc, TagSpecifications=spec("route-table"))
-    table = table["RouteTable"]["RouteTableId"]
-    ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
-    group = ec2.create_security_group(
-        GroupName="hosts", Description="hosts", VpcId=vpc, TagSpecifications=spec("security-group")
-    )["GroupId"]
-    endpoint = ec2.create_vpc_endpoint(
-        VpcId=vpc,
-        ServiceName="com.amazonaws.us-east-1.s3",
-        VpcEndpointType="Gateway",
-        RouteTableIds=[table],
-        TagSpecifications=spec("vpc-endpoint"),
-    )["VpcEndpoint"]["VpcEndpointId"]
-    name = f"railhead-{cluster_id}"
-    ec2.create_key_pair(KeyName=name, TagSpecifications=spec("key-pair"))
-    ec2.create_placement_group(
-        GroupName=name, Strategy="cluster", TagSpecifications=spec("placement-group")
-    )
-    role(name, cluster_id)
-    return {"vpc": vpc, "subnet": subnet, "gateway": gateway, "table": table, "group": group,
-            "endpoint": endpoint, "key": name, "placement": name, "role": name}  # fmt: skip
-
-
-def role(name: str, cluster_id: str) -> None:
-    iam = client("iam")
-    iam.create_role(RoleName=name, AssumeRolePolicyDocument="{}", Tags=tags(cluster_id))
-    iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=json.dumps(RIGHTS))
-    iam.create_instance_profile(InstanceProfileName=name)
-    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
-
-
-STOP = {"Effect": "Allow", "Action": "ec2:StopInstances", "Resource": "*"}
-RIGHTS = {"Version": "2012-10-17", "Statement": [STOP]}
+    name, tags = f"railhead-{cluster_id}", {"railhead:id": cluster_id}
+    whole_cluster.role(name, tags)
+    return whole_cluster.network(ec2, tags, name) | {"role": name}
 
 
 def exist(ec2: Any) -> dict[str, list[str]]:
@@ -87,19 +45,21 @@ def exist(ec2: Any) -> dict[str, list[str]]:
     iam = client("iam")
     endpoints = ec2.describe_vpc_endpoints()["VpcEndpoints"]
     return {
-        "vpc": [v["VpcId"] for v in ec2.describe_vpcs()["Vpcs"] if not v["IsDefault"]],
+        "network": [v["VpcId"] for v in ec2.describe_vpcs()["Vpcs"] if not v["IsDefault"]],
         "subnet": [s["SubnetId"] for s in ec2.describe_subnets()["Subnets"] if s.get("Tags")],
-        "gateway": [
+        "internet gateway": [
             g["InternetGatewayId"] for g in ec2.describe_internet_gateways()["InternetGateways"]
         ],
-        "group": [
+        "security group": [
             g["GroupId"]
             for g in ec2.describe_security_groups()["SecurityGroups"]
             if g["GroupName"] != "default"
         ],
         "endpoint": [e["VpcEndpointId"] for e in endpoints if e["State"] != "deleted"],
-        "key": [k["KeyName"] for k in ec2.describe_key_pairs()["KeyPairs"]],
-        "placement": [g["GroupName"] for g in ec2.describe_placement_groups()["PlacementGroups"]],
+        "key pair": [k["KeyName"] for k in ec2.describe_key_pairs()["KeyPairs"]],
+        "placement group": [
+            g["GroupName"] for g in ec2.describe_placement_groups()["PlacementGroups"]
+        ],
         "role": [r["RoleName"] for r in iam.list_roles()["Roles"]],
     }
 
@@ -122,9 +82,7 @@ def test_what_aws_refuses_to_remove_stays_and_the_rest_goes(ec2: Any) -> None:
         return connect("us-east-1")(service, operation, **parameters)
 
     removed = leftovers.remove(PLACE, OURS, refuses)
-    assert sorted(removed) == sorted(
-        ours[kind] for kind in ("endpoint", "group", "table", "gateway", "key", "placement")
-    )
+    assert sorted(removed) == sorted(ours[kind] for kind in GOES)
 
 
 def test_schedules_of_machines_are_removed_by_name(ec2: Any) -> None:

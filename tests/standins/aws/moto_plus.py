@@ -221,15 +221,20 @@ def _describe_groups(self: Any) -> Any:
     for name in names:
         if name not in extra.groups:
             raise EC2ClientError("InvalidPlacementGroup.Unknown", f"{name} is unknown")
-    wanted = [
-        {"Key": one["Name"].removeprefix("tag:"), "Value": value}
-        for one in self._get_param("Filters", [])
-        for value in one["Values"]
-    ]
-    found = [extra.groups[name] for name in names]
+    filters = self._get_param("Filters", [])
+    here = f":{self.region}:"
+    found = [extra.groups[name] for name in names if here in extra.groups[name]["GroupArn"]]
     return ActionResult(
-        {"PlacementGroups": [one for one in found if all(tag in one["Tags"] for tag in wanted)]}
+        {"PlacementGroups": [g for g in found if all(_passes(g, one) for one in filters)]}
     )
+
+
+def _passes(group: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Whether a placement group passes a filter: `tag-key`, or `tag:KEY`."""
+    if one["Name"] == "tag-key":
+        return any(tag["Key"] in one["Values"] for tag in group["Tags"])
+    key = one["Name"].removeprefix("tag:")
+    return any(tag["Key"] == key and tag["Value"] in one["Values"] for tag in group["Tags"])
 
 
 def _delete_group(self: Any) -> Any:

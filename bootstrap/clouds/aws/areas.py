@@ -1,0 +1,303 @@
+"""The areas of AWS: each enabled region, and the services of all regions (IAM and S3)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from railhead.documents.prices import PRICE_LISTS
+
+from ...errors import RailheadError
+from ..areas import BUCKET, MACHINE, Area, Lists, Resource
+from ..base import Refused
+from ..bucket import Bucket
+from ..costs import DAYS
+from ..machines import MOST_PAGES, Place, too_many
+from ..storage import GB, count_objects, describe_contents
+from .client import AwsClient, connect, new_session
+from .ec2 import Instance, account, reservations
+from .instances import DISKS, OBJECTS
+from .kinds import (
+    ADDRESS,
+    CLUSTER,
+    DISK,
+    ID,
+    NETWORK,
+    OWNER,
+    SNAPSHOT,
+    STACK,
+    Call,
+    Described,
+    Kind,
+    described,
+    role_calls,
+    role_names,
+    role_tags,
+    tags_of,
+    typed,
+)
+from .machines import ALIVE
+from .s3 import S3
+
+DEFAULT_REGION = "us-east-1"  # where the list of regions is read if the user has configured none
+GLOBAL = "all regions"
+STACKS = "railhead-"  # the names of buckets begin so, unless the config has another
+SCHEDULE, ROLE = "schedule", "role"
+# USD per hour of a public address, in use or not; aws.amazon.com/vpc/pricing, 2026.
+ADDRESS_PER_HOUR = 0.005
+UNTAGGED = ("NoSuchTagSet", "NoSuchBucket")
+
+
+def areas(known: Collection[Place]) -> list[Area]:
+    """The regions that are enabled in the account, those that `known` names, and IAM with S3."""
+    session = new_session()
+    region = session.region_name or DEFAULT_REGION
+    client = connect(region, session)
+    owner = account(client)
+    answer = client("ec2", "describe_regions")
+    enabled = {str(one["RegionName"]) for one in answer["Regions"]}
+    named = {place.region for place in known if place.region}
+    clients = {name: connect(name, session) for name in sorted(enabled)}
+    regions = [Region(name, client) for name, client in clients.items()]
+    missing = [NotEnabled(name, owner) for name in sorted(named - enabled)]
+    return [*regions, *missing, Global(client, clients)]
+
+
+@dataclass(frozen=True)
+class NotEnabled:
+    """A region that something here names and that the account does not have."""
+
+    name: str
+    account: str
+    cloud: str = "aws"
+    expected: bool = True
+
+    def lists(self) -> Lists:
+        """Its one list is an error."""
+        return {"regions": self._refuse}
+
+    def _refuse(self) -> list[Resource]:
+        raise RailheadError(f"{self.account} has not enabled the region {self.name}")
+
+
+@dataclass(frozen=True)
+class Region:
+    """One region: EC2 and EventBridge Scheduler."""
+
+    name: str
+    client: AwsClient
+    cloud: str = "aws"
+    expected: bool = True
+
+    def lists(self) -> Lists:
+        """What is listed in a region, machines first."""
+        kinds = (DISK, SNAPSHOT, ADDRESS, *NETWORK)
+        others = {kind.what: partial(self._listed, kind) for kind in kinds}
+        return {MACHINE: self._machines, SCHEDULE: self._schedules, **others}
+
+    def _made(self, kind: str, id_: str, tags: Mapping[str, str], calls: list[Call]) -> Resource:
+        remove = partial(_run, self.client, calls)
+        end = typed(iter(calls), self.name)
+        return with_tags(Resource(kind, id_, self.name, "", end, remove), tags)
+
+    def _machines(self) -> Iterator[Resource]:
+        shown = reservations(self.client, tag_key=[CLUSTER, ID], instance_state_name=ALIVE)
+        for instance in (one for reservation in shown for one in reservation.Instances):
+            own = instance.InstanceId
+            calls = [Call("ec2", "terminate_instances", {"InstanceIds": [own]})]
+            yield replace(
+                self._made(MACHINE, own, instance.tags, calls),
+                place=instance.Placement.AvailabilityZone,
+                details=f"{instance.InstanceType}{' spot' if instance.is_spot else ''}, "
+                f"{instance.state}",
+                since=moment(instance.LaunchTime),
+                usd_per_day=self._price(instance),
+            )
+
+    def _price(self, instance: Instance) -> float | None:
+        if instance.state == "stopped":
+            return 0.0
+        prices = PRICE_LISTS["aws"]
+        known = self.name == prices.region and not instance.is_spot
+        per_hour = prices.usd_per_hour(instance.InstanceType) if known else None
+        return None if per_hour is None else per_hour * 24
+
+    def _listed(self, kind: Kind) -> Iterator[Resource]:
+        for one in described(self.client, kind, "tag-key", CLUSTER, ID):
+            made = self._made(kind.what, str(one[kind.id]), tags_of(one), list(kind.calls(one)))
+            details, usd = self._bill(kind, one)
+            since = moment(one.get(kind.since)) if kind.since else ""
+            yield replace(made, details=details, usd_per_day=usd, since=since)
+
+    def _bill(self, kind: Kind, one: Described) -> tuple[str, float | None]:
+        """What is billed of a resource, for people and in USD per day."""
+        if kind is DISK:
+            known = DISKS.get(self.name) if one.get("VolumeType") == "gp3" else None
+            usd = None if known is None else one["Size"] * known / DAYS
+            return f"{one['Size']} GB {one.get('VolumeType', '')}, {one.get('State', '')}", usd
+        if kind is SNAPSHOT:  # billed by the blocks that changed: EC2 does not report how many
+            return f"of a disk of {one.get('VolumeSize', 0)} GB", None
+        if kind is ADDRESS:
+            return str(one.get("PublicIp", "")), ADDRESS_PER_HOUR * 24
+        return "", 0.0
+
+    def _schedules(self) -> Iterator[Resource]:
+        """Schedules have no tags: those of the role that they use, or of the machine they stop."""
+        for name in list(self._schedule_names()):
+            schedule = self.client("scheduler", "get_schedule", Name=name)
+            tags = self._tags_of_role(str(schedule["Target"]["RoleArn"]).rpartition("/")[2])
+            tags = tags or self._tags_of_target(str(schedule["Target"].get("Input", "")))
+            calls = [Call("scheduler", "delete_schedule", {"Name": name})]
+            made = self._made(SCHEDULE, f"default/{name}", tags, calls)
+            details = str(schedule.get("ScheduleExpression", ""))
+            yield replace(made, details=details, since=moment(schedule.get("CreationDate")))
+
+    def _schedule_names(self) -> Iterator[str]:
+        more: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            page = self.client("scheduler", "list_schedules", NamePrefix="railhead-", **more)
+            yield from (str(one["Name"]) for one in page["Schedules"])
+            if not page.get("NextToken"):
+                return
+            more = {"NextToken": page["NextToken"]}
+        raise too_many("EventBridge Scheduler ListSchedules")
+
+    def _tags_of_role(self, role: str) -> dict[str, str]:
+        try:
+            return role_tags(self.client, role)
+        except Refused as refused:
+            if refused.error_code != "NoSuchEntity":
+                raise
+            return {}
+
+    def _tags_of_target(self, target: str) -> dict[str, str]:
+        try:
+            ids = json.loads(target)["InstanceIds"]
+        except (ValueError, KeyError, TypeError):
+            return {}
+        shown = reservations(self.client, instance_id=ids)
+        return next((i.tags for reservation in shown for i in reservation.Instances), {})
+
+
+@dataclass(frozen=True)
+class Global:
+    """The services of all regions: IAM and S3."""
+
+    client: AwsClient
+    clients: Mapping[str, AwsClient]  # by region
+    cloud: str = "aws"
+    name: str = GLOBAL
+    expected: bool = True
+
+    def lists(self) -> Lists:
+        """Roles and buckets."""
+        return {ROLE: self._roles, BUCKET: self._buckets}
+
+    def _roles(self) -> Iterator[Resource]:
+        for name in list(role_names(self.client)):
+            tags = role_tags(self.client, name)
+            if not tags.keys() & {CLUSTER, ID}:
+                continue
+            role = self.client("iam", "get_role", RoleName=name)["Role"]
+            calls = list(role_calls(self.client, name))
+            remove = partial(_run, self.client, calls)
+            made = Resource(ROLE, name, GLOBAL, "", typed(iter(calls), None), remove)
+            yield with_tags(replace(made, since=moment(role.get("CreateDate"))), tags)
+
+    def _buckets(self) -> Iterator[Resource]:
+        for bucket in list(self._all_buckets()):
+            name = str(bucket["Name"])
+            tags = self._tags_of_bucket(name)
+            if tags.keys() & {CLUSTER, ID}:
+                yield with_tags(self._bucket(name, moment(bucket.get("CreationDate"))), tags)
+
+    def _all_buckets(self) -> Iterator[Described]:
+        more: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            page = self.client("s3", "list_buckets", MaxBuckets=1000, **more)
+            yield from page.get("Buckets", ())
+            if not page.get("ContinuationToken"):
+                return
+            more = {"ContinuationToken": page["ContinuationToken"]}
+        raise too_many("S3 ListBuckets")
+
+    def _tags_of_bucket(self, name: str) -> dict[str, str]:
+        try:
+            answer = self.client("s3", "get_bucket_tagging", Bucket=name)
+        except Refused as refused:
+            # The policy of a bucket of others may deny it.
+            denied = refused.error_code == "AccessDenied" and not name.startswith(STACKS)
+            if refused.error_code not in UNTAGGED and not denied:
+                raise
+            return {}
+        return tags_of({"Tags": answer.get("TagSet")})
+
+    def _bucket(self, name: str, since: str) -> Resource:
+        answer = self.client("s3", "get_bucket_location", Bucket=name)
+        region = str(answer.get("LocationConstraint") or DEFAULT_REGION)
+        store = S3(self.clients.get(region, self.client), name)
+        contents = count_objects(store)
+        price = OBJECTS.by_region.get(region) if contents.whole else None
+        return Resource(
+            BUCKET,
+            name,
+            region,
+            describe_contents(contents),
+            _ends_bucket(name, region, contents.versions),
+            partial(_remove_bucket, store),
+            since,
+            None if price is None else contents.size / GB * price / DAYS,
+        )
+
+
+def _run(client: AwsClient, calls: list[Call], _with_content: bool) -> None:
+    for call in calls:
+        call.run(client)
+
+
+def _remove_bucket(store: S3, with_content: bool) -> None:
+    if with_content:
+        Bucket(store).empty()
+    store.call("delete_bucket")
+
+
+def _ends_bucket(name: str, region: str, versions: int) -> str:
+    """The commands that remove a bucket: S3 has none that removes old versions with it."""
+    bucket = f"--region {region} --bucket {shlex.quote(name)}"
+    remove = f"aws s3api delete-bucket {bucket}"
+    if not versions:
+        return remove
+    return (
+        f"aws s3api list-object-versions {bucket} --output text "
+        "--query '[Versions,DeleteMarkers][][].[Key,VersionId]' | "
+        "while IFS=\"$(printf '\\t')\" read -r key version; do "
+        f'aws s3api delete-object {bucket} --key "$key" --version-id "$version"; done && {remove}'
+    )
+
+
+def with_tags(resource: Resource, tags: Mapping[str, str]) -> Resource:
+    """The resource with what its tags say."""
+    return replace(
+        resource,
+        cluster=tags.get(CLUSTER),
+        cluster_id=tags.get(ID),
+        stack=tags.get(STACK),
+        owner=tags.get(OWNER),
+    )
+
+
+def moment(value: Any) -> str:
+    """A time as AWS's SDK has it, or as it writes it, for people; empty for none."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            return ""
+    if not isinstance(value, datetime):
+        return ""
+    return f"{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,328 @@
+"""The areas of Google Cloud: each project that the credentials see.
+
+Networks, firewall rules and service accounts have no labels: they are known by their description.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from typing import TypeVar
+
+from railhead.documents.prices import PRICE_LISTS
+
+from ..areas import BUCKET, MACHINE, Area, Incomplete, Lists, Resource
+from ..base import Refused
+from ..bucket import Bucket
+from ..costs import DAYS
+from ..machines import MOST_PAGES, Place, too_many
+from ..storage import GB, count_objects, describe_contents
+from .client import GoogleClient, connect, default_project
+from .compute import STATES
+from .gcs import Gcs
+from .instances import DISKS, OBJECTS
+from .listed import (
+    Accounts,
+    Buckets,
+    Item,
+    Items,
+    ListedBucket,
+    ListedProject,
+    Page,
+    Projects,
+    Scopes,
+)
+
+T = TypeVar("T", bound="Page")
+CLUSTER, ID, OWNER = "railhead-cluster", "railhead-id", "railhead-owner"
+PAGE = 500
+PROJECTS = "cloudresourcemanager"
+IAM = "iam"
+ENDPOINTS = {name: f"https://{name}.googleapis.com/" for name in (PROJECTS, IAM)}
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints
+DESCRIPTION = re.compile(r"Railhead cluster ([a-z0-9-]+)(?:, id ([0-9a-f]+))?")
+ACCOUNT = re.compile(r"rh-[a-z0-9-]+-([0-9a-f]{12})@")
+OFF = ("accessNotConfigured", "SERVICE_DISABLED")  # the project has not enabled the API
+FORBIDDEN = ("forbidden", "403")
+DENIED = "no permission to list it"
+
+
+def areas(known: Collection[Place]) -> list[Area]:
+    """The project of the credentials, those that `known` names, and those that Resource Manager
+    lists."""
+    client = connect()
+    named = {place.project for place in known if place.project} | {default_project()} - {None}
+    try:
+        listed = {project.projectId for project in _projects(client)}
+    except Refused:  # many identities see one project and may not list any
+        listed = set()
+    return [
+        Project(str(name), client, name in named) for name in sorted({*named, *listed}, key=str)
+    ]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of Compute Engine's resources.
+
+    Attributes:
+        what: for people.
+        path: the list, below the project.
+        command: the group of `gcloud compute`.
+        labelled: whether it has labels; others are known by their description.
+    """
+
+    what: str
+    path: str
+    command: str
+    labelled: bool = True
+
+    @property
+    def key(self) -> str:
+        """The key of the list in a zone or region."""
+        return self.path.rpartition("/")[2]
+
+
+# In the order in which Google removes them.
+KINDS = (
+    Kind(MACHINE, "aggregated/instances", "instances"),
+    Kind("disk", "aggregated/disks", "disks"),
+    Kind("snapshot", "global/snapshots", "snapshots"),
+    Kind("address", "aggregated/addresses", "addresses"),
+    Kind("firewall rule", "global/firewalls", "firewall-rules", labelled=False),
+    Kind("subnet", "aggregated/subnetworks", "networks subnets", labelled=False),
+    Kind("network", "global/networks", "networks", labelled=False),
+)
+
+
+@dataclass(frozen=True)
+class Project:
+    """One project: Compute Engine, IAM and Cloud Storage."""
+
+    name: str
+    client: GoogleClient
+    expected: bool
+    cloud: str = "gcp"
+
+    def lists(self) -> Lists:
+        """What is listed in a project, machines first."""
+        kinds = {kind.what: partial(self._of_compute, kind) for kind in KINDS}
+        return {**kinds, "role": self._accounts, BUCKET: self._buckets}
+
+    def _of_compute(self, kind: Kind) -> Iterator[Resource]:
+        for item in self._items(kind):
+            cluster, cluster_id = named_in(item.description)
+            labels = item.labels if kind.labelled else {}
+            if CLUSTER not in labels and (kind.labelled or not cluster):
+                continue
+            yield Resource(
+                kind.what,
+                item.path,
+                item.place,
+                _details(kind, item),
+                self._typed(kind, item),
+                partial(_delete, self.client, item.path),
+                moment(item.creationTimestamp),
+                _usd_per_day(kind, item),
+                labels.get(CLUSTER, cluster),
+                labels.get(ID, cluster_id),
+                owner=labels.get(OWNER),
+            )
+
+    def _items(self, kind: Kind) -> Iterator[Item]:
+        path = f"projects/{self.name}/{kind.path}"
+        query = {"maxResults": str(PAGE)}
+        if kind.labelled:
+            query["filter"] = f"labels.{CLUSTER}:*"
+        if not kind.path.startswith("aggregated/"):
+            for page in _pages(Items, self.client, path, query):
+                yield from page.items
+            return
+        missing: set[str] = set()
+        for scopes in _pages(Scopes, self.client, path, query):
+            missing |= {*scopes.unreachables}
+            for name, scope in scopes.items.items():
+                if scope.warning.code == "UNREACHABLE":
+                    missing.add(name)
+                yield from getattr(scope, kind.key)
+        _refuse_missing(missing)
+
+    def _typed(self, kind: Kind, item: Item) -> str:
+        words = ["gcloud", "compute", *kind.command.split(), "delete", item.name]
+        words += ["--project", self.name]
+        _, _, scope, place, *_ = item.path.split("/")
+        if scope in ("zones", "regions"):
+            words += [f"--{scope[:-1]}", place]
+        elif kind.what == "address":
+            words += ["--global"]
+        return shlex.join(words)
+
+    def _accounts(self) -> Iterator[Resource]:
+        address = f"{_endpoint(IAM)}v1/projects/{self.name}/serviceAccounts"
+        for page in _pages(Accounts, self.client, address, {"pageSize": "100"}):
+            for account in page.accounts:
+                cluster, _ = named_in(account.description)
+                own = ACCOUNT.match(account.email)
+                if cluster is None:
+                    continue
+                words = ["gcloud", "iam", "service-accounts", "delete", account.email]
+                yield Resource(
+                    "role",
+                    account.name,
+                    "global",
+                    "service account",
+                    shlex.join([*words, "--project", self.name]),
+                    partial(_delete, self.client, f"{_endpoint(IAM)}v1/{account.name}"),
+                    cluster=cluster,
+                    cluster_id=own[1] if own else None,
+                )
+
+    def _buckets(self) -> Iterator[Resource]:
+        address = f"{self.client.storage}storage/v1/b"
+        query = {"project": self.name, "returnPartialSuccess": "true"}
+        missing: set[str] = set()
+        for page in _pages(Buckets, self.client, address, query):
+            missing |= {*page.unreachable}
+            for bucket in page.items:
+                if CLUSTER in bucket.labels:
+                    yield self._bucket(bucket)
+        _refuse_missing(missing)
+
+    def _bucket(self, bucket: ListedBucket) -> Resource:
+        store = Gcs(self.client, bucket.name)
+        contents = count_objects(store)
+        region = bucket.location.lower()
+        price = OBJECTS.by_region.get(region) if contents.whole else None
+        words = ["gcloud", "storage", "buckets", "delete", f"gs://{bucket.name}"]
+        if contents.versions:
+            words = ["gcloud", "storage", "rm", "--recursive", "--all-versions", words[-1]]
+        return Resource(
+            BUCKET,
+            bucket.name,
+            region,
+            describe_contents(contents),
+            shlex.join(words),
+            partial(_remove_bucket, store),
+            moment(bucket.timeCreated),
+            None if price is None else contents.size / GB * price / DAYS,
+            bucket.labels.get(CLUSTER),
+            bucket.labels.get(ID),
+            owner=bucket.labels.get(OWNER),
+        )
+
+
+def named_in(description: str) -> tuple[str | None, str | None]:
+    """The cluster and its id in the description of a resource without labels."""
+    match = DESCRIPTION.fullmatch(description)
+    return (match[1], match[2]) if match else (None, None)
+
+
+def _endpoint(api: str) -> str:
+    address = os.environ.get(f"{OVERRIDE}{api.upper()}") or ENDPOINTS[api]
+    return address.rstrip("/") + "/"
+
+
+def _projects(client: GoogleClient) -> Iterator[ListedProject]:
+    query = {"filter": "lifecycleState:ACTIVE", "pageSize": str(PAGE)}
+    for page in _pages(Projects, client, f"{_endpoint(PROJECTS)}v1/projects", query):
+        yield from page.projects
+
+
+def _pages(kind: type[T], client: GoogleClient, path: str, query: Mapping[str, str]) -> Iterator[T]:
+    """The pages of a list; none where the project has not enabled the API."""
+    more: dict[str, str] = {}
+    for _ in range(MOST_PAGES):
+        try:
+            page = client.get(kind, path, params={**query, **more})
+        except Refused as refused:
+            if refused.error_code in OFF or "it is disabled" in refused.message:
+                return
+            raise
+        yield page
+        if not page.nextPageToken:
+            return
+        more = {"pageToken": page.nextPageToken}
+    raise too_many(f"Google's {path.rpartition('/')[2]}")
+
+
+def _refuse_missing(places: Collection[str]) -> None:
+    """Incomplete for the zones and regions that are not in a list."""
+    if places:
+        raise Incomplete(f"Google does not reach {', '.join(sorted(places))}")
+
+
+def _details(kind: Kind, item: Item) -> str:
+    last = item.type.rpartition("/")[2]
+    details = {
+        MACHINE: f"{_type_of(item)}, {_state(item)}",
+        "disk": f"{item.sizeGb} GB {last}",
+        "snapshot": f"of a disk of {item.diskSizeGb} GB",
+        "address": f"{item.address} {item.status.lower()}",
+    }
+    return details.get(kind.what, "")
+
+
+def _type_of(item: Item) -> str:
+    gpus = (
+        f" with {g.acceleratorCount} {_last(g.acceleratorType)}" for g in item.guestAccelerators
+    )
+    spot = " spot" if _is_spot(item) else ""
+    return f"{_last(item.machineType)}{spot}{''.join(gpus)}"
+
+
+def _state(item: Item) -> str:
+    return STATES.get(item.status, "unknown")
+
+
+def _is_spot(item: Item) -> bool:
+    return item.scheduling.provisioningModel == "SPOT" or item.scheduling.preemptible
+
+
+def _usd_per_day(kind: Kind, item: Item) -> float | None:
+    """USD per day; None where it is unknown."""
+    if kind.what == MACHINE:
+        return _price(item)
+    if kind.what == "disk":
+        per_month = DISKS.get(_last(item.type)) if item.place.startswith("us-central1") else None
+        return None if per_month is None else int(item.sizeGb or 0) * per_month / DAYS
+    return None if kind.what in ("snapshot", "address") else 0.0
+
+
+def _price(item: Item) -> float | None:
+    if item.status in ("TERMINATED", "STOPPED"):
+        return 0.0
+    prices = PRICE_LISTS["gcp"]
+    if not item.place.startswith(f"{prices.region}-") or _is_spot(item):
+        return None
+    gpus = item.guestAccelerators
+    gpu, count = (_last(gpus[0].acceleratorType), gpus[0].acceleratorCount) if gpus else (None, 0)
+    per_hour = prices.usd_per_hour(_last(item.machineType), gpu, count)
+    return None if per_hour is None else per_hour * 24
+
+
+def _last(address: str) -> str:
+    return address.rpartition("/")[2]
+
+
+def _delete(client: GoogleClient, path: str, _with_content: bool) -> None:
+    client("DELETE", path)
+
+
+def _remove_bucket(store: Gcs, with_content: bool) -> None:
+    if with_content:
+        Bucket(store).empty()
+    store.client("DELETE", f"{store.client.storage}storage/v1/b/{store.name}")
+
+
+def moment(text: str) -> str:
+    """A time as Google writes it, for people; empty for none."""
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return ""
+    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

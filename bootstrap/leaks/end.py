@@ -1,0 +1,108 @@
+"""Removes what leaked: machines first, and the rest of a cluster when its machines are gone.
+
+A cloud removes a machine minutes after it has accepted that, and a network after its machines. So
+the areas are listed again until nothing is left, or nothing changes any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from railhead.documents.leaks import Leak
+
+from ..clouds.areas import MACHINE, Resource
+from ..console.output import Reporter
+from ..console.wait import Clock, wait_until
+from ..errors import RailheadError
+from .report import Judge
+from .survey import Listing, Survey, again
+
+SECONDS = 900.0
+EVERY = 5.0
+ROUNDS = 12  # in which the clouds refuse to remove what remains, until it counts as kept
+UNLISTED = "kept: another area of its cloud could not be listed, and may have its machines"
+Key = tuple[str, str, str]  # area, kind and id
+
+
+@dataclass
+class Ending:
+    """The removal of what a judge lets it remove.
+
+    Attributes:
+        refusals: why the clouds did not remove something, at the last attempt.
+        incomplete: clouds of which not all areas were listed: of those only machines are removed,
+            because the rest may be what stops a machine.
+    """
+
+    judge: Judge
+    report: Reporter
+    with_bucket: bool
+    incomplete: Collection[str] = ()
+    refusals: dict[Key, str] = field(default_factory=dict)
+
+    def end(self, survey: Survey, clock: Clock | None = None) -> list[str]:
+        """Remove what leaked; the ids of what is gone."""
+        self.incomplete = {area.cloud for area in survey.areas if area.is_missing}
+        wanted = [*self._endable(survey.listings)]
+        remaining, unchanged = wanted, 0
+        listings = [one for one in survey.listings if _has(one, wanted)]
+
+        def settled() -> bool:
+            nonlocal listings, remaining, unchanged
+            self._request(self._endable(listings))
+            now = again(listings)
+            exist = set(_keys(now.listings))
+            missing = {area.name for area in now.areas if area.is_missing}
+            before, remaining = remaining, [k for k in wanted if k in exist or k[0] in missing]
+            listings = list(now.listings)
+            stuck = before == remaining and (missing or self.refusals.keys() >= {*remaining})
+            unchanged = unchanged + 1 if stuck else 0
+            return not remaining or unchanged == ROUNDS
+
+        if wanted:
+            wait_until(settled, seconds=SECONDS, every=EVERY, clock=clock)
+        for key in remaining:
+            why = self.refusals.get(key, "the cloud has not confirmed that it is gone")
+            self.report(f"NOT REMOVED {key[1]} {key[2]}: {why}")
+        return [key[2] for key in wanted if key not in remaining]
+
+    def _endable(self, listings: Sequence[Listing]) -> dict[Key, tuple[Leak, Resource]]:
+        return {
+            (one.area.name, leak.kind, leak.id): (leak, resource)
+            for one in listings
+            for leak, resource in self.judge.leaks(one.area, one.resources)
+            if self.judge.may_end(leak)
+        }
+
+    def _request(self, endable: dict[Key, tuple[Leak, Resource]]) -> None:
+        """Let the clouds remove what can be removed now."""
+        with_machines = {_cluster(leak) for leak, _ in endable.values() if leak.kind == MACHINE}
+        for key, (leak, resource) in endable.items():
+            if leak.kind != MACHINE and leak.cloud in self.incomplete:
+                self.refusals[key] = UNLISTED
+            elif leak.kind == MACHINE or _cluster(leak) not in with_machines:
+                self._remove(key, resource)
+
+    def _remove(self, key: Key, resource: Resource) -> None:
+        try:
+            resource.remove(self.with_bucket)
+        except RailheadError as error:
+            self.refusals[key] = error.message
+            return
+        self.refusals.pop(key, None)
+        self.report(f"removing {resource.kind} {resource.id}: {resource.end}")
+
+
+def _keys(listings: Sequence[Listing]) -> Iterator[Key]:
+    """What exists, whoever it belongs to."""
+    return ((one.area.name, r.kind, r.id) for one in listings for r in one.resources)
+
+
+def _has(listing: Listing, keys: Collection[Key]) -> bool:
+    return any(area == listing.area.name for area, _, _ in keys)
+
+
+def _cluster(leak: Leak) -> tuple[str | None, ...]:
+    """What tells the machines of one cluster from those of others."""
+    return (leak.cluster_id,) if leak.cluster_id else (leak.cluster, leak.stack)

@@ -1,0 +1,93 @@
+"""Which clusters live: those of the stacks of the Pulumi backend, and those recorded here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..clouds.machines import Place
+from ..console.threads import all_within
+from ..errors import RailheadError
+from ..inventory import local_state, pulumi_stack
+from ..inventory.hosts import Inventory
+from ..inventory.stack_state import StackState
+
+STATE_SECONDS = 120.0  # until the states of all stacks are read
+AT_ONCE = 8  # Pulumi processes
+
+
+@dataclass(frozen=True)
+class Living:
+    """What lives.
+
+    Attributes:
+        stacks: the stack of each cluster id, and of each id of a resource.
+        recorded: the name of each cluster id that this computer has recorded.
+        places: where they are.
+        unread: why it is not known of some stacks.
+    """
+
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def read() -> Living:
+    """Read the states of all stacks of the backend, and the records of this computer."""
+    states, unread = _states()
+    owned = [state for state in states if state.cloud]
+    stacks = {own: state.stack for state in owned for own in state.ids}
+    stacks |= {state.cluster_id: state.stack for state in owned if state.cluster_id}
+    clusters, damaged = _recorded()
+    recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
+    places = {Place(str(state.cloud), state.region, state.project) for state in owned}
+    places |= {place_of(one) for one in clusters}
+    return Living(stacks, recorded, tuple(places), (*unread, *damaged))
+
+
+def _states() -> tuple[list[StackState], list[str]]:
+    """The states that could be read, and why others could not."""
+    try:
+        names = pulumi_stack.all_stacks()
+    except RailheadError as error:
+        return [], [error.message]
+    states: list[StackState] = []
+
+    def one(stack: str) -> None:
+        states.append(pulumi_stack.state(stack))
+
+    outcomes = all_within(one, names, seconds=STATE_SECONDS, at_once=AT_ONCE)
+    unread = [
+        f"stack {name}: {_reason(outcome)}"
+        for name, outcome in zip(names, outcomes, strict=True)
+        if outcome
+    ]
+    return states, unread
+
+
+def _reason(outcome: Exception) -> str:
+    if isinstance(outcome, TimeoutError):
+        return f"its state was not read within {STATE_SECONDS:.0f} s"
+    return outcome.message if isinstance(outcome, RailheadError) else str(outcome)
+
+
+def _recorded() -> tuple[list[Inventory], list[str]]:
+    """The clusters of clouds that are recorded here, and the records that are damaged."""
+    clusters, damaged = [], []
+    for name in local_state.clusters():
+        try:
+            cluster = local_state.load_cluster(name)
+        except RailheadError as error:
+            damaged.append(error.message)
+            continue
+        if cluster.kind.areas:
+            clusters.append(cluster)
+    return clusters, damaged
+
+
+def place_of(cluster: Inventory) -> Place:
+    """Where a cluster is."""
+    parts = str(cluster.chief.id).split("/")
+    project = parts[1] if parts[0] == "projects" else None
+    return Place(cluster.cloud, cluster.region, project)

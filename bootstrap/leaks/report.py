@@ -1,0 +1,205 @@
+"""Decides to whom each resource belongs, and describes all of them for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from railhead.documents.leaks import (
+    LEAKED,
+    LIVING,
+    OK,
+    OTHERS,
+    RECORDED,
+    UNKNOWN,
+    Leak,
+    LeakArea,
+    LeakReport,
+)
+
+from ..clouds.areas import BUCKET, Area, Resource
+from ..console.text import count
+from ..errors import Command, Hint, RailheadError
+from .living import Living
+
+SCHEMA = 1
+ALL = Command("leaks", end=True, yes=True)
+# A resource without tags belongs to the first of these that its cluster has.
+BY_LIFE = (LIVING, RECORDED, OTHERS, UNKNOWN, LEAKED)
+TITLES = {
+    LEAKED: "leaked: in no stack of this Pulumi backend, and in no record of this computer",
+    UNKNOWN: "not known, because not all stacks could be read:",
+    OTHERS: "of other owners, in no stack of this Pulumi backend; `--end` never ends these:",
+    RECORDED: "in no stack of this Pulumi backend, but in a record of this computer:",
+    LIVING: "of living stacks:",
+}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Decides whether resources leak.
+
+    Attributes:
+        owner: who asks.
+        owners: the owner of each cluster id. Some resources of Google Cloud have an id, and no
+            labels: they belong to the owner of the others with the same id.
+    """
+
+    living: Living
+    owner: str
+    owners: Mapping[str, str] = field(default_factory=dict)
+
+    def knowing(self, resources: Iterable[Resource]) -> Judge:
+        """The same judge with the owners that these resources have in their tags."""
+        owners: dict[str, set[str]] = {}
+        for one in resources:
+            if one.cluster_id and one.owner:
+                owners.setdefault(one.cluster_id, set()).add(one.owner)
+        return replace(self, owners={i: min(of) for i, of in owners.items() if len(of) == 1})
+
+    def leaks(self, area: Area, resources: Iterable[Resource]) -> list[tuple[Leak, Resource]]:
+        """The resources of an area with their rows."""
+        owned = [replace(one, owner=self._owner(one)) for one in resources]
+        by_cluster: dict[str | None, set[str]] = {}
+        for one in owned:
+            if one.owner:
+                by_cluster.setdefault(one.cluster, set()).add(self._status(one))
+        return [
+            (_leak(area, one, self._of_cluster(one, by_cluster), self._stack(one)), one)
+            for one in owned
+        ]
+
+    def may_end(self, leak: Leak) -> bool:
+        """Whether --end may remove it: it leaked, and is this owner's."""
+        return leak.status == LEAKED and leak.owner == self.owner
+
+    def _owner(self, one: Resource) -> str | None:
+        return one.owner or self.owners.get(one.cluster_id or "")
+
+    def _status(self, one: Resource) -> str:
+        """The status of a resource by its id, its cluster's id and its owner."""
+        if self._stack(one):
+            return LIVING
+        if one.cluster_id in self.living.recorded:
+            return RECORDED
+        if one.owner and one.owner != self.owner:
+            return OTHERS
+        return UNKNOWN if self.living.unread else LEAKED
+
+    def _of_cluster(self, one: Resource, by_cluster: Mapping[str | None, Collection[str]]) -> str:
+        """The status of a resource; of one without owner and id, such as a network of Google
+        Cloud, that of the other resources of a cluster of its name."""
+        status = self._status(one)
+        if one.owner or one.cluster_id or status == LIVING:
+            return status
+        others = by_cluster.get(one.cluster, ())
+        return next((s for s in BY_LIFE if s in others), status)
+
+    def _stack(self, one: Resource) -> str | None:
+        stacks = self.living.stacks
+        return stacks.get(one.cluster_id or "") or stacks.get(one.id)
+
+
+def _leak(area: Area, one: Resource, status: str, stack: str | None) -> Leak:
+    return Leak(
+        area.cloud,
+        area.name,
+        one.place,
+        one.kind,
+        one.id,
+        one.details,
+        status,
+        one.cluster,
+        one.cluster_id,
+        stack or one.stack,
+        one.owner,
+        one.since or None,
+        None if one.usd_per_day is None else round(one.usd_per_day, 4),
+        str(Command("teardown", destroy=True, stack=stack)) if stack else one.end,
+    )
+
+
+def describe(report: LeakReport) -> Iterator[str]:
+    """The report as lines of text: areas first, what leaked last."""
+    yield from _areas(report.areas)
+    yield from (f"not read: {why}" for why in report.unread)
+    for status in reversed(TITLES):
+        leaks = [one for one in report.resources if one.status == status]
+        if leaks:
+            yield f"{TITLES[status]} {_cost(leaks)}"
+            yield from _clusters(leaks)
+
+
+def _areas(areas: Collection[LeakArea]) -> Iterator[str]:
+    for cloud in dict.fromkeys(area.cloud for area in areas):
+        names = [area.name for area in areas if area.cloud == cloud and area.state == OK]
+        if names:
+            yield f"{cloud}, ok: {', '.join(names)}"
+        for area in areas:
+            if area.cloud == cloud and area.state != OK:
+                yield f"{' '.join(filter(None, (cloud, area.name)))}, {area.state}: {area.reason}"
+
+
+def _clusters(leaks: Collection[Leak]) -> Iterator[str]:
+    by_cluster: dict[tuple[str | None, ...], list[Leak]] = {}
+    for one in leaks:
+        key = (one.cluster, one.cluster_id, one.stack, one.owner)
+        by_cluster.setdefault(key, []).append(one)
+    for (cluster, cluster_id, stack, owner), own in by_cluster.items():
+        names = {"cluster": cluster, "id": cluster_id, "stack": stack, "owner": owner}
+        listed = ", ".join(f"{key} {value or 'unknown'}" for key, value in names.items())
+        yield f"  {listed}: {_cost(own)}"
+        ends = {one.end for one in own}
+        for one in own:
+            yield f"    {_line(one)}"
+            if len(ends) > 1:
+                yield f"      {one.end}"
+        if len(ends) == 1:
+            yield f"    ends: {own[0].end}"
+
+
+def _line(one: Leak) -> str:
+    details = f" ({one.details})" if one.details else ""
+    since = f", since {one.since}" if one.since else ""
+    return f"{one.kind} {one.id}{details}, {one.place}{since}: {_price(one.usd_per_day)}"
+
+
+def _price(usd_per_day: float | None) -> str:
+    if usd_per_day is None:
+        return "price unknown"
+    if usd_per_day == 0:
+        return "free"
+    return f"{'less than 0.01' if usd_per_day < 0.005 else f'{usd_per_day:.2f}'} USD per day"
+
+
+def _cost(leaks: Collection[Leak]) -> str:
+    """How many resources, and what they cost as far as it is known."""
+    total = sum(one.usd_per_day or 0.0 for one in leaks)
+    unknown = sum(one.usd_per_day is None for one in leaks)
+    more = f", and {unknown} of unknown price" if unknown else ""
+    return f"{count(len(leaks), 'resource')}, {_price(total)}{more}"
+
+
+def check(report: LeakReport) -> None:
+    """RailheadError if something leaks, or if it is not known of some area or stack."""
+    leaked = [one for one in report.resources if one.status == LEAKED]
+    missing = [area for area in report.areas if area.is_missing]
+    failures = [f"leaked: {_cost(leaked)}"] if leaked else []
+    failures += [f"{area.cloud} {area.name} {area.state}".replace("  ", " ") for area in missing]
+    failures += [f"{count(len(report.unread), 'stack')} not read"] if report.unread else []
+    if not failures:
+        return
+    own = [one for one in leaked if one.owner == report.owner]
+    raise RailheadError("; ".join(failures), hint=_next(own, leaked))
+
+
+def _next(own: Collection[Leak], leaked: Collection[Leak]) -> Hint:
+    if own:
+        buckets = any(one.kind == BUCKET for one in own)
+        more = Hint("; with the content of buckets: ", ALL.plus(with_bucket=True))
+        return Hint(ALL, f"   # the {len(own)} of this owner", *(more.parts if buckets else ()))
+    if leaked:
+        return Hint(
+            "the commands above, or, if you are their owner: ", Command("leaks", owner="NAME")
+        )
+    return Hint(Command("leaks"), "   # again")

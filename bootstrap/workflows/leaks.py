@@ -1,0 +1,86 @@
+"""`fab leaks`: list all that has Railhead's tags, and remove what belongs to no living stack."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TextIO
+
+from railhead.documents.codec import encode
+from railhead.documents.leaks import LEAKED, Leak, LeakReport
+from railhead.documents.names import login_name, owner_name
+from railhead.documents.options.hosts import LeaksOptions, TeardownOptions
+
+from ..clouds.base import utc_now
+from ..console.output import print_lines
+from ..errors import Command, UsageError
+from ..leaks import living, report
+from ..leaks.end import Ending
+from ..leaks.report import Judge
+from ..leaks.survey import Survey, again, survey
+
+
+def leaks(
+    options: LeaksOptions, removal: TeardownOptions, owner: str | None, file: TextIO | None
+) -> None:
+    """Print the report, as lines or as JSON in `file`; with --end --yes remove what leaked first.
+
+    Raises:
+        RailheadError: something leaks, or an area or a stack could not be read.
+    """
+    if (removal.yes or removal.with_bucket) and not options.end:
+        raise UsageError("--yes and --with-bucket need --end", hint=Command("leaks", end=True))
+    judge = Judge(living.read(), owner_of(owner))
+    found = survey(judge.living.places)
+    judge = judge.knowing(one for listing in found.listings for one in listing.resources)
+    if _leaked(judge, found):  # a stack may have been created since its state was read
+        judge = replace(judge, living=living.read())
+    ended: list[str] = []
+    if options.end and removal.yes:
+        ended, found = _end(judge, found, with_bucket=removal.with_bucket)
+    made = _report(judge, found, ended)
+    print_lines(*report.describe(made))
+    if file:
+        print(json.dumps(encode(made), indent=1), file=file)
+    if options.end and not removal.yes:
+        print_lines("nothing was removed: --end needs --yes")
+    report.check(made)
+
+
+def owner_of(option: str | None) -> str:
+    """The owner as tags have it; UsageError for a text that cannot be one."""
+    text = login_name() if option is None else option
+    owner = owner_name(text)
+    if owner is None:
+        raise UsageError(
+            f"--owner: {text!r} has no letter and no digit", hint=Command("leaks", owner="NAME")
+        )
+    return owner
+
+
+def _leaked(judge: Judge, found: Survey) -> list[Leak]:
+    return [row for row in _rows(judge, found) if row.status == LEAKED]
+
+
+def _rows(judge: Judge, found: Survey) -> list[Leak]:
+    return [row for one in found.listings for row, _ in judge.leaks(one.area, one.resources)]
+
+
+def _end(judge: Judge, found: Survey, *, with_bucket: bool) -> tuple[list[str], Survey]:
+    """Remove what leaked; the ids of what is gone, and what there is then."""
+    ended = Ending(judge, print_lines, with_bucket).end(found)
+    now = again(found.listings)
+    without_areas = tuple(area for area in found.areas if not area.name)
+    return ended, Survey(now.listings, (*without_areas, *now.areas))
+
+
+def _report(judge: Judge, found: Survey, ended: list[str]) -> LeakReport:
+    return LeakReport(
+        report.SCHEMA,
+        utc_now(),
+        judge.owner,
+        found.areas,
+        tuple(_rows(judge, found)),
+        judge.living.unread,
+        tuple(ended),
+    )

@@ -1,0 +1,100 @@
+"""`fab stop --all`: stop the machines of every stack of the Pulumi backend that is this owner's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railhead.documents.options.hosts import TargetOptions, TeardownOptions
+
+from ..clouds import base
+from ..console.output import print_lines
+from ..console.text import count
+from ..errors import Command, HostsFailed, RailheadError, UsageError
+from ..inventory import pulumi_stack
+from ..inventory.hosts import Inventory
+from ..lifecycle import stack_machines, stop_policy
+from ..lifecycle.consent import STOP, stop_or_terminate
+from .leaks import owner_of
+
+STOPPED, NONE = "stopped", "no machine"
+
+
+@dataclass
+class Stop:
+    """The stop of one stack's machines. `outcome` is final when `inventory` is None."""
+
+    stack: str
+    outcome: str = ""
+    failed: bool = False
+    inventory: Inventory | None = None
+
+    def fail(self, error: RailheadError) -> None:
+        """Record why it failed; the machines may run."""
+        self.inventory, self.failed = None, True
+        self.outcome = f"{error.message}\n  next: {error.hint or STOP.plus(stack=self.stack)}"
+
+
+def stop_all(target: TargetOptions, options: TeardownOptions, owner: str | None) -> None:
+    """Stop the machines of all stacks: request all stops first, then wait for each.
+
+    Raises:
+        UsageError: hosts are named too, or Pulumi does not list its stacks.
+        HostsFailed: a stack's machines were not stopped; the others were.
+    """
+    if target != TargetOptions():
+        raise UsageError("--all and --hosts or --stack contradict each other: give one of them")
+    mine = owner_of(owner)
+    stops = [Stop(stack) for stack in pulumi_stack.all_stacks()]
+    for one in stops:
+        _request(one, options, mine)
+    for one in stops:
+        _wait(one)
+    if not stops:
+        print_lines("no stack of the Pulumi backend has resources")
+    outcomes = {one.stack: one.outcome for one in stops}
+    if failed := [one.stack for one in stops if one.failed]:
+        raise HostsFailed(
+            f"{count(len(failed), 'stack')} not stopped: {', '.join(failed)}",
+            outcomes,
+            hint=Command("stop", all=True),
+        )
+    print_lines(*(f"stack {stack}: {outcome}" for stack, outcome in outcomes.items()))
+
+
+def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
+    """Let the cloud stop the machines of one stack."""
+    try:
+        machines = stack_machines.find(one.stack)
+        others = {m.owner for m in machines.state.machines if m.owner} - {mine}
+        if machines.inventory is None:
+            one.outcome = NONE
+        elif others:
+            one.outcome = f"of {', '.join(sorted(others))}, not stopped: {_of_owner(one.stack)}"
+        else:
+            _halt(machines.inventory, options)
+            one.inventory = machines.inventory
+    except RailheadError as error:
+        one.fail(error)
+
+
+def _of_owner(stack: str) -> Command:
+    return STOP.plus(stack=stack)
+
+
+def _halt(inventory: Inventory, options: TeardownOptions) -> None:
+    cloud = base.cloud_of(inventory)
+    stop_or_terminate(
+        inventory, cloud, yes=options.yes, discard=options.discard_results, command=STOP
+    )()
+
+
+def _wait(one: Stop) -> None:
+    """Wait until the cloud reports the machines as stopped."""
+    if one.inventory is None:
+        return
+    try:
+        stop_policy.wait_for_stop(base.cloud_of(one.inventory), print_lines)
+    except RailheadError as error:
+        one.fail(error)
+    else:
+        one.outcome = f"{', '.join(one.inventory.names)} {STOPPED}"

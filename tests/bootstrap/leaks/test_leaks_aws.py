@@ -1,0 +1,208 @@
+"""`fab leaks` on AWS (moto): two owners, a stack that lives, a bucket with old versions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from standins.aws.whole_cluster import tags, whole_cluster
+from standins.leak_reports import LIVES, HasStacks, Run, ids, of
+
+from bootstrap.clouds.aws import client as aws
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+from railhead.documents.leaks import LEAKED, LIVING, OTHERS, RECORDED, UNKNOWN
+
+pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
+LOST, BOBS = "0a1b2c3d4e5f", "bbbbbbbbbbbb"
+LISTED = {
+    "machine", "disk", "snapshot", "address", "schedule", "role", "bucket", "network", "subnet",
+    "internet gateway", "route table", "security group", "endpoint", "key pair",
+    "placement group",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def world(
+    no_cloud: None,
+    aws_client: Callable[[str], Any],
+    has_stacks: HasStacks,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two regions, and a stack `dev` that lives."""
+    from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+
+    regions = [r for r in RegionsAndZonesBackend.regions if r.name in ("us-east-1", "us-west-2")]
+    monkeypatch.setattr(RegionsAndZonesBackend, "regions", regions)
+    has_stacks("dev")
+
+
+def test_nothing_with_our_tags_ends_without_an_error(run: Run) -> None:
+    report, error = run()
+    assert error is None and report.resources == ()
+    ok = [(area.cloud, area.name) for area in report.areas if area.state == "ok"]
+    assert ok == [("aws", "us-east-1"), ("aws", "us-west-2"), ("aws", "all regions")]
+    (skipped,) = (area for area in report.areas if area.state != "ok")
+    assert (skipped.cloud, skipped.state) == ("gcp", "skipped")
+
+
+def test_everything_is_listed_with_its_owner_stack_time_cost_and_command(run: Run) -> None:
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    report, error = run()
+    assert error and error.code == 1 and "fab leaks --end --yes" in error.hint
+    assert lost.keys() == LISTED and ids(report, LEAKED) == lost
+    rows = of(report, LEAKED)
+    for row in rows.values():
+        assert (row.cluster, row.stack, row.owner, row.cluster_id) == ("gpu", "gpu", "ann", LOST)
+        assert row.end.startswith("aws ")
+    assert all(rows[kind].since for kind in ("machine", "disk", "snapshot", "bucket", "role"))
+    assert rows["machine"].usd_per_day == 12.624 and "g4dn.xlarge" in rows["machine"].details
+    assert rows["disk"].usd_per_day == round(100 * 0.08 / 30.4, 4)
+    assert rows["snapshot"].usd_per_day is None and rows["network"].usd_per_day == 0
+    assert rows["bucket"].details.startswith("2 objects with their old versions")
+
+
+def test_prices_are_not_guessed_in_a_region_without_a_price_list(run: Run) -> None:
+    whole_cluster(tags("gpu", "ann", LOST), "us-west-2")
+    rows = of(run()[0], LEAKED)
+    assert rows["machine"].usd_per_day is None and rows["machine"].place.startswith("us-west-2")
+    assert "--region us-west-2" in rows["machine"].end
+
+
+def test_stacks_and_records_and_other_owners_are_told_apart_by_id(run: Run) -> None:
+    """By id alone: all have one name."""
+    lives = whole_cluster(tags("gpu", "ann", LIVES))
+    bobs = whole_cluster(tags("gpu", "bob", BOBS), "us-west-2")
+    report, error = run()
+    assert error is None
+    assert ids(report, LIVING) == lives and ids(report, OTHERS) == bobs
+    ends = {one.end for one in of(report, LIVING).values()}
+    assert ends == {"fab teardown --destroy --stack dev"}
+    host = Host("gpu-1", "10.77.0.4", id=bobs["machine"])
+    local_state.save_cluster(Inventory("gpu", (host,), cloud="aws", cluster_id=BOBS))
+    assert ids(run()[0], RECORDED) == bobs
+
+
+def exist(region: str) -> list[str]:
+    """What is left in a region, of what was created."""
+    ec2 = boto3.client("ec2", region_name=region)
+    running = ec2.describe_instances(
+        Filters=[{"Name": "instance-state-name", "Values": ["running"]}]
+    )["Reservations"]
+    return [
+        *(one["InstanceId"] for reservation in running for one in reservation["Instances"]),
+        *(vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]),
+        *(one["Name"] for one in boto3.client("scheduler", region).list_schedules()["Schedules"]),
+    ]
+
+
+def test_end_removes_what_leaked_of_this_owner_and_nothing_else(run: Run) -> None:
+    lost, lives = whole_cluster(tags("gpu", "ann", LOST)), whole_cluster(tags("b", "ann", LIVES))
+    bobs = whole_cluster(tags("gpu", "bob", BOBS), "us-west-2")
+    before = exist("us-west-2")
+    assert len(before) == 3
+    report, error = run(end=True, yes=True)
+    assert error and ids(report, LEAKED) == {"bucket": lost["bucket"]}, "it has objects"
+    assert {*report.ended} == {*lost.values()} - {lost["bucket"]} | {lost["role"]}
+    assert exist("us-west-2") == before and ids(report, OTHERS) == bobs
+    assert ids(report, LIVING) == lives and lost["machine"] not in exist("us-east-1")
+    report, error = run(end=True, yes=True, with_bucket=True)
+    assert error is None and report.ended == (lost["bucket"],)
+    assert ids(report, OTHERS) == bobs and ids(report, LIVING) == lives
+
+
+def test_without_yes_nothing_is_removed(run: Run) -> None:
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    report, error = run(end=True)
+    assert error and ids(report, LEAKED) == lost and report.ended == ()
+
+
+def test_what_has_no_owner_is_listed_and_stays(run: Run) -> None:
+    nobodys = tags("gpu", "", LOST)
+    del nobodys["railhead:owner"]
+    made = whole_cluster(nobodys)
+    report, error = run(end=True, yes=True)
+    assert error and ids(report, LEAKED) == made and report.ended == ()
+
+
+def test_if_a_stack_cannot_be_read_nothing_counts_as_leaked_and_nothing_is_removed(
+    run: Run, has_stacks: HasStacks
+) -> None:
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    has_stacks("dev", export="echo 'error: the disk is gone' >&2; exit 1")
+    report, error = run(end=True, yes=True)
+    assert error and ids(report, UNKNOWN) == lost and report.ended == ()
+    assert "stack dev" in report.unread[0] and "the disk is gone" in report.unread[0]
+
+
+def test_a_region_that_refuses_is_named_and_only_machines_are_removed_then(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine in the region that was not listed may need the role of its deadline."""
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    real = aws._call
+
+    def refuse(client: Any, service: str, operation: str, parameters: Any) -> Any:
+        if operation == "describe_volumes" and client("ec2").meta.region_name == "us-west-2":
+            raise aws.Refused("AWS refuses describe_volumes: UnauthorizedOperation", "x")
+        return real(client, service, operation, parameters)
+
+    monkeypatch.setattr(aws, "_call", refuse)
+    report, error = run(end=True, yes=True)
+    (failed,) = (area for area in report.areas if area.state == "failed")
+    assert failed.name == "us-west-2" and "describe_volumes" in failed.reason
+    assert error and "us-west-2" in error.message
+    assert report.ended == (lost["machine"],)
+    assert {*ids(report, LEAKED)} == LISTED - {"machine"}
+
+
+def test_a_region_of_a_record_that_is_not_enabled_is_named(run: Run) -> None:
+    host = Host("gpu-1", "10.77.0.4", id="i-1")
+    cluster = Inventory("gpu", (host,), cloud="aws", region="af-south-1", cluster_id=BOBS)
+    local_state.save_cluster(cluster)
+    report, error = run()
+    (failed,) = (area for area in report.areas if area.name == "af-south-1")
+    assert failed.is_missing and error and "af-south-1" in error.message
+
+
+def test_without_credentials_a_cloud_that_a_stack_uses_is_a_failure(
+    run: Run, has_stacks: HasStacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    report, error = run()
+    assert error and "aws failed" in error.message
+    has_stacks()
+    assert run()[1] is None
+
+
+def typed(command: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Commands of the `aws` CLI as calls, by botocore's own description of each service."""
+    for one in command.split(" && "):
+        program, service, operation, *words = shlex.split(one)
+        assert program == "aws"
+        service = service.replace("s3api", "s3")
+        client = boto3.client(service, region_name="us-east-1")
+        name = client.meta.method_to_api_mapping[operation.replace("-", "_")]
+        shape = client.meta.service_model.operation_model(name).input_shape
+        flags = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", m).lower(): m for m in shape.members}
+        values: dict[str, Any] = {}
+        for flag, value in zip(words[::2], words[1::2], strict=True):
+            if flag != "--region":
+                member = flags[flag.removeprefix("--")]
+                is_list = shape.members[member].type_name == "list"
+                values[member] = [value] if is_list else value
+        yield service, operation.replace("-", "_"), values
+
+
+def test_the_commands_that_are_shown_remove_everything(run: Run) -> None:
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    rows = of(run()[0], LEAKED)
+    for kind in ("machine", *(kind for kind in rows if kind not in ("machine", "bucket"))):
+        for service, operation, values in typed(rows[kind].end):
+            getattr(boto3.client(service, region_name="us-east-1"), operation)(**values)
+    assert ids(run()[0], LEAKED) == {"bucket": lost["bucket"]}

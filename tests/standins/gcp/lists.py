@@ -1,0 +1,179 @@
+"""Google's lists of resources, and their removal: Compute Engine, IAM, Cloud Storage and Resource
+Manager, served on this machine.
+
+Every call is held against Google's own discovery documents. As Google's, lists come in pages, a
+list by zones also has zones without resources, and a zone or a bucket's location may be out of
+reach. A network with firewall rules or subnets is not removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from standins.gcp.discovery import Request, check, document
+
+APIS = {"compute": "compute/v1/", "iam": "", "storage": "storage/v1/", "cloudresourcemanager": ""}
+ZONAL = ("instances", "disks", "addresses", "subnetworks")
+Body = dict[str, Any]
+
+
+@dataclass
+class Lists:
+    """All projects. `unreachable` are zones; `refused` the status and reason of a method."""
+
+    projects: list[str] = field(default_factory=list)
+    resources: dict[str, Body] = field(default_factory=dict)  # by path below compute/v1
+    accounts: dict[str, Body] = field(default_factory=dict)  # by name
+    buckets: dict[str, Body] = field(default_factory=dict)  # by name
+    objects: dict[str, list[Body]] = field(default_factory=dict)  # by bucket
+    unreachable: set[str] = field(default_factory=set)
+    refused: dict[str, tuple[int, str]] = field(default_factory=dict)
+    page: int = 2  # resources on a page
+    deleted: list[str] = field(default_factory=list)
+    base: str = ""
+
+    def add(self, path: str, **values: Any) -> str:
+        """A resource of Compute at a path; the path."""
+        link = f"https://www.googleapis.com/compute/v1/{path}"
+        name = path.rpartition("/")[2]
+        created = "2026-11-20T10:00:00.000-08:00"
+        self.resources[path] = {
+            "name": name, "selfLink": link, "creationTimestamp": created, **values
+        }  # fmt: skip
+        return path
+
+    def answer(self, verb: str, target: str) -> tuple[int, Any]:
+        """The status and the JSON of a call."""
+        path, query = urlsplit(target).path.strip("/"), dict(parse_qsl(urlsplit(target).query))
+        api, _, path = path.partition("/")
+        method, params = _method(api, verb, path)
+        check(Request(method, {**params, **query}, {}))
+        for refused in (method, f"{method} {params.get('project', '')}"):
+            if refused in self.refused:
+                status, reason = self.refused[refused]
+                return status, _error(status, reason)
+        if verb == "DELETE":
+            return self._delete(api, path)
+        every = self._listed(method, params, query)
+        start = int(query.get("pageToken", 0))
+        more = {"nextPageToken": str(start + self.page)} if every[start + self.page :] else {}
+        return 200, {**self._page(method, every[start : start + self.page], more == {}), **more}
+
+    def _listed(self, method: str, params: Body, query: Body) -> list[Any]:
+        kind = method.split(".")[-2]
+        if method == "cloudresourcemanager.projects.list":
+            return [{"projectId": name, "lifecycleState": "ACTIVE"} for name in self.projects]
+        if kind == "serviceAccounts":
+            project = params["name"].removeprefix("projects/")
+            return [one for one in self.accounts.values() if one["projectId"] == project]
+        if kind == "buckets":
+            return [one for one in self.buckets.values() if one["project"] == query["project"]]
+        if kind == "objects":
+            return self.objects.get(params["bucket"], [])
+        start = f"projects/{params['project']}/"
+        own = [p for p in self.resources if p.startswith(start) and p.split("/")[-2] == kind]
+        if label := query.get("filter"):
+            key = label.removeprefix("labels.").removesuffix(":*")
+            own = [p for p in own if key in self.resources[p].get("labels", {})]
+        return own
+
+    def _page(self, method: str, items: list[Any], last: bool) -> Body:
+        kind = method.split(".")[-2]
+        if method == "cloudresourcemanager.projects.list":
+            return {"projects": items}
+        if kind == "serviceAccounts":
+            return {"accounts": items} if items else {}
+        if kind == "buckets":
+            shown = [{k: v for k, v in one.items() if k != "project"} for one in items]
+            return {"items": shown} if items else {}
+        if kind == "objects":
+            return {"items": items} if items else {}
+        if kind not in ZONAL:
+            return {"items": [self.resources[path] for path in items]} if items else {}
+        scopes: Body = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
+        for path in items:
+            scope = "/".join(path.split("/")[2:4])
+            scopes.setdefault(scope, {kind: []})[kind].append(self.resources[path])
+        for zone in self.unreachable if last else ():
+            scopes[f"zones/{zone}"] = {"warning": {"code": "UNREACHABLE"}}
+        return {"items": scopes}
+
+    def _delete(self, api: str, path: str) -> tuple[int, Any]:
+        path = path.removeprefix(APIS[api]).removeprefix("v1/")
+        if api == "storage":
+            name = path.removeprefix("b/")
+            if self.objects.get(name):
+                return 409, _error(409, "conflict")
+            owner: dict[str, Body] = self.buckets
+            path = name
+        else:
+            owner = self.accounts if api == "iam" else self.resources
+        if path not in owner:
+            return 404, _error(404, "notFound")
+        parts = ("/firewalls/", "/subnetworks/")
+        if "/networks/" in path and any(part in other for other in owner for part in parts):
+            return 400, _error(400, "resourceInUseByAnotherResource")
+        del owner[path]
+        self.deleted.append(path)
+        return (204, None) if api == "storage" else (200, {})
+
+
+def _method(api: str, verb: str, path: str) -> tuple[str, dict[str, str]]:
+    """The method of Google's description that this is, with the parameters of its path."""
+    for id_, method in document(api).methods.items():
+        flat = APIS[api] + method.get("flatPath", method["path"])
+        if method["httpMethod"] == verb and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", flat), path):
+            shape = re.sub(r"\{\+(\w+)\}", r"(?P<\1>.+)", APIS[api] + method["path"])
+            found = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", shape), path)
+            assert found, path
+            return id_, {name: unquote(value) for name, value in found.groupdict().items()}
+    raise AssertionError(f"{api} has no call {verb} {path}")
+
+
+def _error(status: int, reason: str) -> Body:
+    return {"error": {"code": status, "message": reason, "errors": [{"reason": reason}]}}
+
+
+@contextmanager
+def serving(lists: Lists) -> Iterator[dict[str, str]]:
+    """The environment by which programs ask this one, while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _reply(self) -> None:
+            try:
+                status, output = lists.answer(self.command, self.path)
+            except Exception as error:  # what Google would refuse
+                status, output = 500, _error(500, f"{type(error).__name__}: {error}")
+            data = b"" if output is None else json.dumps(output).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_DELETE = _reply
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    lists.base = f"http://127.0.0.1:{server.server_port}"
+    override = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+    try:
+        yield {
+            f"{override}COMPUTE": f"{lists.base}/compute/compute/v1/",
+            f"{override}STORAGE": f"{lists.base}/storage/storage/v1/",
+            f"{override}IAM": f"{lists.base}/iam/",
+            f"{override}CLOUDRESOURCEMANAGER": f"{lists.base}/cloudresourcemanager/",
+        }
+    finally:
+        server.shutdown()
+        server.server_close()
