@@ -287,7 +287,7 @@ def test_the_docstring_of_bootstrap_names_the_folders_in_their_order() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_reports_what_it_is_for_and_has_room(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
-    assert text and len(text.splitlines()) <= 27
+    assert text and len(text.splitlines()) <= 28
     if folder not in (ROOT / "bootstrap", ROOT / "bootstrap/remote"):
         body = ast.parse((folder / "__init__.py").read_text()).body
         assert len(body) == 1, "__init__ has a docstring and nothing else"

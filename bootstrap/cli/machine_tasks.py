@@ -77,8 +77,8 @@ def doctor(
     out: JsonOption,
 ) -> None:
     """Check this computer, credentials, rights, quotas and a stack's config; change nothing."""
+    from ..doctor import command as doctor
     from ..inventory import pulumi_stack
-    from ..workflows import doctor
 
     stack = target.stack or pulumi_stack.current()
     if options.policy:

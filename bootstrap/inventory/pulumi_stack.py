@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -167,9 +167,8 @@ def config(stack: str) -> dict[str, str]:
     if process.returncode:
         raise _error(stack, process.stderr)
     what = f"the config of stack {stack}"
-    settings = decode(
-        Mapping[str, Setting], _json(stack, process.stdout), what=what, error=UsageError
-    )
+    printed = _json(stack, process.stdout)
+    settings = decode(dict[str, Setting], printed, what=what, error=UsageError)
     return {key.rpartition(":")[2]: setting.value for key, setting in settings.items()}
 
 

@@ -15,7 +15,7 @@ class Check:
     be determined. `next` is the command that corrects it."""
 
     name: str
-    state: str = key(check=(lambda state: state in STATES, "one of ok, warns, blocks, unknown"))
+    state: str = key(choices=STATES)
     evidence: str = ""
     next: str = ""
 

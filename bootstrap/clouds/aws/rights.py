@@ -7,7 +7,7 @@ Pulumi's provider for these types (terraform-provider-aws, internal/service).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from ..request import Part, StackRequest, with_bucket, with_quota_request
@@ -145,10 +145,18 @@ CALLS = {
     "s3": "get_object put_object list_objects_v2 list_object_versions delete_objects head_bucket"
     " create_multipart_upload upload_part complete_multipart_upload abort_multipart_upload",
 }
+# The calls of `fab leaks` besides: a stack does not need them.
+LEAKS = {
+    "ec2": "describe_regions describe_volumes describe_snapshots describe_addresses delete_volume"
+    " delete_snapshot disassociate_address release_address",
+    "scheduler": "list_schedules",
+    "s3": "list_buckets get_bucket_tagging get_bucket_location delete_bucket",
+}
 _PREFIX = {"service-quotas": "servicequotas"}
 # Calls whose action has another name; those without any need no right.
 _ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
+    "s3:ListBuckets": "s3:ListAllMyBuckets",
     "s3:ListObjectsV2": "s3:ListBucket",
     "s3:ListObjectVersions": "s3:ListBucketVersions",
     "s3:DeleteObjects": "s3:DeleteObject s3:DeleteObjectVersion",
@@ -162,11 +170,11 @@ _ACTIONS = {
 
 def parts() -> tuple[Part, ...]:
     """All rights: of the resources, of the preview, and of the calls."""
-    return (*RESOURCES.values(), LOOKUPS, *(_part_of(service) for service in CALLS))
+    return (*RESOURCES.values(), LOOKUPS, *(_part_of(s, calls) for s, calls in CALLS.items()))
 
 
-def _part_of(service: str) -> Part:
-    actions = " ".join(action_of(service, call) for call in CALLS[service].split())
+def _part_of(service: str, calls: str) -> Part:
+    actions = " ".join(action_of(service, call) for call in calls.split())
     if service == "s3":
         return Part("the bucket", actions, BUCKETS, when=with_bucket)
     return Part("fab", actions)
@@ -180,11 +188,11 @@ def action_of(service: str, call: str) -> str:
 
 
 def by_resource(
-    request: StackRequest | None, account: str = "*", region: str = "*"
+    request: StackRequest | None, account: str = "*", region: str = "*", more: Sequence[Part] = ()
 ) -> dict[str, list[str]]:
     """The rights that a stack needs, by the ARN that they apply to; all without a stack."""
     names: dict[str, set[str]] = {}
-    for part in parts():
+    for part in (*parts(), *more):
         if part.is_needed(request):
             resource = part.resource.format(account=account, region=region)
             names.setdefault(resource, set()).update(part.names)
@@ -194,7 +202,8 @@ def by_resource(
 
 
 def policy(request: StackRequest | None) -> dict[str, Any]:
-    """A policy document of IAM with all rights."""
+    """A policy document of IAM with all rights, those of `fab leaks` too."""
+    leaks = [Part("leaks", _part_of(service, calls).rights) for service, calls in LEAKS.items()]
     account, region = "*", request.region if request else "*"
     statements = [
         {
@@ -203,7 +212,7 @@ def policy(request: StackRequest | None) -> dict[str, Any]:
             "Action": rights,
             "Resource": _resources(arn, request),
         }
-        for arn, rights in by_resource(request, account, region).items()
+        for arn, rights in by_resource(request, account, region, leaks).items()
     ]
     return {"Version": "2012-10-17", "Statement": statements}
 
@@ -221,8 +230,3 @@ def _resources(arn: str, request: StackRequest | None) -> str | list[str]:
     own = request.config.get("bucket_name") if request else None
     bucket = f"arn:aws:s3:::{own}" if own else arn
     return [bucket, f"{bucket}/*"]
-
-
-def all_names(request: StackRequest | None) -> Iterable[str]:
-    """The names of all rights, sorted."""
-    return sorted({name for names in by_resource(request).values() for name in names})

@@ -52,7 +52,7 @@ def test_a_right_that_a_stack_does_not_need_is_not_missed() -> None:
     assert checks()["rights"].state == "blocks"
 
 
-def test_an_action_that_the_organisation_refuses_is_told_apart() -> None:
+def test_an_action_that_the_organisation_refuses_has_its_own_row() -> None:
     moto_plus.extra.by_organization = {"ec2:CreateVpc"}
     assert checks()["organisation"].state == "blocks" and checks()["rights"].state == "ok"
 

@@ -14,10 +14,10 @@ from standins.pulumi_command import PulumiCommand, exported
 
 from bootstrap.doctor import computer, doctor
 from bootstrap.doctor.addresses import VARIABLE, check, check_address
+from bootstrap.doctor.command import doctor as run
+from bootstrap.doctor.command import policy
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import pulumi_stack
-from bootstrap.workflows.doctor import doctor as run
-from bootstrap.workflows.doctor import policy
 from railhead.documents.codec import decode
 from railhead.documents.doctor import Check, Diagnosis
 

@@ -73,7 +73,7 @@ def test_prices_are_not_guessed_in_a_region_without_a_price_list(run: Run) -> No
     assert "--region us-west-2" in rows["machine"].end
 
 
-def test_stacks_and_records_and_other_owners_are_told_apart_by_id(run: Run) -> None:
+def test_stacks_and_records_and_other_owners_are_distinguished_by_id(run: Run) -> None:
     """By id alone: all have one name."""
     lives = whole_cluster(tags("gpu", "ann", LIVES))
     bobs = whole_cluster(tags("gpu", "bob", BOBS), "us-west-2")

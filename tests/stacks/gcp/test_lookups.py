@@ -56,7 +56,7 @@ def test_computes_list_of_zones_counts_before_our_table() -> None:
     assert "  next: pulumi config rm zones" in message
 
 
-def test_a_project_of_a_domain_is_asked_by_its_whole_id() -> None:
+def test_a_project_of_a_domain_is_looked_up_by_its_whole_id() -> None:
     there = Rest(zones={T4: ["us-central1-b"]}, project="example.com:p-12345")
     with asking(there) as token:
         cluster = made(world(**token), project="example.com:p-12345")

@@ -9,8 +9,8 @@ from railhead.documents.codec import encode
 
 from ..console.output import print_lines
 from ..console.text import count
-from ..doctor import doctor as checks
 from ..errors import Command, RailheadError, UsageError
+from . import doctor as checks
 
 
 def doctor(stack: str | None, file: TextIO | None) -> None:
