@@ -129,8 +129,8 @@ def stop(
     owner: Annotated[OwnerOptions, only(owner="with `--all`: your name in `owner` of the stacks")],
 ) -> None:
     """Stop a stack's machines and wait until the cloud confirms; only spot machines lose disks."""
-    from ..lifecycle import stop
-    from ..workflows import attach, stop_all
+    from ..lifecycle import stop, stop_all
+    from ..workflows import attach
     from .targets import Target
 
     if stacks.every:
@@ -159,10 +159,10 @@ def leaks(
     out: Annotated[JsonOption, only(json="the report as JSON")],
 ) -> None:
     """List all that has Railhead's tags in the clouds; exit 1 if some of it is in no stack."""
-    from ..workflows import leaks as workflow
+    from ..leaks import leaks
 
     with json_output(out.json) as file:
-        workflow.leaks(options, removal, owner.owner, file)
+        leaks.leaks(options, removal, owner.owner, file)
 
 
 @task()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -19,7 +18,7 @@ from ..bucket import Bucket
 from ..costs import DAYS
 from ..machines import MOST_PAGES, Place, too_many
 from ..storage import GB, count_objects, describe_contents
-from .client import AwsClient, connect, new_session
+from .client import AwsClient, connect, shared_session
 from .ec2 import Instance, account, reservations
 from .instances import DISKS, OBJECTS
 from .kinds import (
@@ -50,12 +49,16 @@ STACKS = "railhead-"  # the names of buckets begin so, unless the config has ano
 SCHEDULE, ROLE = "schedule", "role"
 # USD per hour of a public address, in use or not; aws.amazon.com/vpc/pricing, 2026.
 ADDRESS_PER_HOUR = 0.005
+# In a shell, the versions of all objects as lines, and each of them.
+QUERY = " --output text --query '[Versions,DeleteMarkers][][].[Key,VersionId]'"
+READ = """IFS="$(printf '\\t')" read -r key version"""
+VERSION = ' --key "$key" --version-id "$version"'
 UNTAGGED = ("NoSuchTagSet", "NoSuchBucket")
 
 
 def areas(known: Collection[Place]) -> list[Area]:
     """The regions that are enabled in the account, those that `known` names, and IAM with S3."""
-    session = new_session()
+    session = shared_session()
     region = session.region_name or DEFAULT_REGION
     client = connect(region, session)
     owner = account(client)
@@ -268,16 +271,13 @@ def _remove_bucket(store: S3, with_content: bool) -> None:
 
 def _ends_bucket(name: str, region: str, versions: int) -> str:
     """The commands that remove a bucket: S3 has none that removes old versions with it."""
-    bucket = f"--region {region} --bucket {shlex.quote(name)}"
-    remove = f"aws s3api delete-bucket {bucket}"
+    own = {"Bucket": name}
+    remove = Call("s3", "delete_bucket", own).typed(region)
     if not versions:
         return remove
-    return (
-        f"aws s3api list-object-versions {bucket} --output text "
-        "--query '[Versions,DeleteMarkers][][].[Key,VersionId]' | "
-        "while IFS=\"$(printf '\\t')\" read -r key version; do "
-        f'aws s3api delete-object {bucket} --key "$key" --version-id "$version"; done && {remove}'
-    )
+    every = Call("s3", "list_object_versions", own).typed(region) + QUERY
+    one = Call("s3", "delete_object", own).typed(region) + VERSION
+    return every + " | while " + READ + "; do " + one + "; done && " + remove
 
 
 def with_tags(resource: Resource, tags: Mapping[str, str]) -> Resource:

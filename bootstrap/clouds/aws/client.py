@@ -14,7 +14,7 @@ from railhead.documents.codec import decode
 
 from ...console import log
 from ...errors import RailheadError, UsageError
-from ...remote.buckets.s3 import Call, boto_client
+from ...remote.buckets.s3 import Call, boto_client, boto_session
 from ..base import NoCredentials, Refused
 
 T = TypeVar("T")
@@ -54,13 +54,11 @@ def connect(region: str | None, session: Any = None) -> AwsClient:
     return lambda service, operation, **parameters: _call(client, service, operation, parameters)
 
 
-def new_session() -> Any:
-    """A session of boto3, for `connect`; NoCredentials if boto3 is not installed."""
+def shared_session() -> Any:
+    """A session for `connect`; NoCredentials if boto3 is not installed."""
     if not find_spec("boto3"):
         raise _not_installed()
-    import boto3
-
-    return boto3.Session()
+    return boto_session()
 
 
 def _not_installed() -> NoCredentials:

@@ -19,13 +19,18 @@ Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 def boto_client(service: str, region: str | None = None, session: Any = None) -> Any:
     """A client of boto3 with timeouts and retries; the clients of one `session` read a service's
     model once."""
-    import boto3
     from botocore.config import Config
 
     retries = {"mode": "standard", "max_attempts": 5}
     config = Config(connect_timeout=5, read_timeout=30, retries=retries)
-    session = session or boto3.Session(region_name=region)
-    return session.client(service, region_name=region, config=config)
+    return (session or boto_session()).client(service, region_name=region, config=config)
+
+
+def boto_session() -> Any:
+    """A session of boto3, with the user's credentials and region."""
+    import boto3
+
+    return boto3.Session()
 
 
 def open_objects(name: str) -> S3Objects:

@@ -13,6 +13,7 @@ from standins.aws.whole_cluster import tags, whole_cluster
 from standins.leak_reports import LIVES, HasStacks, Run, ids, of
 
 from bootstrap.clouds.aws import client as aws
+from bootstrap.clouds.base import Refused
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS, RECORDED, UNKNOWN
@@ -73,7 +74,7 @@ def test_prices_are_not_guessed_in_a_region_without_a_price_list(run: Run) -> No
     assert "--region us-west-2" in rows["machine"].end
 
 
-def test_stacks_and_records_and_other_owners_are_distinguished_by_id(run: Run) -> None:
+def test_stacks_records_and_other_owners_differ_by_id(run: Run) -> None:
     """By id alone: all have one name."""
     lives = whole_cluster(tags("gpu", "ann", LIVES))
     bobs = whole_cluster(tags("gpu", "bob", BOBS), "us-west-2")
@@ -148,7 +149,7 @@ def test_a_region_that_refuses_is_named_and_only_machines_are_removed_then(
 
     def refuse(client: Any, service: str, operation: str, parameters: Any) -> Any:
         if operation == "describe_volumes" and client("ec2").meta.region_name == "us-west-2":
-            raise aws.Refused("AWS refuses describe_volumes: UnauthorizedOperation", "x")
+            raise Refused("AWS refuses describe_volumes: UnauthorizedOperation", "x")
         return real(client, service, operation, parameters)
 
     monkeypatch.setattr(aws, "_call", refuse)

@@ -8,16 +8,16 @@ from typing import TextIO
 
 from railhead.documents.codec import encode
 from railhead.documents.leaks import LEAKED, Leak, LeakReport
-from railhead.documents.names import login_name, owner_name
 from railhead.documents.options.hosts import LeaksOptions, TeardownOptions
 
 from ..clouds.base import utc_now
 from ..console.output import print_lines
 from ..errors import Command, UsageError
-from ..leaks import living, report
-from ..leaks.end import Ending
-from ..leaks.report import Judge
-from ..leaks.survey import Survey, again, survey
+from ..inventory.owner import owner_of
+from . import living, report
+from .end import Ending
+from .report import Judge
+from .survey import Survey, again, survey
 
 
 def leaks(
@@ -45,17 +45,6 @@ def leaks(
     if options.end and not removal.yes:
         print_lines("nothing was removed: --end needs --yes")
     report.check(made)
-
-
-def owner_of(option: str | None) -> str:
-    """The owner as tags have it; UsageError for a text that cannot be one."""
-    text = login_name() if option is None else option
-    owner = owner_name(text)
-    if owner is None:
-        raise UsageError(
-            f"--owner: {text!r} has no letter and no digit", hint=Command("leaks", owner="NAME")
-        )
-    return owner
 
 
 def _leaked(judge: Judge, found: Survey) -> list[Leak]:
