@@ -159,7 +159,7 @@ def leaks(
     out: Annotated[JsonOption, only(json="the report as JSON")],
 ) -> None:
     """List all that has Railhead's tags in the clouds; exit 1 if some of it is in no stack."""
-    from ..leaks import leaks
+    from ..leaks import command as leaks
 
     with json_output(out.json) as file:
         leaks.leaks(options, removal, owner.owner, file)

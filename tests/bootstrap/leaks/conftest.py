@@ -13,7 +13,7 @@ from standins.pulumi_command import PulumiCommand
 
 from bootstrap.errors import RailheadError
 from bootstrap.leaks import end
-from bootstrap.leaks.leaks import leaks
+from bootstrap.leaks.command import leaks
 from railhead.documents.codec import decode
 from railhead.documents.leaks import LeakReport
 from railhead.documents.options.hosts import LeaksOptions, TeardownOptions

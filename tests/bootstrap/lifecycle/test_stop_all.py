@@ -1,0 +1,115 @@
+"""`fab stop --all` against moto: every stack of the backend that is this owner's."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from standins.pulumi_command import PulumiCommand, exported, on_aws
+
+from bootstrap.clouds import base
+from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.lifecycle.stop_all import stop_all
+from railhead.documents.options.hosts import TargetOptions, TeardownOptions
+
+pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
+BROKEN = "echo 'error: the passphrase must be set' >&2; exit 1"
+
+
+@pytest.fixture
+def machine(
+    aws_client: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Runs a machine of a stack; its id."""
+    from standins.aws.account import run_instances
+
+    monkeypatch.setattr(base, "POLL_SECONDS", 0.01)
+
+    def run(cluster_id: str, owner: str, **options: Any) -> str:
+        tags = {"railhead:cluster": "g4dn", "railhead:id": cluster_id, "railhead:owner": owner}
+        return str(run_instances(1, tags, **options)[0]["InstanceId"])
+
+    return run
+
+
+def state(machine: str, cluster_id: str, owner: str) -> str:
+    """The script that prints the state of a stack with a machine."""
+    resources = on_aws(machine, cluster_id=cluster_id)
+    has_tags = {"tagsAll": {"railhead:owner": owner}}
+    return exported(
+        *({**r, "outputs": has_tags} if r.get("id") == machine else r for r in resources)
+    )
+
+
+def backend(pulumi: PulumiCommand, **exports: str) -> None:
+    listed = json.dumps([{"name": name, "resourceCount": 9} for name in exports])
+    scripts = {f"stack_export_--stack_{name}": script for name, script in exports.items()}
+    pulumi.answers(stack_ls=f"echo {shlex.quote(listed)}", **scripts)
+
+
+def run(**options: bool) -> None:
+    stop_all(TargetOptions(), TeardownOptions(**options), "ann")
+
+
+def states(client: Any) -> dict[str, str]:
+    reservations = client("ec2").describe_instances()["Reservations"]
+    return {i["InstanceId"]: i["State"]["Name"] for r in reservations for i in r["Instances"]}
+
+
+def test_all_stacks_of_the_owner_stop_and_others_run_on(
+    machine: Callable[..., str],
+    aws_client: Callable[[str], Any],
+    pulumi: PulumiCommand,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second, bobs = machine("aa", "ann"), machine("bb", "ann"), machine("cc", "bob")
+    backend(
+        pulumi,
+        one=state(first, "aa", "ann"),
+        two=state(second, "bb", "ann"),
+        bobs=state(bobs, "cc", "bob"),
+        none=exported(),
+    )
+    run()
+    assert states(aws_client) == {first: "stopped", second: "stopped", bobs: "running"}
+    lines = capsys.readouterr().out.splitlines()
+    outcomes = {line.split(":")[0]: line for line in lines if line.startswith("stack ")}
+    assert {*outcomes} == {"stack one", "stack two", "stack bobs", "stack none"}
+    assert "of bob" in outcomes["stack bobs"]
+    assert "fab stop --stack bobs" in outcomes["stack bobs"]
+
+
+def test_a_stack_that_fails_does_not_keep_the_others_running(
+    machine: Callable[..., str], aws_client: Callable[[str], Any], pulumi: PulumiCommand
+) -> None:
+    spot = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+    first, last = machine("aa", "ann", InstanceMarketOptions=spot), machine("bb", "ann")
+    backend(pulumi, spot=state(first, "aa", "ann"), broken=BROKEN, last=state(last, "bb", "ann"))
+    with pytest.raises(HostsFailed) as raised:
+        run()
+    assert states(aws_client) == {first: "running", last: "stopped"}
+    outcomes = raised.value.outcomes
+    assert {*outcomes} == {"spot", "broken", "last"} and "stopped" in outcomes["last"]
+    assert "--yes" in outcomes["spot"], "to terminate it needs consent"
+    assert "PULUMI_CONFIG_PASSPHRASE" in outcomes["broken"]
+    assert "spot, broken" in raised.value.message.splitlines()[0]
+
+
+def test_a_machine_that_no_state_has_stops_with_its_stack(
+    machine: Callable[..., str], aws_client: Callable[[str], Any], pulumi: PulumiCommand
+) -> None:
+    """Pulumi was killed before it could record it."""
+    stray = machine("aa", "ann")
+    backend(pulumi, one=exported(*on_aws(cluster_id="aa")))
+    run()
+    assert states(aws_client) == {stray: "stopped"}
+
+
+def test_hosts_or_a_stack_beside_all_are_refused(pulumi: PulumiCommand) -> None:
+    for target in (TargetOptions(hosts="a"), TargetOptions(stack="gpu")):
+        with pytest.raises(UsageError, match="--all"):
+            stop_all(target, TeardownOptions(), None)
+    assert pulumi.calls == []
