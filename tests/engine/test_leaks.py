@@ -14,7 +14,7 @@ BOBS = "bbbbbbbbbbbb"
 
 @pytest.fixture
 def few_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """moto has these alone: each region is asked for some fifteen lists."""
+    """moto has these alone: each region answers some fifteen lists."""
     from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
     regions = [r for r in RegionsAndZonesBackend.regions if r.name in ("us-east-1", "us-west-2")]
