@@ -6,7 +6,7 @@ for a run whose `--max-hours` goes beyond them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -24,6 +24,8 @@ from . import timer
 DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
 BEFORE_RUN = 1.0  # hours before --max-hours begin, in which hosts are made ready and get the data
 AFTER_RUN = 0.5  # hours after --max-hours, in which results are fetched
+SAME_TIME = timedelta(minutes=2)  # two deadlines that are not farther apart count as the same
+MOST_MOVES = 3
 EXTEND_HINT = Command("extend", hours="HOURS")
 
 
@@ -105,9 +107,18 @@ def report_missing(timers: Mapping[str, Deadline], report: Reporter) -> None:
 
 
 def extend(
-    inventory: Inventory, running: Inventory | None, cloud: Cloud, hours: float, report: Reporter
+    running: Inventory | None,
+    cloud: Cloud,
+    hours: float,
+    report: Reporter,
+    before_timers: Callable[[Inventory], None] = lambda running: None,
 ) -> None:
-    """Move both deadlines. `running`: the inventory of the machines that run, None for none.
+    """Move both deadlines: that of the cloud first, because the machines may not answer for
+    minutes. Where two commands do this at the same time, both end with the later time.
+
+    Args:
+        running: the inventory of the machines of a cloud that run, None for none.
+        before_timers: called before the machines are reached.
 
     Raises:
         UsageError: the cloud stops a running machine earlier; nothing was changed.
@@ -128,11 +139,41 @@ def extend(
         raise passes_fixed(f"{hours:g} hours from now", fixed, hours)
     if armed := most_urgent(cloud.deadlines().values()):
         report(describe(armed) + ("; it stays as it is while a machine runs" if fixed else ""))
-    if running and inventory.kind.in_cloud:
+    if running:
+        before_timers(running)
         move_timers(running, wanted, report)
-        report(f"the machines power themselves off at {wanted:%Y-%m-%d %H:%M} UTC")
     if refused:
         raise refused
+    until = _settle(running, None if fixed else cloud, wanted, report)
+    if running:
+        report(f"the machines power themselves off at {until:%Y-%m-%d %H:%M} UTC")
+
+
+def _settle(
+    running: Inventory | None, cloud: Cloud | None, until: datetime, report: Reporter
+) -> datetime:
+    """Read the deadlines again, and where another command has moved some of them meanwhile, move
+    all to the latest time; that time. Without `cloud`, the machines' timers are read."""
+    for _ in range(MOST_MOVES):
+        read = cloud.deadlines() if cloud else _timers(running)
+        times = [until, *(d.at for d in read.values() if d.at)]
+        if max(times) - min(times) < SAME_TIME:
+            break
+        until = max(times)
+        report(f"another command moved them too; the later time counts: {until:%Y-%m-%d %H:%M} UTC")
+        if cloud:
+            cloud.set_deadline((until - _from_now(0)).total_seconds() / 3600)
+        if running:
+            move_timers(running, until, report)
+    return until
+
+
+def _timers(running: Inventory | None) -> dict[str, Deadline]:
+    """The timers of machines, as each reports its own."""
+    if running is None:
+        return {}
+    with connect.open_sessions(running) as sessions:
+        return connect.everywhere(sessions, timer.read, what="reading the timers")
 
 
 def passes_fixed(what: str, deadline: Deadline, hours: float) -> UsageError:

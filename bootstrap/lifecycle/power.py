@@ -271,13 +271,21 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
 
 
-def extend(status: ClusterStatus, hours: float, report: Reporter) -> None:
-    """Move the cloud's deadlines, and the timers of the machines that run."""
-    running = running_part(status)
-    if running:
-        pin_host_keys(replace(status, inventory=running), report)
+def extend(
+    status: ClusterStatus, hours: float, report: Reporter, *, clock: Clock | None = None
+) -> None:
+    """Move the cloud's deadlines, and the timers of the machines that run. Where host keys are not
+    pinned yet, the cloud may take minutes to show them."""
+
+    def pin(running: Inventory) -> None:
+        try:
+            pin_host_keys(replace(status, inventory=running), report, clock=clock)
+        except HostsNotReady as error:
+            report(error.message)  # the timers of the other machines are moved
+
     cloud = base.cloud_of(status.inventory)
-    deadlines.extend(status.inventory, running, cloud, hours, report)
+    running = running_part(status) if status.inventory.kind.in_cloud else None
+    deadlines.extend(running, cloud, hours, report, pin)
 
 
 def running_part(status: ClusterStatus) -> Inventory | None:

@@ -147,7 +147,7 @@ def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: P
     assert shown(host)["late"] == "yes"
     trust(home, host)
     inventory, printed = inventory_of(host), list[str]()
-    deadlines.extend(inventory, inventory, Scheduler(), 2, printed.append)  # type: ignore[arg-type]
+    deadlines.extend(inventory, Scheduler(), 2, printed.append)  # type: ignore[arg-type]
     found = shown(host)
     assert found["late"] == "no" and 7190 <= int(found["stops"]) - int(found["now"]) <= 7200
     assert "the machines power themselves off at" in printed[-1]

@@ -3,7 +3,9 @@ tests/e2e/test_machine_timer.py runs the timer."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,7 +36,12 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 TOOL = """#!/bin/sh
 case $1 in
 show) exec cat "$HOME/timer" ;;
-set) echo "$2" > "$HOME/moved" ;;
+set)
+    echo "$2" > "$HOME/moved"
+    now=$(date +%s)
+    echo "stops=$((now + $2)) now=$now late=no timer=active" > "$HOME/timer"
+    [ ! -e "$HOME/other" ] || mv "$HOME/other" "$HOME/timer" # another command moves it next
+    ;;
 esac
 """
 
@@ -181,10 +188,10 @@ def test_what_is_not_armed_is_urgent_then_what_is_early() -> None:
     assert most_urgent([]) is None
 
 
-def extend(inventory: Inventory, running: Inventory | None, cloud: Any, hours: float) -> list[str]:
+def extend(running: Inventory | None, cloud: Any, hours: float) -> list[str]:
     """What `fab extend` prints."""
     printed = list[str]()
-    deadlines.extend(inventory, running, cloud, hours, printed.append)
+    deadlines.extend(running, cloud, hours, printed.append)
     return printed
 
 
@@ -194,14 +201,14 @@ def test_extend_refuses_what_passes_a_deadline_that_cannot_move() -> None:
     with pytest.raises(
         UsageError, match="scheduled-stop can only change while a machine"
     ) as refused:
-        extend(GOLDEN, GOLDEN, cloud, 4)  # no machine of it is reached: their timers come last
+        extend(GOLDEN, cloud, 4)  # no machine of it is reached: their timers come last
     assert refused.value.hint == "fab stop, then fab start --hours 4"
     assert not cloud.moved
 
 
 def test_without_a_running_machine_only_the_deadline_of_the_cloud_moves() -> None:
     cloud = Cloud(3)
-    extend(GOLDEN, None, cloud, 2)
+    extend(None, cloud, 2)
     assert cloud.moved == [2]
 
 
@@ -210,7 +217,7 @@ def test_extend_moves_the_timers_up_to_a_deadline_that_cannot_move(
     two_hosts: Inventory, over_ssh: Timers
 ) -> None:
     cloud = Cloud(3, fixed=True)
-    printed = extend(two_hosts, two_hosts, cloud, 2)
+    printed = extend(two_hosts, cloud, 2)
     assert not cloud.moved and all(about(at, 2) for at in over_ssh.moved.values())
     assert set(over_ssh.moved) == set(two_hosts.names)
     assert "it stays as it is while a machine runs" in printed[0]
@@ -222,7 +229,7 @@ def test_extend_moves_the_timers_also_where_the_cloud_refuses(
 ) -> None:
     """As with a schedule that is missing: the machine's own timer is the one that is left."""
     with pytest.raises(RailheadError, match="no schedule"):
-        extend(two_hosts, two_hosts, Cloud(3, refuses=True), 2)
+        extend(two_hosts, Cloud(3, refuses=True), 2)
     assert set(over_ssh.moved) == set(two_hosts.names)
     assert all(about(at, 2) for at in over_ssh.moved.values())
 
@@ -234,9 +241,104 @@ def test_a_machine_that_is_not_reached_keeps_no_other_timer_from_moving(
     first, second = two_hosts.hosts
     lost = replace(two_hosts, hosts=(first, replace(second, port=1)))
     with pytest.raises(HostsFailed, match="power off at their old time") as caught:
-        extend(lost, lost, Cloud(3), 2)
+        extend(lost, Cloud(3), 2)
     assert caught.value.hint == "fab extend --hours HOURS"
     assert set(over_ssh.moved) == {first.name}
+
+
+class SharedCloud(Cloud):
+    """A cloud that two commands move: each call of a command waits until the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.turns = {name: threading.Semaphore(0) for name in "ab"}
+        self.waits = {name: threading.Semaphore(0) for name in "ab"}
+        self.written: list[str] = []  # which command wrote, or ended
+        self.ended: set[str] = set()
+
+    def run(self, name: str, hours: float) -> threading.Thread:
+        """A command in a thread of this name."""
+
+        def body() -> None:
+            extend(None, self, hours)
+            self.ended.add(name)
+            self.written.append(f"{name} ended")
+            self.waits[name].release()
+
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        assert self.waits[name].acquire(timeout=60)
+        return thread
+
+    def step(self, name: str) -> None:
+        """Let a command make one call, unless it has ended."""
+        if name not in self.ended:
+            self.turns[name].release()
+            assert self.waits[name].acquire(timeout=60)
+
+    def _turn(self) -> str:
+        name = threading.current_thread().name
+        self.waits[name].release()
+        assert self.turns[name].acquire(timeout=60)
+        return name
+
+    def deadlines(self) -> dict[str, Deadline]:
+        self._turn()
+        return super().deadlines()
+
+    def set_deadline(self, hours: float) -> None:
+        self.written.append(self._turn())
+        super().set_deadline(hours)
+
+
+@pytest.mark.parametrize(("a", "b"), [(2, 8), (8, 2)])
+def test_two_extends_at_once_end_with_the_later_time(a: float, b: float) -> None:
+    """In every order of their calls, except where one has ended before the other writes."""
+    at_once = 0
+    for turns in itertools.combinations(range(8), 4):
+        cloud = SharedCloud()
+        threads = [cloud.run("a", a), cloud.run("b", b)]
+        for number in range(8):
+            cloud.step("a" if number in turns else "b")
+        while len(cloud.ended) < 2:
+            cloud.step("a")
+            cloud.step("b")
+        for thread in threads:
+            thread.join(timeout=60)
+        first_end = min(cloud.written.index(f"{name} ended") for name in "ab")
+        if {"a", "b"} <= {*cloud.written[:first_end]}:
+            at_once += 1
+            assert about(cloud.found.at, 8), (turns, cloud.written)
+    assert at_once > 50
+
+
+@pytest.mark.root
+def test_timers_follow_another_command_that_moves_the_cloud_later(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    cloud = Cloud(3)
+    printed = list[str]()
+
+    def other(_: Inventory) -> None:
+        cloud.set_deadline(8)
+
+    deadlines.extend(two_hosts, cloud, 2, printed.append, other)  # type: ignore[arg-type]
+    assert set(over_ssh.moved) == set(two_hosts.names)
+    assert all(about(at, 8) for at in over_ssh.moved.values()) and about(cloud.found.at, 8)
+    assert "another command moved them too" in printed[-2]
+
+
+@pytest.mark.root
+def test_timers_end_with_the_later_time_where_the_cloud_cannot_move(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    """Another command moves one of them later in the meantime."""
+    over_ssh.arm(two_hosts.names[0], 2.5)
+    home = over_ssh.homes[two_hosts.names[0]]
+    (home / "timer").rename(home / "other")
+    over_ssh.arm(two_hosts.names[0], 3)
+    extend(two_hosts, Cloud(3, fixed=True), 1)
+    assert all(about(at, 2.5) for at in over_ssh.moved.values())
 
 
 def cover(timers: Timers, cloud: Cloud, max_hours: float | None) -> list[str]:

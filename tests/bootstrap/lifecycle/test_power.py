@@ -380,6 +380,22 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
         assert wrong.code == 1
 
 
+def test_extend_moves_the_cloud_before_it_waits_for_host_keys(operator: Operator) -> None:
+    """EC2 shows them minutes after the first boot; until then no machine can be reached."""
+    sky = operator.has()
+    sky.keys, calls_at_sleep = {}, list[list[str]]()
+    sky.set_deadline(1)
+    sky.at_sleep.append(lambda: calls_at_sleep.append(list(sky.calls)))
+    shutil.rmtree(local_state.cluster_folder(GOLDEN.name), ignore_errors=True)
+    lines = list[str]()
+    with pytest.raises(HostsFailed, match="power off at their old time") as caught:
+        power.extend(target(stack="dev").status(), 5, lines.append, clock=sky.clock())
+    assert sky.time >= cloud_host_keys.WAIT_SECONDS, "it never waited"
+    assert calls_at_sleep[0] == ["arm 1", "arm 5"]
+    assert set(caught.value.outcomes) == {ONE, TWO}
+    assert any("host keys that the cloud does not show yet" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("exists", "next_"),
     [(True, "fab extend --stack g4dn --hours 8"), (False, "fab up --refresh --stack g4dn")],
