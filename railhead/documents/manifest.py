@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from railhead.documents.codec import key
 
+# The tag of objects in S3 whose old versions the bucket removes after a day; in Cloud Storage these
+# objects have a customTime, and others have none.
+SHORT_LIVED = ("railhead", "checkpoint")
 FILES = 100_000  # in one archive or list: far more than a run writes, and 20 MB as JSON
 DEPTH = 32  # folders above a file: a SavedModel takes 3, and no name comes near PATH_MAX
 NAME = 1024  # bytes of a whole path

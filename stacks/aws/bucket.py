@@ -7,9 +7,12 @@ import json
 import pulumi
 from pulumi_aws import s3
 
+from railhead.documents.manifest import SHORT_LIVED
+
 from ..config.settings import ClusterConfig
 
-OLD_VERSIONS_DAYS = 7  # checkpoints are gigabytes, and are written many times a day
+OLD_VERSIONS_DAYS = 7
+OLD_CHECKPOINTS_DAYS = 1  # they are gigabytes, and are overwritten many times a day
 UPLOADS_DAYS = 2
 
 
@@ -101,10 +104,13 @@ def _lifecycle(
     versioned: s3.BucketVersioning,
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """Removes old versions, and the parts of unfinished uploads."""
-    old = s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
-        noncurrent_days=OLD_VERSIONS_DAYS
+    """Removes old versions, those of checkpoints earlier, and the parts of unfinished uploads."""
+    old, old_checkpoints = (
+        s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(noncurrent_days=days)
+        for days in (OLD_VERSIONS_DAYS, OLD_CHECKPOINTS_DAYS)
     )
+    key, value = SHORT_LIVED
+    checkpoint = s3.BucketLifecycleConfigurationRuleFilterTagArgs(key=key, value=value)
     unfinished = s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
         days_after_initiation=UPLOADS_DAYS
     )
@@ -118,7 +124,13 @@ def _lifecycle(
                 filter=s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
                 noncurrent_version_expiration=old,
                 abort_incomplete_multipart_upload=unfinished,
-            )
+            ),
+            s3.BucketLifecycleConfigurationRuleArgs(
+                id="old-checkpoints",
+                status="Enabled",
+                filter=s3.BucketLifecycleConfigurationRuleFilterArgs(tag=checkpoint),
+                noncurrent_version_expiration=old_checkpoints,
+            ),
         ],
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[versioned])),
     )

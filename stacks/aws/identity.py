@@ -68,10 +68,11 @@ def data_permissions(prefixes: Sequence[BucketUri]) -> dict[str, object]:
 
 
 def bucket_permissions(bucket: str) -> dict[str, object]:
-    """On one bucket: list, read, and write below runs/. Not delete: a run cannot remove results.
+    """On one bucket: list, read, and write below runs/, with tags, by which the bucket's rules know
+    checkpoints. Not delete: a run cannot remove results.
     Not write elsewhere: later machines install the wheels that are stored there, and train on the
     data below data/, which the operator uploads."""
-    write = ["s3:PutObject", "s3:AbortMultipartUpload"]
+    write = ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"]
     return {
         "Version": "2012-10-17",
         "Statement": [

@@ -9,7 +9,8 @@ from ..config.settings import ClusterConfig
 from .labels import labels
 from .zone import Location
 
-OLD_VERSIONS_DAYS = 7  # checkpoints are gigabytes, and are written many times a day
+OLD_VERSIONS_DAYS = 7
+OLD_CHECKPOINTS_DAYS = 1  # they are gigabytes, and are overwritten many times a day
 UPLOADS_DAYS = 2
 
 
@@ -39,12 +40,20 @@ def make_bucket(
 
 
 def _rules() -> list[storage.BucketLifecycleRuleArgs]:
-    """Removes old versions, and the parts of unfinished uploads."""
+    """Removes old versions, those of checkpoints earlier, and the parts of unfinished uploads. Only
+    checkpoints have a customTime: when they were uploaded."""
     old = storage.BucketLifecycleRuleConditionArgs(days_since_noncurrent_time=OLD_VERSIONS_DAYS)
+    old_checkpoints = storage.BucketLifecycleRuleConditionArgs(
+        with_state="ARCHIVED", days_since_custom_time=OLD_CHECKPOINTS_DAYS
+    )
     unfinished = storage.BucketLifecycleRuleConditionArgs(age=UPLOADS_DAYS)
     return [
         storage.BucketLifecycleRuleArgs(
             action=storage.BucketLifecycleRuleActionArgs(type=kind), condition=condition
         )
-        for kind, condition in (("Delete", old), ("AbortIncompleteMultipartUpload", unfinished))
+        for kind, condition in (
+            ("Delete", old),
+            ("Delete", old_checkpoints),
+            ("AbortIncompleteMultipartUpload", unfinished),
+        )
     ]

@@ -96,8 +96,10 @@ def check_bucket(aws: OnAws, name: str) -> None:
     assert set(block.values()) == {True} and len(block) == 4
     (rule,) = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
     assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
-    (life,) = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
+    life, checkpoints = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
     assert life["NoncurrentVersionExpiration"] and life["AbortIncompleteMultipartUpload"]
+    assert checkpoints["Filter"] == {"Tag": {"Key": "railhead", "Value": "checkpoint"}}
+    assert checkpoints["NoncurrentVersionExpiration"] == {"NoncurrentDays": 1}
     (refusal,) = json.loads(s3.get_bucket_policy(Bucket=name)["Policy"])["Statement"]
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     values = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}

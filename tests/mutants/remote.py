@@ -11,6 +11,20 @@ SERVE = "bootstrap/remote/serve"
 TESTS = "tests/bootstrap/remote"
 MUTANTS = [
     Mutant(
+        what="old checkpoints are kept for a week: a thousand gigabytes of a run",
+        file="bootstrap/remote/run/live_upload.py",
+        old="self.bucket.put(file, name, sha256, short_lived=True)",
+        new="self.bucket.put(file, name, sha256)",
+        caught_by=("tests/stacks/test_old_checkpoints.py",),
+    ),
+    Mutant(
+        what="hosts of a stack from before this version cannot upload checkpoints",
+        file="bootstrap/remote/buckets/s3.py",
+        old='"AccessDenied"',
+        new='"NoSuchKey"',
+        caught_by=("tests/bootstrap/remote/buckets/test_bucket.py", "-k", "tags"),
+    ),
+    Mutant(
         what="text that a rank prints passes for the output of another rank",
         file=f"{RANK}/rank.py",
         old=r'.replace(b"]", b"]\x1f")',

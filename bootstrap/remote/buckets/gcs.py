@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -20,7 +21,7 @@ EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 OVERLOADED = (429, 500, 502, 503, 504)
 TRIES = 4
-NONE: Mapping[str, str] = {}
+NONE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,12 @@ class GcsObjects:
         md5 = hashlib.md5(data, usedforsecurity=False)
         self._insert(key, io.BytesIO(data), len(data), md5)
 
-    def upload(self, key: str, path: Path, sha256: str) -> None:
+    def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
         """Create an object from a file with this sha256. Google refuses bytes that do not match the
-        MD5 sent with them, which is computed while the sha256 is checked."""
+        MD5 sent with them, which is computed while the sha256 is checked. A customTime makes it
+        short-lived."""
+        now = datetime.now(timezone.utc)
+        more = {"customTime": now.isoformat()} if short_lived else {}
         md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
         with path.open("rb") as file:
             while data := file.read(CHUNK):
@@ -126,14 +130,14 @@ class GcsObjects:
                 raise ChangedFile(path)
             file.seek(0)
             size = os.fstat(file.fileno()).st_size
-            self._insert(key, file, size, md5, {"sha256": sha256})
+            self._insert(key, file, size, md5, {"metadata": {"sha256": sha256}, **more})
 
     def _insert(
-        self, key: str, content: BinaryIO, size: int, md5: Any, metadata: Mapping[str, str] = NONE
+        self, key: str, content: BinaryIO, size: int, md5: Any, more: Mapping[str, Any] = NONE
     ) -> None:
-        """Create an object from `size` bytes that have this MD5."""
+        """Create an object from `size` bytes that have this MD5; `more` are other properties."""
         digest = encoded(md5.digest())
-        resource = {"name": key, "md5Hash": digest, "metadata": dict(metadata)}
+        resource = {"name": key, "md5Hash": digest, **more}
         content_type, head, tail = _multipart(json.dumps(resource))
         # Google compares what it wrote with md5Hash, and refuses another.
         # As a stream, so that the timeout applies to each chunk, not to the upload.

@@ -31,8 +31,9 @@ class Objects(Protocol):
     def write(self, key: str, data: bytes) -> None:
         """Create an object of some megabytes."""
 
-    def upload(self, key: str, path: Path, sha256: str) -> None:
-        """Create an object of any size from a file; the object keeps the hash.
+    def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
+        """Create an object of any size from a file; the object keeps the hash. Old versions of a
+        short-lived object are removed after a day, by the rules of a stack's bucket.
 
         Raises:
             ChangedFile: the file has another hash. OSError: it cannot be read.

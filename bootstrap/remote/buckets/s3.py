@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.manifest import SHORT_LIVED
+
 from .objects import CHUNK, ChangedFile, encoded
 
 PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
@@ -61,22 +63,30 @@ class S3Objects:
         # As a stream, so that the timeout applies to each chunk, not to the whole upload.
         self.call("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
 
-    def upload(self, key: str, path: Path, sha256: str) -> None:
+    def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
         """Create an object from a file. S3 refuses bytes that do not match the sha256 of the file,
-        or of a part of it."""
-        metadata = {"sha256": sha256}
-        if path.stat().st_size > PART:
-            self._upload_parts(key, path, metadata)
-            return
-        digest = encoded(bytes.fromhex(sha256))
-        with path.open("rb") as body:
-            self.call("put_object", Key=key, Body=body, ChecksumSHA256=digest, Metadata=metadata)
+        or of a part of it. A tag makes it short-lived; without the right to set tags it has none,
+        and its old versions are kept as long as all others."""
+        put = self._upload_parts if path.stat().st_size > PART else self._put
+        if short_lived:
+            try:
+                put(key, path, sha256, Tagging="=".join(SHORT_LIVED))
+                return
+            except Exception as error:  # botocore's, which is loaded on use
+                if getattr(error, "response", {}).get("Error", {}).get("Code") != "AccessDenied":
+                    raise
+        put(key, path, sha256)
 
-    def _upload_parts(self, key: str, path: Path, metadata: dict[str, str]) -> None:
+    def _put(self, key: str, path: Path, sha256: str, **options: str) -> None:
+        """Create an object in one request."""
+        options |= {"Key": key, "ChecksumSHA256": encoded(bytes.fromhex(sha256))}
+        with path.open("rb") as body:
+            self.call("put_object", Body=body, Metadata={"sha256": sha256}, **options)
+
+    def _upload_parts(self, key: str, path: Path, sha256: str, **options: str) -> None:
         """Create an object in parts; S3 joins them at the end, or never."""
-        begun = self.call(
-            "create_multipart_upload", Key=key, Metadata=metadata, ChecksumAlgorithm="SHA256"
-        )
+        options |= {"Key": key, "ChecksumAlgorithm": "SHA256"}
+        begun = self.call("create_multipart_upload", Metadata={"sha256": sha256}, **options)
         upload = {"Key": key, "UploadId": begun["UploadId"]}
         digest = hashlib.sha256()
         parts: list[dict[str, int | str]] = []
@@ -85,7 +95,7 @@ class S3Objects:
                 while data := file.read(PART):
                     digest.update(data)
                     parts.append(self._upload_part(upload, len(parts) + 1, data))
-            if digest.hexdigest() != metadata["sha256"]:
+            if digest.hexdigest() != sha256:
                 raise ChangedFile(path)
             self.call("complete_multipart_upload", MultipartUpload={"Parts": parts}, **upload)
         except BaseException:

@@ -7,7 +7,7 @@ Checkpoints go to numbered objects, checkpoints/files/0000 and so on; checkpoint
 names each file's number and sha256 and is written last. An object that the manifest in the bucket
 names is never overwritten; one that it no longer names is used again. So the bucket has what the
 folder has, the last checkpoints and the best one, and nothing must be deleted: hosts have no right
-to. Overwritten objects become old versions, which the bucket's lifecycle rule removes.
+to. Overwritten objects become old versions, which the bucket's lifecycle rule removes after a day.
 
 Files that only grow go in pieces, live/NAME.OFFSET. Python 3.10.
 """
@@ -78,7 +78,8 @@ class CheckpointUpload:
                 continue
             number, file = next(free), os.path.join(self.folder, path)
             size, sha256 = manifest.size_and_sha256(file)
-            self.bucket.put(file, checkpoint_files.object_of(number), sha256)
+            name = checkpoint_files.object_of(number)
+            self.bucket.put(file, name, sha256, short_lived=True)
             yield Uploaded(path, size, sha256, stamp[1], number)
 
     def _publish(self, entries: tuple[Uploaded, ...]) -> None:
@@ -86,7 +87,7 @@ class CheckpointUpload:
         path = os.path.join(self.run, f"{STATUS}.manifest")
         json_file.save(path, UploadedCheckpoints(entries))
         name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
-        self.bucket.put(path, name)
+        self.bucket.put(path, name, short_lived=True)
         self.files = entries
 
 

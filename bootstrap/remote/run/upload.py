@@ -33,10 +33,10 @@ class Destination:
     uri: BucketUri
     objects: Objects
 
-    def put(self, path: str, name: str, sha256: str = "") -> None:
+    def put(self, path: str, name: str, sha256: str = "", *, short_lived: bool = False) -> None:
         """Upload one file, which has this hash."""
         sha256 = sha256 or manifest.size_and_sha256(path)[1]
-        self.objects.upload(self.uri.key(name), Path(path), sha256)
+        self.objects.upload(self.uri.key(name), Path(path), sha256, short_lived=short_lived)
 
     def get(self, name: str, path: str) -> None:
         """Download one object into a file."""

@@ -160,6 +160,7 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
         ("s3:ListBucket", arn),
         ("s3:GetObject", f"{arn}/*"),
         ("s3:PutObject", f"{arn}/runs/*"),
+        ("s3:PutObjectTagging", f"{arn}/runs/*"),
         ("s3:AbortMultipartUpload", f"{arn}/runs/*"),
     ]
     assert not {kind for kind in cluster.kinds if "ttachment" in kind}, "no managed policies"
@@ -440,11 +441,13 @@ def test_the_bucket_is_private_and_outlives_a_destroy_with_its_settings() -> Non
     versions = cluster.one("aws:s3/bucketVersioning:BucketVersioning").inputs
     assert versions["versioningConfiguration"] == {"status": "Enabled"}
     lifecycle = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
-    (life,) = cluster.one(lifecycle).inputs["rules"]
+    life, checkpoints = cluster.one(lifecycle).inputs["rules"]
     assert (life["status"], life["filter"]) == ("Enabled", {"prefix": ""})
     assert life["noncurrentVersionExpiration"] == {"noncurrentDays": 7}
     assert life["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 2}
-    assert "expiration" not in life, "what is current stays"
+    assert checkpoints["noncurrentVersionExpiration"] == {"noncurrentDays": 1}
+    assert checkpoints["filter"] == {"tag": {"key": "railhead", "value": "checkpoint"}}
+    assert not {"expiration"} & (life.keys() | checkpoints.keys()), "what is current stays"
     (refusal,) = policy(cluster.one("aws:s3/bucketPolicy:BucketPolicy").inputs["policy"])
     assert (refusal["Effect"], refusal["Principal"]) == ("Deny", "*")
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}

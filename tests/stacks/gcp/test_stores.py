@@ -24,11 +24,11 @@ def test_old_versions_are_kept_for_a_while_and_nothing_bills_for_ever() -> None:
     bucket = made().one(BUCKET).inputs
     assert bucket["versioning"] == {"enabled": True}
     assert bucket["softDeletePolicy"] == {"retentionDurationSeconds": 0}
-    rules = {rule["action"]["type"]: rule["condition"] for rule in bucket["lifecycleRules"]}
-    assert rules == {
-        "Delete": {"daysSinceNoncurrentTime": 7},
-        "AbortIncompleteMultipartUpload": {"age": 2},
-    }
+    assert [(rule["action"]["type"], rule["condition"]) for rule in bucket["lifecycleRules"]] == [
+        ("Delete", {"daysSinceNoncurrentTime": 7}),
+        ("Delete", {"withState": "ARCHIVED", "daysSinceCustomTime": 1}),
+        ("AbortIncompleteMultipartUpload", {"age": 2}),
+    ]
 
 
 def test_a_destroy_does_not_empty_it() -> None:

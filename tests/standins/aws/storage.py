@@ -134,6 +134,8 @@ class Lifecycle(Setting):
 def _rule(rule: Inputs) -> dict[str, Any]:
     parameters: dict[str, Any] = picked(rule, ID="id", Status="status")
     parameters["Filter"] = picked(rule.get("filter", {}), Prefix="prefix")
+    if tag := rule.get("filter", {}).get("tag"):
+        parameters["Filter"] = {"Tag": picked(tag, Key="key", Value="value")}
     if old := rule.get("noncurrentVersionExpiration"):
         parameters["NoncurrentVersionExpiration"] = picked(old, NoncurrentDays="noncurrentDays")
     if left := rule.get("abortIncompleteMultipartUpload"):

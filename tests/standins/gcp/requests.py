@@ -201,7 +201,13 @@ def _bucket(inputs: Taken) -> Request:
 
 def _lifecycle(inputs: Taken) -> dict[str, Any]:
     action, when = inputs.inner("action"), inputs.inner("condition")
-    condition = when.only(daysSinceNoncurrentTime="daysSinceNoncurrentTime", age="age")
+    condition = when.only(
+        daysSinceNoncurrentTime="daysSinceNoncurrentTime",
+        daysSinceCustomTime="daysSinceCustomTime",
+        age="age",
+    )
+    if state := when.take("withState"):
+        condition["isLive"] = {"LIVE": True, "ARCHIVED": False}[state]
     return inputs.done(
         {"action": action.done(action.only(type="type")), "condition": when.done(condition)}
     )

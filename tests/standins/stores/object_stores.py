@@ -30,6 +30,16 @@ REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
+class Version:
+    """One version of an object; `marks` are its tags, or on Google Cloud its customTime."""
+
+    name: str
+    id: str
+    current: bool
+    marks: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Store:
     """`environ` are the variables with which the clouds' clients find it."""
 
@@ -65,6 +75,27 @@ class S3(Store):
     def make_bucket(self, bucket: str) -> None:
         self.client.create_bucket(Bucket=bucket)
 
+    def keep_versions(self, bucket: str) -> None:
+        self.client.put_bucket_versioning(
+            Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+
+    def versions(self, bucket: str) -> list[Version]:
+        pages = self.client.get_paginator("list_object_versions").paginate(Bucket=bucket)
+        listed = [one for page in pages for one in page.get("Versions", ())]
+        return [
+            Version(one["Key"], one["VersionId"], one["IsLatest"], self._tags(bucket, one))
+            for one in listed
+        ]
+
+    def _tags(self, bucket: str, one: dict[str, Any]) -> dict[str, str]:
+        where = {"Bucket": bucket, "Key": one["Key"], "VersionId": one["VersionId"]}
+        tags = self.client.get_object_tagging(**where)["TagSet"]
+        return {tag["Key"]: tag["Value"] for tag in tags}
+
+    def remove_version(self, bucket: str, version: Version) -> None:
+        self.client.delete_object(Bucket=bucket, Key=version.name, VersionId=version.id)
+
     def put(self, bucket: str, name: str, data: bytes) -> None:
         self.client.put_object(Bucket=bucket, Key=name, Body=data)
 
@@ -84,8 +115,29 @@ class S3(Store):
 class Gcs(Store):
     """fake-gcs-server with the XML uploads that it lacks; it knows no rights."""
 
-    def make_bucket(self, bucket: str) -> None:
-        self._call("POST", "/storage/v1/b?project=test", json.dumps({"name": bucket}).encode())
+    def make_bucket(self, bucket: str, **values: Any) -> None:
+        body = json.dumps({"name": bucket, **values}).encode()
+        self._call("POST", "/storage/v1/b?project=test", body)
+
+    def versions(self, bucket: str) -> list[Version]:
+        listed = json.loads(self._call("GET", f"/storage/v1/b/{bucket}/o?versions=true"))
+        current = {
+            name: json.loads(self._call("GET", self._object(bucket, name)))["generation"]
+            for name in self.names(bucket)
+        }
+        return [
+            Version(
+                one["name"],
+                one["generation"],
+                current.get(one["name"]) == one["generation"],
+                {"customTime": one["customTime"]} if "customTime" in one else {},
+            )
+            for one in listed["items"]
+        ]
+
+    def remove_version(self, bucket: str, version: Version) -> None:
+        path = f"{self._object(bucket, version.name)}?generation={version.id}"
+        self._call("DELETE", path)
 
     def put(self, bucket: str, name: str, data: bytes) -> None:
         query = urllib.parse.urlencode({"uploadType": "media", "name": name})
@@ -118,13 +170,14 @@ def s3(caches: Path, folder: Path) -> Iterator[S3]:
     path = binary("versitygw", caches)
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    for name in ("buckets", "accounts"):
+    for name in ("buckets", "accounts", "versions"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     accounts = {"accessAccounts": {GUEST: account(GUEST, GUEST_SECRET)}}
     (folder / "accounts/users.json").write_text(json.dumps(accounts))
     options = ["--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet"]
     options += ["--iam-dir", str(folder / "accounts")]
-    command = [str(path), *options, "posix", str(folder / "buckets")]
+    versions = ["--versioning-dir", str(folder / "versions")]
+    command = [str(path), *options, "posix", *versions, str(folder / "buckets")]
     keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     environ = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": REGION}
     environ |= {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}

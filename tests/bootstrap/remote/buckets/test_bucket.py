@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from bootstrap.errors import Command, RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
-from bootstrap.remote.buckets import gcs  # noqa: E402
+from bootstrap.remote.buckets import gcs, s3  # noqa: E402
 from bootstrap.runs import bucket_results  # noqa: E402
 from bootstrap.runs.run import Run  # noqa: E402
 from railhead.documents.manifest import home_name  # noqa: E402
@@ -226,6 +227,31 @@ def test_an_upload_that_google_is_too_busy_for_is_repeated_whole(
     store = bucket.bucket_of(ON_GCP).store
     store.upload("k", tmp_path / "f", hashlib.sha256(WHEEL).hexdigest())
     assert bucket.bucket_of(ON_GCP).read("k") == WHEEL
+
+
+@pytest.mark.parametrize("part", [64 << 20, 4], ids=["whole", "in parts"])
+@pytest.mark.parametrize(("code", "uploaded"), [("AccessDenied", True), ("SlowDown", False)])
+def test_without_the_right_to_set_tags_a_checkpoint_is_uploaded_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, code: str, uploaded: bool
+) -> None:
+    """A stack has the right only after its next `pulumi up`."""
+    from botocore.exceptions import ClientError
+
+    monkeypatch.setattr(s3, "PART", part)
+    (tmp_path / "f").write_bytes(WHEEL)
+    written: list[str] = []
+
+    def call(_: str, operation: str, **values: Any) -> Any:
+        if "Tagging" in values:
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+        written.append(operation)
+        return {"UploadId": "u", "ETag": "e"}
+
+    objects, sha256 = s3.S3Objects(call, "b"), hashlib.sha256(WHEEL).hexdigest()
+    with nullcontext() if uploaded else pytest.raises(ClientError):
+        objects.upload("k", tmp_path / "f", sha256, short_lived=True)
+    last = "put_object" if part > len(WHEEL) else "complete_multipart_upload"
+    assert (written[-1:] == [last]) == uploaded and bool(written) == uploaded
 
 
 # --- Count

@@ -153,9 +153,9 @@ def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
     sent: list[str] = []
     put = again.bucket.put
 
-    def counted(_: Any, path: str, *rest: Any) -> None:
+    def counted(_: Any, path: str, *rest: Any, **options: Any) -> None:
         sent.append(path)
-        put(path, *rest)
+        put(path, *rest, **options)
 
     monkeypatch.setattr(upload.Destination, "put", counted)
     assert again.step() and again.step()
@@ -179,8 +179,8 @@ def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
     newer = checkpoint(run, 20)
     put = sender.bucket.put
 
-    def and_remove(_: Any, path: str, *rest: Any) -> None:
-        put(path, *rest)
+    def and_remove(_: Any, path: str, *rest: Any, **options: Any) -> None:
+        put(path, *rest, **options)
         (newer / "state.npz").unlink(missing_ok=True)
 
     monkeypatch.setattr(upload.Destination, "put", and_remove)
@@ -198,8 +198,8 @@ def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
     put = sender.bucket.put
     own_file(run, "a.h5", "2", age=50)
 
-    def and_change(_: Any, path: str, *rest: Any) -> None:
-        put(path, *rest)
+    def and_change(_: Any, path: str, *rest: Any, **options: Any) -> None:
+        put(path, *rest, **options)
         own_file(run, "b.h5", "3", age=40)
 
     monkeypatch.setattr(upload.Destination, "put", and_change)
@@ -211,7 +211,7 @@ def test_a_failed_upload_is_counted_and_the_next_one_succeeds(s3: Any, run: Path
     checkpoint(run, 10)
     loop = live_upload.LiveUpload(str(run), URL)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **options: Any) -> None:
         raise OSError("503 Slow Down")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -284,7 +284,7 @@ def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> N
 def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **options: Any) -> None:
         raise OSError("503 Slow Down")
 
     (run / "results/metrics.jsonl").write_text("one\n")
