@@ -41,8 +41,8 @@ def announce(config: ClusterConfig, zone: str, others: Alternatives) -> None:
         pulumi.log.info(f"if this `up` breaks off, machines may run. {_commands(config)}")
 
 
-def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTransformation:
-    """A transformation for a component: where one of its resources fails, the commands are
+def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTransform:
+    """A transform for a component: where one of its resources fails, the commands are
     printed; after a refusal for capacity also what else may have room. Each is printed once: Pulumi
     prints the error of every resource."""
     printed = set[bool]()
@@ -58,11 +58,11 @@ def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTr
 
     binding = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook("broken-up", failed)])
 
-    def add(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        if not isinstance(args.resource, pulumi.CustomResource):
+    def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if not args.custom:
             return None
         opts = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(hooks=binding))
-        return pulumi.ResourceTransformationResult(args.props, opts)
+        return pulumi.ResourceTransformResult(args.props, opts)
 
     return add
 

@@ -29,24 +29,23 @@ def make_id() -> pulumi.Output[str]:
 
 
 def on_every_resource(
-    prop: str, key: str, cluster_id: pulumi.Output[str]
-) -> pulumi.ResourceTransformation:
-    """A transformation for a component: adds the id to each child that has tags.
+    types: Collection[str], prop: str, key: str, cluster_id: pulumi.Output[str]
+) -> pulumi.ResourceTransform:
+    """A transform for a component: adds the id to each child that can have tags.
 
     Args:
+        types: the types of the resources that can have tags.
         prop: the property with the tags: `tags` on AWS, `labels` on Google Cloud.
         key: the tag's name.
         cluster_id: the tag's value.
     """
 
-    def add(
-        args: pulumi.ResourceTransformationArgs,
-    ) -> pulumi.ResourceTransformationResult | None:
-        if prop not in args.props:
+    def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ not in types:
             return None
-        given = cast("dict[str, Any] | None", args.props[prop])  # plain in all our calls
-        tagged = {**(given or {}), key: cluster_id}
-        return pulumi.ResourceTransformationResult({**args.props, prop: tagged}, args.opts)
+        own_tags = cast("dict[str, Any] | None", args.props.get(prop))  # plain in all our calls
+        tagged = {**(own_tags or {}), key: cluster_id}
+        return pulumi.ResourceTransformResult({**args.props, prop: tagged}, args.opts)
 
     return add
 

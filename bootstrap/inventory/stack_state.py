@@ -20,7 +20,7 @@ ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
 # The names of the stashes; stacks/ makes them.
 ID, PRICE, ZONES = "cluster-id", "price-per-machine", "zones"
-COMPONENT = "railhead:"
+COMPONENTS = frozenset(f"railhead:{name}:Cluster" for name in CLOUDS)
 PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
 BUCKETS = {k.state.bucket: k.scheme for k in CLOUDS.values() if k.state and k.state.bucket}
 SCHEDULES = {types.schedule for types in STATE_TYPES if types.schedule}
@@ -133,7 +133,7 @@ def read_state(stack: str, exported: object) -> StackState:
     return StackState(
         stack=stack,
         document=document if isinstance(document, Mapping) else None,
-        cluster=next((r.name for r in resources if r.type.startswith(COMPONENT)), None),
+        cluster=next((r.name for r in resources if r.type in COMPONENTS), None),
         cluster_id=_text(_stash(resources, ID).get("output")),
         cloud=PROVIDERS[provider.type] if provider else None,
         region=_text(settings.get("region")),
@@ -161,7 +161,7 @@ def _machine(resource: Resource) -> StateMachine | None:
     outputs = resource.outputs
     return StateMachine(
         id=resource.id,
-        name=_text(outputs.get("name")) or resource.name,
+        name=_text(outputs.get("name")) or _text(_at(outputs, "tags.Name")) or resource.name,
         zone=_text(_at(outputs, types.zone)),
         address=_text(_at(outputs, types.address)),
         peer_address=_text(_at(outputs, types.peer_address)),

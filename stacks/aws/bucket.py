@@ -10,47 +10,42 @@ from pulumi_aws import s3
 from railhead.documents.manifest import SHORT_LIVED
 
 from ..config.settings import ClusterConfig
+from ..parts import Part, keeping, unique
 
 OLD_VERSIONS_DAYS = 7
 OLD_CHECKPOINTS_DAYS = 1  # they are gigabytes, and are overwritten many times a day
 UPLOADS_DAYS = 2
 
 
-def make_bucket(config: ClusterConfig, parent: pulumi.Resource) -> s3.Bucket:
-    """A private, encrypted, versioned bucket in the machines' region.
+class Bucket(Part):
+    """A private, encrypted, versioned bucket in the machines' region, and its settings.
 
     `pulumi destroy` does not empty it, and AWS refuses to remove a bucket with objects. So all
     other resources are created after it and removed before it. Its settings are removed together
     with it, so that a bucket that remains keeps them.
     """
+
+    def __init__(self, config: ClusterConfig, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("aws:Bucket", "bucket", opts)
+        self.bucket = _bucket(config, self.inner)
+        settings = pulumi.ResourceOptions(parent=self.bucket, deleted_with=self.bucket)
+        _restrict(self.bucket, settings)
+        _encrypt(self.bucket, settings)
+        _lifecycle(self.bucket, _versioning(self.bucket, settings), settings)
+        self.register_outputs({"bucket": self.bucket.id})
+
+
+def _bucket(config: ClusterConfig, opts: pulumi.ResourceOptions) -> s3.Bucket:
+    """The bucket. Its name is kept, unless the config has one."""
     # checkov:skip=CKV_AWS_18: access logs need a second bucket, and nothing reads them
     # checkov:skip=CKV_AWS_144: a copy in another region doubles the cost; `fab fetch` has a copy
     # checkov:skip=CKV2_AWS_62: nothing uses events
-    bucket = s3.Bucket(
-        f"railhead-{config.name}",
-        bucket=config.bucket_name,
+    return s3.Bucket(
+        "results",
+        bucket=config.bucket_name or unique("railhead", config.name),
         force_destroy=False,
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=opts if config.bucket_name else keeping(opts, "bucket"),
     )
-    opts = pulumi.ResourceOptions(parent=bucket, deleted_with=bucket)
-    closed = _closed(config, bucket, opts)
-    _encrypted(config, bucket, opts)
-    # AWS does not take a policy and a public access block at the same moment.
-    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[closed]))
-    s3.BucketPolicy(
-        f"{config.name}-tls-only",
-        bucket=bucket.id,
-        policy=bucket.arn.apply(lambda arn: json.dumps(tls_only(arn))),
-        opts=after,
-    )
-    versioned = s3.BucketVersioning(
-        f"{config.name}-versions",
-        bucket=bucket.id,
-        versioning_configuration=s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
-        opts=opts,
-    )
-    _lifecycle(config, bucket, versioned, opts)
-    return bucket
 
 
 def tls_only(arn: str) -> dict[str, object]:
@@ -66,11 +61,10 @@ def tls_only(arn: str) -> dict[str, object]:
     return {"Version": "2012-10-17", "Statement": [refusal]}
 
 
-def _closed(
-    config: ClusterConfig, bucket: s3.Bucket, opts: pulumi.ResourceOptions
-) -> s3.BucketPublicAccessBlock:
-    return s3.BucketPublicAccessBlock(
-        f"{config.name}-not-public",
+def _restrict(bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> None:
+    """No public access, and TLS only."""
+    block = s3.BucketPublicAccessBlock(
+        "not-public",
         bucket=bucket.id,
         block_public_acls=True,
         block_public_policy=True,
@@ -78,16 +72,24 @@ def _closed(
         restrict_public_buckets=True,
         opts=opts,
     )
+    # AWS does not take a policy and a public access block at the same moment.
+    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[block]))
+    s3.BucketPolicy(
+        "tls-only",
+        bucket=bucket.id,
+        policy=bucket.arn.apply(lambda arn: json.dumps(tls_only(arn))),
+        opts=after,
+    )
 
 
-def _encrypted(config: ClusterConfig, bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> None:
+def _encrypt(bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> None:
     """With S3's own keys: a KMS key costs, and needs permissions that the hosts do not have."""
     default = s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
         # checkov:skip=CKV_AWS_145: a KMS key costs, and needs permissions that hosts do not have
         sse_algorithm="AES256"
     )
     s3.BucketServerSideEncryptionConfiguration(
-        f"{config.name}-encryption",
+        "encryption",
         bucket=bucket.id,
         rules=[
             s3.BucketServerSideEncryptionConfigurationRuleArgs(
@@ -98,11 +100,17 @@ def _encrypted(config: ClusterConfig, bucket: s3.Bucket, opts: pulumi.ResourceOp
     )
 
 
+def _versioning(bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> s3.BucketVersioning:
+    return s3.BucketVersioning(
+        "versions",
+        bucket=bucket.id,
+        versioning_configuration=s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
+        opts=opts,
+    )
+
+
 def _lifecycle(
-    config: ClusterConfig,
-    bucket: s3.Bucket,
-    versioned: s3.BucketVersioning,
-    opts: pulumi.ResourceOptions,
+    bucket: s3.Bucket, versioning: s3.BucketVersioning, opts: pulumi.ResourceOptions
 ) -> None:
     """Removes old versions, those of checkpoints earlier, and the parts of unfinished uploads."""
     old, old_checkpoints = (
@@ -115,7 +123,7 @@ def _lifecycle(
         days_after_initiation=UPLOADS_DAYS
     )
     s3.BucketLifecycleConfiguration(
-        f"{config.name}-lifecycle",
+        "lifecycle",
         bucket=bucket.id,
         rules=[
             s3.BucketLifecycleConfigurationRuleArgs(
@@ -132,5 +140,5 @@ def _lifecycle(
                 noncurrent_version_expiration=old_checkpoints,
             ),
         ],
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[versioned])),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[versioning])),
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import pulumi
 import pulumi_aws as aws
-from pulumi_aws import ec2, s3, scheduler
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import encode
@@ -16,15 +15,30 @@ from railhead.documents.codec import encode
 from .. import broken_up, cluster_id, outputs
 from ..config.settings import ClusterConfig
 from ..cost import price
+from ..parts import known_by_former_names
 from ..quotas import QuotaNeed
-from . import bucket, hosts, identity, image, network, quota, schedule, user_data
+from . import image, quota, schedule, user_data
+from .access import Access
+from .bucket import Bucket
+from .hosts import Host, HostInputs
 from .lookups.calls import Caller, caller
 from .lookups.existing import name_others
 from .machine_types import same_gpus
-from .tags import ID, tags
+from .network import Network
+from .tags import ID, TYPES, tags
 from .zone import Location, choose_location
 
 Document = ClusterDocument | None
+COMPONENT = "railhead:aws:Cluster"
+FORMER = {
+    "deadline-role": "railhead-{}-deadline",
+    "group": "railhead-{}",
+    "key": "railhead-{}",
+    "placement": "railhead-{}",
+    "profile": "railhead-{}-host",
+    "results": "railhead-{}",
+    "role": "railhead-{}-host",
+}
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,15 @@ class Cluster(pulumi.ComponentResource):
         requests = quota.check(config, invoke)
         found = None if requests else _look_up(config, who, invoke)
         own_id = cluster_id.make_id()
-        transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
+        transforms = [
+            cluster_id.on_every_resource(TYPES, "tags", ID, own_id),
+            known_by_former_names(name, COMPONENT, "aws:s3/bucket:Bucket", FORMER),
+        ]
         if found:
-            transformations.append(broken_up.on_failure(config, found.others))
+            transforms.append(broken_up.on_failure(config, found.others))
             broken_up.announce(config, found.location.zone, found.others)
-        opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
-        super().__init__("railhead:aws:Cluster", name, None, opts)
+        opts = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
+        super().__init__(COMPONENT, name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
         )
@@ -74,33 +91,27 @@ class Cluster(pulumi.ComponentResource):
     def _make(
         self, config: ClusterConfig, found: Lookups, own_id: pulumi.Output[str]
     ) -> pulumi.Output[Document]:
-        store = bucket.make_bucket(config, self) if config.bucket else None
+        own = pulumi.ResourceOptions(parent=self)
+        store = Bucket(config, own).bucket if config.bucket else None
         opts = pulumi.ResourceOptions(parent=self, depends_on=[store] if store else [])
-        profile = identity.instance_profile(config, store, opts)
-        group = hosts.group(config, opts)
-        inputs = hosts.HostInputs(
+        inputs = HostInputs(
             ami=found.ami,
-            network=network.make_network(config, found.location, opts),
-            key=hosts.key(config, opts).key_name,
-            profile=profile.name if profile else None,
-            group=group.name if group and config.placement else None,
+            network=Network(config, found.location, opts),
+            access=Access(config, found.account, own_id, store, opts),
             tags={**tags(config, pulumi.get_stack()), ID: own_id},
         )
-        stopper = schedule.stop_role(config, found.account, own_id, opts)
-        # What may stop a machine exists before the machine does.
-        ready = pulumi.ResourceOptions(depends_on=[stopper.rights])
-        ready = pulumi.ResourceOptions.merge(opts, ready)
-        made = []
-        for number in range(1, config.count + 1):
-            machine = hosts.host(config, number, inputs, ready)
-            made.append((machine, schedule.schedule(config, number, machine, stopper, opts)))
-        name_others(own_id, [machine.id for machine, _ in made], self)
-        return _document(config, own_id, made, store)
+        hosts = [Host(config, number + 1, inputs, opts) for number in range(config.count)]
+        name_others(own_id, [host.machine.id for host in hosts], self)
+        return _document(config, own_id, hosts, store.id if store else None)
 
 
 def _provider(name: str, config: ClusterConfig) -> aws.Provider:
-    everywhere = aws.ProviderDefaultTagsArgs(tags=tags(config, pulumi.get_stack()))
-    return aws.Provider(name, region=config.region, default_tags=everywhere)
+    return aws.Provider(
+        "aws",
+        region=config.region,
+        default_tags=aws.ProviderDefaultTagsArgs(tags=tags(config, pulumi.get_stack())),
+        opts=pulumi.ResourceOptions(aliases=[pulumi.Alias(name=name)]),  # until 0.1.0
+    )
 
 
 def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
@@ -112,23 +123,22 @@ def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> 
 def _document(
     config: ClusterConfig,
     own_id: pulumi.Output[str],
-    made: Sequence[tuple[ec2.Instance, scheduler.Schedule]],
-    store: s3.Bucket | None,
+    hosts: Sequence[Host],
+    bucket: pulumi.Output[str] | None,
 ) -> pulumi.Output[Document]:
     each = [
         pulumi.Output.all(
-            id=one.id,
-            zone=one.availability_zone,
-            public=one.public_ip,
-            private=one.private_ip,
-            key=pulumi.Output.unsecret(one.user_data.apply(user_data.injected_key)),
-            stop=stop.name,
-            when=stop.schedule_expression,
+            id=host.machine.id,
+            zone=host.machine.availability_zone,
+            public=host.machine.public_ip,
+            private=host.machine.private_ip,
+            key=pulumi.Output.unsecret(host.machine.user_data.apply(user_data.injected_key)),
+            stop=host.schedule.name,
+            when=host.schedule.schedule_expression,
         )
-        for one, stop in made
+        for host in hosts
     ]
-    name = store.id if store else pulumi.Output.from_input(None)
-    return pulumi.Output.all(own_id, name, *each).apply(
+    return pulumi.Output.all(own_id, pulumi.Output.from_input(bucket), *each).apply(
         lambda values: _plain_document(config, values[0], values[1], values[2:])
     )
 

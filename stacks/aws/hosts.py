@@ -1,4 +1,4 @@
-"""The machines, their key, and the group that places them close together."""
+"""The hosts: each is a machine and its deadline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pulumi
 from pulumi_aws import ec2
 
 from ..config.settings import ClusterConfig
-from . import host_key, image, user_data
+from ..parts import Part
+from . import host_key, image, schedule, user_data
+from .access import Access
 from .network import Network
 
 
@@ -18,47 +20,46 @@ class HostInputs:
 
     ami: str
     network: Network
-    key: pulumi.Input[str]
-    profile: pulumi.Input[str] | None
-    group: pulumi.Input[str] | None
+    access: Access
     tags: dict[str, pulumi.Input[str]]
 
 
-def key(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.KeyPair:
-    """The operator's key without its comment: another comment must not replace machines."""
-    fields = config.public_key.split()[:2]
-    return ec2.KeyPair(f"railhead-{config.name}", public_key=" ".join(fields), opts=opts)
+class Host(Part):
+    """One machine, with the schedule that stops it at its deadline."""
+
+    def __init__(
+        self, config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("aws:Host", f"host-{number}", opts)
+        self.name = f"{config.name}-{number}"
+        stopper = inputs.access.stopper
+        # What may stop a machine exists before the machine does.
+        ready = pulumi.ResourceOptions(depends_on=[stopper.rights])
+        ready = pulumi.ResourceOptions.merge(self.inner, ready)
+        self.machine = _machine(config, number, inputs, ready)
+        self.schedule = schedule.schedule(config, number, self.machine, stopper, self.inner)
+        self.register_outputs({"id": self.machine.id, "address": self.machine.public_ip})
 
 
-def group(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementGroup | None:
-    """A cluster placement group: its machines are close in the network. None for spot machines.
-
-    Without `placement` it is there too: machines may be in it, and AWS refuses to remove it then.
-    """
-    if config.spot:
-        return None
-    return ec2.PlacementGroup(f"railhead-{config.name}", strategy="cluster", opts=opts)
-
-
-def host(
+def _machine(
     config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
 ) -> ec2.Instance:
-    """One machine. It accepts the operator's key, has a timer that powers it off at its deadline,
+    """The machine. It accepts the operator's key, has a timer that powers it off at its deadline,
     and generates its host key unless one is injected. bootstrap installs everything else."""
     name, hours = f"{config.name}-{number}", config.deadline_hours
-    own = host_key.HostKey(name, opts) if config.host_keys == "injected" else None
+    own = host_key.HostKey(f"host-{number}", opts) if config.host_keys == "injected" else None
     # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nothing reads it
     instance = ec2.Instance(
-        name,
+        f"host-{number}",
         ami=inputs.ami,
         instance_type=config.machine_type,
         subnet_id=inputs.network.subnet,
         vpc_security_group_ids=[inputs.network.group],
-        key_name=inputs.key,
+        key_name=inputs.access.key,
         # checkov:skip=CKV2_AWS_41: without a bucket and data to read a host needs no permission
-        iam_instance_profile=inputs.profile,
+        iam_instance_profile=inputs.access.profile,
         user_data=own.user_data(hours) if own else user_data.cloud_config(hours),
-        placement_group=inputs.group,
+        placement_group=inputs.network.placement if config.placement else None,
         root_block_device=_disk(config, {**inputs.tags, "Name": name}),
         metadata_options=_metadata(),
         instance_market_options=_market(config),

@@ -15,6 +15,7 @@ from pulumi_aws import iam, s3
 from railhead.documents.uri import BucketUri
 
 from ..config.settings import ClusterConfig
+from ..parts import keeping, unique
 
 
 def instance_profile(
@@ -24,23 +25,26 @@ def instance_profile(
     if not bucket and not config.data_buckets:
         return None
     role = iam.Role(
-        f"railhead-{config.name}-host",
+        "role",
+        name=unique("railhead", config.name, "host"),
         description=f"Hosts of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("ec2.amazonaws.com")),
         force_detach_policies=True,  # also a policy that a killed `up` left in no state
-        opts=opts,
+        opts=keeping(opts, "name"),
     )
     rights = []
     if bucket:
         own = bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn)))
-        rights.append(_rights(f"{config.name}-bucket", role, own, opts))
+        rights.append(_rights("bucket", role, own, opts))
     if config.data_buckets:
         data = json.dumps(data_permissions(config.data_buckets))
-        rights.append(_rights(f"{config.name}-data", role, data, opts))
+        rights.append(_rights("data", role, data, opts))
+    ready = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=rights))
     return iam.InstanceProfile(
-        f"railhead-{config.name}-host",
+        "profile",
+        name=unique("railhead", config.name, "host"),
         role=role.name,
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=rights)),
+        opts=keeping(ready, "name"),
     )
 
 

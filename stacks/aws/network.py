@@ -1,50 +1,80 @@
-"""The network of a cluster: a new VPC with one public subnet or an existing VPC; its rules."""
+"""The network of a cluster: a new VPC with one public subnet or an existing VPC; its rules; the
+group that places machines close together."""
 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_aws import ec2, vpc
 
 from ..config.settings import ClusterConfig
+from ..parts import Part, keeping, unique
 from .zone import Location
 
 BLOCK = ipaddress.ip_network("10.77.0.0/16")
 EVERYWHERE = "0.0.0.0/0"
 
 
-@dataclass(frozen=True)
-class Network:
-    """The subnet and security group of a host. `ready`: what must exist before it has access."""
+class Network(Part):
+    """The existing VPC's subnet, or a new VPC; with a new security group in both cases.
 
-    subnet: pulumi.Input[str]
-    group: pulumi.Input[str]
-    ready: tuple[pulumi.Resource, ...]
+    Attributes:
+        subnet: the subnet of the hosts.
+        group: their security group.
+        placement: the name of the group that places them; None for spot machines.
+        ready: what must exist before a host has access.
+    """
+
+    def __init__(
+        self, config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("aws:Network", "network", opts)
+        vpc_id: pulumi.Input[str]
+        routes: tuple[pulumi.Resource, ...] = ()
+        if config.network and location.subnet:
+            vpc_id, self.subnet = config.network, pulumi.Output.from_input(location.subnet)
+        else:
+            new = _vpc(config, self.inner)
+            subnet = _subnet(config, location, new, self.inner)
+            routes = _routes(config, new, subnet, self.inner)
+            vpc_id, self.subnet = new.id, subnet.id
+        self.group, rules = _group(config, vpc_id, self.inner)
+        self.ready = (*routes, *rules)
+        placement = _placement(config, self.inner)
+        self.placement = placement.name if placement else None
+        self.register_outputs({"subnet": self.subnet, "group": self.group})
 
 
-def make_network(
-    config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
-) -> Network:
-    """The existing VPC's subnet, or a new VPC; with a new security group in both cases."""
-    if config.network and location.subnet:
-        return Network(location.subnet, *_group(config, config.network, opts))
+def _placement(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementGroup | None:
+    """A cluster placement group: its machines are close in the network. None for spot machines.
+
+    Without `placement` it is there too: machines may be in it, and AWS refuses to remove it then.
+    """
+    if config.spot:
+        return None
+    return ec2.PlacementGroup(
+        "placement",
+        name=unique("railhead", config.name),
+        strategy="cluster",
+        opts=keeping(opts, "name"),
+    )
+
+
+def _vpc(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.Vpc:
+    """A new VPC."""
     # checkov:skip=CKV2_AWS_11: flow logs are billed by the GB, and ranks send each other many
     new = ec2.Vpc(
-        f"{config.name}-vpc",
+        "vpc",
         cidr_block=str(BLOCK),
         enable_dns_hostnames=True,
         enable_dns_support=True,
         tags={"Name": f"railhead-{config.name}"},
         opts=opts,
     )
-    subnet = _subnet(config, location, new, opts)
-    routes = _routes(config, new, subnet, opts)
     # AWS makes a default group with every VPC, which lets its members connect: empty it.
-    ec2.DefaultSecurityGroup(f"{config.name}-default", vpc_id=new.id, opts=opts)
-    group, rules = _group(config, new.id, opts)
-    return Network(subnet.id, group, (*routes, *rules))
+    ec2.DefaultSecurityGroup("default", vpc_id=new.id, opts=opts)
+    return new
 
 
 def _subnet(
@@ -57,19 +87,14 @@ def _subnet(
     """
     blocks = list(BLOCK.subnets(new_prefix=20))
     return ec2.Subnet(
-        f"{config.name}-subnet",
+        "subnet",
         vpc_id=new.id,
         cidr_block=str(blocks[(ord(location.zone[-1]) - ord("a")) % len(blocks)]),
         availability_zone=location.zone,
         # checkov:skip=CKV_AWS_130: the operator comes from outside; the group lets nobody else in
         map_public_ip_on_launch=True,
         tags={"Name": f"railhead-{config.name}"},
-        opts=pulumi.ResourceOptions.merge(
-            opts,
-            pulumi.ResourceOptions(
-                ignore_changes=[] if config.zones else ["availabilityZone", "cidrBlock"]
-            ),
-        ),
+        opts=opts if config.zones else keeping(opts, "availabilityZone", "cidrBlock"),
     )
 
 
@@ -77,20 +102,20 @@ def _routes(
     config: ClusterConfig, new: ec2.Vpc, subnet: ec2.Subnet, opts: pulumi.ResourceOptions
 ) -> tuple[pulumi.Resource, ...]:
     """To the internet through a gateway; to S3 inside AWS, which is free."""
-    gateway = ec2.InternetGateway(f"{config.name}-gateway", vpc_id=new.id, opts=opts)
-    table = ec2.RouteTable(f"{config.name}-routes", vpc_id=new.id, opts=opts)
+    gateway = ec2.InternetGateway("gateway", vpc_id=new.id, opts=opts)
+    table = ec2.RouteTable("routes", vpc_id=new.id, opts=opts)
     out = ec2.Route(
-        f"{config.name}-out",
+        "out",
         route_table_id=table.id,
         destination_cidr_block=EVERYWHERE,
         gateway_id=gateway.id,
         opts=opts,
     )
     joined = ec2.RouteTableAssociation(
-        f"{config.name}-joined", route_table_id=table.id, subnet_id=subnet.id, opts=opts
+        "joined", route_table_id=table.id, subnet_id=subnet.id, opts=opts
     )
     to_s3 = ec2.VpcEndpoint(
-        f"{config.name}-s3",
+        "s3",
         vpc_id=new.id,
         service_name=f"com.amazonaws.{config.region}.s3",
         vpc_endpoint_type="Gateway",
@@ -108,15 +133,16 @@ def _group(
     Rules are separate resources: rules in the group's arguments would remove these at every `up`.
     """
     group = ec2.SecurityGroup(
-        f"railhead-{config.name}",  # AWS refuses names that begin with sg-
+        "group",
+        name=unique("railhead", config.name),  # AWS refuses names that begin with sg-
         vpc_id=vpc_id,
         description=f"Hosts of the cluster {config.name}",
-        opts=opts,
+        opts=keeping(opts, "name", "description"),
     )
-    rules: list[pulumi.Resource] = [_ssh(config, group.id, cidr, opts) for cidr in config.ssh_cidrs]
+    rules: list[pulumi.Resource] = [_ssh(group.id, cidr, opts) for cidr in config.ssh_cidrs]
     rules.append(
         vpc.SecurityGroupIngressRule(
-            f"{config.name}-among",
+            "among",
             security_group_id=group.id,
             referenced_security_group_id=group.id,
             ip_protocol="-1",
@@ -126,7 +152,7 @@ def _group(
     )
     rules.append(
         vpc.SecurityGroupEgressRule(
-            f"{config.name}-anywhere",
+            "anywhere",
             security_group_id=group.id,
             cidr_ipv4=EVERYWHERE,
             ip_protocol="-1",
@@ -138,11 +164,11 @@ def _group(
 
 
 def _ssh(
-    config: ClusterConfig, group: pulumi.Output[str], cidr: str, opts: pulumi.ResourceOptions
+    group: pulumi.Output[str], cidr: str, opts: pulumi.ResourceOptions
 ) -> vpc.SecurityGroupIngressRule:
     four = _version(cidr) == 4
     return vpc.SecurityGroupIngressRule(
-        f"{config.name}-ssh-{cidr}",
+        f"ssh-{cidr}",
         security_group_id=group,
         cidr_ipv4=cidr if four else None,
         cidr_ipv6=None if four else cidr,

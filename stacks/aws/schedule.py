@@ -1,9 +1,8 @@
 """The second deadline: for each instance a schedule of EventBridge Scheduler that stops it, once.
 
-It is created as soon as its instance exists, and waits for no other. Its name comes from the
-instance's id: a new instance gets a new schedule with a new time. The time is fixed when the
-schedule is created, so that a second `up` changes nothing. `fab start` and `fab extend` move it
-through the Scheduler's API.
+It is created as soon as its instance exists, and waits for no other. A new instance gets a new
+schedule with a new name and time, which are fixed when the schedule is created: a second `up`
+changes nothing. `fab start` and `fab extend` move it through the Scheduler's API.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from railhead.documents.cluster import DocumentDeadline
 
 from .. import deadline
 from ..config.settings import ClusterConfig
+from ..parts import keeping, unique
 from .identity import trust
 from .tags import ID
 
@@ -41,15 +41,16 @@ def stop_role(
     group = f"arn:aws:scheduler:{config.region}:{account}:schedule-group/default"
     whose = {"aws:SourceAccount": account, "aws:SourceArn": group}
     role = iam.Role(
-        f"railhead-{config.name}-deadline",
+        "deadline-role",
+        name=unique("railhead", config.name, "deadline"),
         description=f"Stops the machines of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("scheduler.amazonaws.com", StringEquals=whose)),
         force_detach_policies=True,  # also a policy that a killed `up` left in no state
-        opts=opts,
+        opts=keeping(opts, "name"),
     )
     instances = f"arn:aws:ec2:{config.region}:{account}:instance/*"
     rights = iam.RolePolicy(
-        f"{config.name}-deadline",
+        "deadline",
         role=role.id,
         policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own, spot=config.spot))),
         opts=opts,
@@ -79,7 +80,7 @@ def schedule(
     """The schedule of one instance. It fires `deadline_hours` after the instance was created."""
     verb = "terminate" if config.spot else "stop"
     return scheduler.Schedule(
-        f"{config.name}-{number}",
+        f"host-{number}",
         name=machine.id.apply(lambda id: f"railhead-{config.name}-{id}"),
         description=f"The deadline of {config.name}-{number}",
         schedule_expression=machine.id.apply(lambda _: _expression(config.deadline_hours)),
@@ -96,7 +97,9 @@ def schedule(
         opts=pulumi.ResourceOptions.merge(
             opts,
             pulumi.ResourceOptions(
-                depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]
+                depends_on=[stopper.rights],
+                ignore_changes=["name", "scheduleExpression"],
+                replace_on_changes=["target.input"],
             ),
         ),
     )

@@ -6,6 +6,7 @@ import pulumi
 from pulumi_gcp import storage
 
 from ..config.settings import ClusterConfig
+from ..parts import Part, keeping, unique
 from .labels import labels
 from .zone import Location
 
@@ -14,14 +15,26 @@ OLD_CHECKPOINTS_DAYS = 1  # they are gigabytes, and are overwritten many times a
 UPLOADS_DAYS = 2
 
 
-def make_bucket(
-    config: ClusterConfig, location: Location, parent: pulumi.Resource
+class Bucket(Part):
+    """A private bucket beside the machines."""
+
+    def __init__(
+        self, config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("gcp:Bucket", "bucket", opts)
+        self.bucket = _bucket(config, location, self.inner)
+        self.register_outputs({"bucket": self.bucket.name})
+
+
+def _bucket(
+    config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
 ) -> storage.Bucket:
-    """A private bucket beside the machines. Google encrypts all objects with its own keys."""
+    """The bucket. Google encrypts all objects with its own keys. Its name is kept, unless the
+    config has one."""
     # checkov:skip=CKV_GCP_62: access logs need a second bucket, and nothing reads them
     return storage.Bucket(
-        f"railhead-{config.name}",
-        name=config.bucket_name,
+        "results",
+        name=config.bucket_name or unique("railhead", config.name),
         project=location.project,
         location=location.region.upper(),
         labels=labels(config),
@@ -35,7 +48,7 @@ def make_bucket(
         lifecycle_rules=_rules(),
         # `pulumi destroy` does not empty it: Google refuses to remove a bucket with objects.
         force_destroy=False,
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=opts if config.bucket_name else keeping(opts, "name"),
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
-from pulumi_gcp import compute, storage
 
 from railhead.documents.cluster import ClusterDocument, DocumentDeadline, DocumentHost
 from railhead.documents.codec import encode
@@ -16,16 +15,22 @@ from railhead.documents.codec import encode
 from .. import broken_up, cluster_id, outputs
 from ..config.settings import ClusterConfig
 from ..cost import price
+from ..parts import known_by_former_names
 from ..quotas import QuotaNeed
-from . import bucket, firewall, hosts, identity, image, network, quota
+from . import image, network, quota
+from .bucket import Bucket
+from .hosts import Host, HostInputs
+from .identity import Access
 from .image import Image
-from .labels import ID, labels
+from .labels import ID, TYPES, labels
 from .lookups import apis, existing, oslogin, rest
 from .machine_types import same_gpus
-from .network import Network
+from .network import ExistingNetwork, Network
 from .zone import Location, choose_location
 
 Document = ClusterDocument | None
+COMPONENT = "railhead:gcp:Cluster"
+FORMER = {"results": "railhead-{}", "subnet": "{}", "vpc": "{}"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Lookups:
 
     location: Location
     image: Image
-    network: Network | None
+    network: ExistingNetwork | None
     google: rest.Google | None
 
 
@@ -56,14 +61,17 @@ class Cluster(pulumi.ComponentResource):
         found = _look_up(config, invoke)
         requests = quota.check(config, found.location, found.google, invoke)
         own_id = cluster_id.make_id()
-        transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
+        transforms = [
+            cluster_id.on_every_resource(TYPES, "labels", ID, own_id),
+            known_by_former_names(name, COMPONENT, "gcp:storage/bucket:Bucket", FORMER),
+        ]
         if not requests:
             types = same_gpus(config.machine_type)
             others = broken_up.Alternatives(found.location.others, types)
-            transformations.append(broken_up.on_failure(config, others))
+            transforms.append(broken_up.on_failure(config, others))
             broken_up.announce(config, found.location.zone, others)
-        opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
-        super().__init__("railhead:gcp:Cluster", name, None, opts)
+        opts = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
+        super().__init__(COMPONENT, name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._request(config, requests) if requests else self._make(config, own_id, found)
         )
@@ -78,29 +86,28 @@ class Cluster(pulumi.ComponentResource):
     def _make(
         self, config: ClusterConfig, own_id: pulumi.Output[str], found: Lookups
     ) -> pulumi.Output[Document]:
-        location = found.location
-        net = found.network or network.make_network(config, location, self)
-        rules = firewall.make_rules(config, location, net, self)
-        store = bucket.make_bucket(config, location, self) if config.bucket else None
-        account = identity.service_account(config, location, store, own_id, self)
-        email = account.email if account else None
-        inputs = hosts.HostInputs(location, found.image, net.subnet, email, own_id)
-        opts = pulumi.ResourceOptions(parent=self, depends_on=rules)
-        made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
-        existing.name_others(own_id, [machine.id for machine in made], found.google)
-        return _document(config, own_id, made, store)
+        location, opts = found.location, pulumi.ResourceOptions(parent=self)
+        net = Network(config, location, found.network, opts)
+        store = Bucket(config, location, opts).bucket if config.bucket else None
+        access = Access(config, location, store, own_id, opts)
+        inputs = HostInputs(location, found.image, net.subnet, access.account, own_id)
+        ready = pulumi.ResourceOptions(parent=self, depends_on=net.ready)
+        hosts = [Host(config, number + 1, inputs, ready) for number in range(config.count)]
+        existing.name_others(own_id, [host.machine.id for host in hosts], found.google)
+        return _document(config, own_id, hosts, store.name if store else None)
 
 
 def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
     """The project also pays for requests: with a user's credentials some APIs, Cloud Quotas among
     them, refuse requests that no project pays for."""
     return gcp.Provider(
-        name,
+        "gcp",
         project=config.project,
         region=config.region,
         default_labels=labels(config),
         user_project_override=True,
         billing_project=config.project,
+        opts=pulumi.ResourceOptions(aliases=[pulumi.Alias(name=name)]),  # until 0.1.0
     )
 
 
@@ -119,17 +126,17 @@ def _look_up(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> Lookups:
 def _document(
     config: ClusterConfig,
     own_id: pulumi.Output[str],
-    made: Sequence[compute.Instance],
-    store: storage.Bucket | None,
+    hosts: Sequence[Host],
+    bucket: pulumi.Output[str] | None,
 ) -> pulumi.Output[Document]:
+    machines = [host.machine for host in hosts]
     each = [
         pulumi.Output.all(
             name=one.name, id=one.id, zone=one.zone, on=one.network_interfaces, when=one.scheduling
         )
-        for one in made
+        for one in machines
     ]
-    bucket_name = store.name if store else pulumi.Output.from_input(None)
-    return pulumi.Output.all(own_id, bucket_name, *each).apply(
+    return pulumi.Output.all(own_id, pulumi.Output.from_input(bucket), *each).apply(
         lambda values: _plain_document(config, values[0], values[1], values[2:])
     )
 

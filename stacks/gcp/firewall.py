@@ -6,38 +6,43 @@ import pulumi
 from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
+from ..parts import keeping, unique
 from .labels import description, tag
-from .network import Network
 from .zone import Location
 
 ALLOW, DENY = 900, 910  # before other rules of the network, whose default priority is 1000
 
 
 def make_rules(
-    config: ClusterConfig, location: Location, network: Network, parent: pulumi.Resource
+    config: ClusterConfig,
+    location: Location,
+    network: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+    *,
+    others: bool,
 ) -> list[compute.Firewall]:
     """SSH from `ssh_cidrs`, all traffic inside the cluster, and nothing else.
 
-    An existing network may allow more, as `default` allows SSH from everywhere: a rule denies
-    everything else to these hosts.
+    `others`: the network may have rules of others, as `default` allows SSH from everywhere. Then a
+    rule denies everything else to these hosts.
     """
     ssh = compute.FirewallAllowArgs(protocol="tcp", ports=["22"])
     rules = [
         _rule(
-            config, location, network, parent, "ssh",
+            config, location, network, opts, "ssh",
             allows=[ssh], priority=ALLOW, source_ranges=list(config.ssh_cidrs),
         ),
         _rule(
-            config, location, network, parent, "inside",
+            config, location, network, opts, "inside",
             allows=[compute.FirewallAllowArgs(protocol="all")], priority=ALLOW,
             source_tags=[tag(config)],
         ),
     ]  # fmt: skip
-    if not network.own:
+    if others:
         deny = compute.FirewallDenyArgs(protocol="all")
         rules.append(
             _rule(
-                config, location, network, parent, "nothing-else",
+                config, location, network, opts, "nothing-else",
                 denies=[deny], priority=DENY, source_ranges=["0.0.0.0/0"],
             )
         )  # fmt: skip
@@ -47,8 +52,8 @@ def make_rules(
 def _rule(
     config: ClusterConfig,
     location: Location,
-    network: Network,
-    parent: pulumi.Resource,
+    network: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
     name: str,
     *,
     priority: int,
@@ -58,9 +63,10 @@ def _rule(
     source_tags: list[str] | None = None,
 ) -> compute.Firewall:
     return compute.Firewall(
-        f"{config.name}-{name}",
+        name,
+        name=unique(config.name, name),
         project=location.project,
-        network=network.network,
+        network=network,
         description=description(config),
         direction="INGRESS",
         priority=priority,
@@ -69,5 +75,5 @@ def _rule(
         source_ranges=source_ranges,
         source_tags=source_tags,
         target_tags=[tag(config)],
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=keeping(opts, "name"),
     )

@@ -1,4 +1,4 @@
-"""The machines. Google itself stops them at the deadline."""
+"""The hosts. Google itself stops their machines at the deadline."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pulumi_gcp import compute
 
 from .. import deadline
 from ..config.settings import ClusterConfig
+from ..parts import Part
 from .identity import SCOPE
 from .image import Image
 from .labels import ID, labels, tag
 from .machine_types import has_local_ssds
 from .zone import Location
 
-# Changes of the first two would replace existing machines and their disks: the disk's labels (a
-# colleague's `up` has another owner), and the deadline (Compute's API can change it while the
-# machine is stopped). A machine keeps the script of its timer, too, with the hours in it.
+# Changes of the first three would replace existing machines and their disks: the name (of the
+# cluster), the labels of the disk (a colleague's `up` has another owner), the deadline (Compute's
+# API can change it while the machine is stopped). A machine keeps the script of its timer, too,
+# with the hours in it.
 FIXED = [
+    "name",
     "bootDisk.initializeParams.labels",
     "scheduling.maxRunDuration",
     'metadata["startup-script"]',
@@ -36,17 +39,27 @@ class HostInputs:
     cluster_id: pulumi.Input[str]
 
 
-def host(
+class Host(Part):
+    """One machine."""
+
+    def __init__(
+        self, config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("gcp:Host", f"host-{number}", opts)
+        self.machine = _machine(config, number, inputs, self.inner)
+        self.register_outputs({"id": self.machine.id, "name": self.machine.name})
+
+
+def _machine(
     config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
 ) -> compute.Instance:
-    """One machine. It accepts the operator's key and no other; bootstrap installs everything else.
+    """The machine. It accepts the operator's key and no other; bootstrap installs everything else.
 
     `desired_status` stays unset: an `up` neither starts nor stops a machine.
     """
-    name = f"{config.name}-{number}"
     return compute.Instance(
-        name,
-        name=name,
+        f"host-{number}",
+        name=f"{config.name}-{number}",
         project=inputs.location.project,
         zone=inputs.location.zone,
         machine_type=config.machine_type,
@@ -72,8 +85,14 @@ def host(
 
 def _fixed(config: ClusterConfig) -> list[str]:
     """The properties that no `up` changes. Compute attaches the local SSDs of a machine type; for
-    the provider they are a change that replaces the machine."""
-    return [*FIXED, "scratchDisks"] if has_local_ssds(config.machine_type) else FIXED
+    the provider they are a change that replaces the machine. Without configured zones a machine
+    keeps its zone: a change in Compute's lists must not move it."""
+    fixed = list(FIXED)
+    if has_local_ssds(config.machine_type):
+        fixed.append("scratchDisks")
+    if not config.zones:
+        fixed.append("zone")
+    return fixed
 
 
 def _gpus(config: ClusterConfig) -> list[compute.InstanceGuestAcceleratorArgs] | None:

@@ -1,4 +1,4 @@
-"""The service account of the machines: the cluster's own bucket, and data that it may read."""
+"""Access of the machines: their service account, and the buckets that it may use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pulumi_gcp import serviceaccount, storage
 from railhead.documents.uri import BucketUri
 
 from ..config.settings import ClusterConfig
+from ..parts import Part, keeping
 from .labels import description
 from .zone import Location
 
@@ -26,51 +27,59 @@ def account_id(name: str, own_id: str) -> str:
     return f"rh-{name[:13].rstrip('-')}-{own_id}"
 
 
-def service_account(
+class Access(Part):
+    """A service account that can read the cluster's bucket, write below its runs/, and read
+    `data_buckets`.
+
+    `account` is its address; None where the hosts have nothing to read or write.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        location: Location,
+        bucket: storage.Bucket | None,
+        own_id: pulumi.Output[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("gcp:Access", "access", opts)
+        self.account: pulumi.Output[str] | None = None
+        if bucket or config.data_buckets:
+            self.account = _account(config, location, own_id, self.inner).email
+            member = self.account.apply(lambda email: f"serviceAccount:{email}")
+            if bucket:
+                _own_bucket(bucket, member, self.inner)
+            for prefix in config.data_buckets:
+                _data(prefix, member, self.inner)
+        self.register_outputs({"account": self.account})
+
+
+def _account(
     config: ClusterConfig,
     location: Location,
-    bucket: storage.Bucket | None,
     own_id: pulumi.Output[str],
-    parent: pulumi.Resource,
-) -> serviceaccount.Account | None:
-    """A service account that can read the cluster's bucket, write below its runs/, and read
-    `data_buckets`. None where the hosts have nothing to read or write.
-
-    One that exists is this stack's own, left by a killed `up`: it is taken over.
-    """
-    if not bucket and not config.data_buckets:
-        return None
-    account = serviceaccount.Account(
-        f"{config.name}-hosts",
+    opts: pulumi.ResourceOptions,
+) -> serviceaccount.Account:
+    """One that exists is this stack's own, left by a killed `up`: it is taken over."""
+    return serviceaccount.Account(
+        "hosts",
         project=location.project,
         account_id=own_id.apply(lambda own: account_id(config.name, own)),
         create_ignore_already_exists=True,
         display_name=f"Hosts of {config.name}",
         description=description(config),
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=keeping(opts, "accountId"),
     )
-    member = account.email.apply(lambda email: f"serviceAccount:{email}")
-    if bucket:
-        _own_bucket(config, bucket, member, parent)
-    for prefix in config.data_buckets:
-        _data(config, prefix, member, parent)
-    return account
 
 
 def _own_bucket(
-    config: ClusterConfig,
-    bucket: storage.Bucket,
-    member: pulumi.Output[str],
-    parent: pulumi.Resource,
+    bucket: storage.Bucket, member: pulumi.Output[str], opts: pulumi.ResourceOptions
 ) -> None:
     """Read everywhere, write below runs/. Not elsewhere: later machines install the wheels that
     are stored there, and train on the data below data/, which the operator uploads."""
-    opts = pulumi.ResourceOptions(parent=parent)
+    storage.BucketIAMMember("hosts-read", bucket=bucket.name, role=READS, member=member, opts=opts)
     storage.BucketIAMMember(
-        f"{config.name}-hosts-read", bucket=bucket.name, role=READS, member=member, opts=opts
-    )
-    storage.BucketIAMMember(
-        f"{config.name}-hosts-write",
+        "hosts-write",
         bucket=bucket.name,
         role=WRITES,
         member=member,
@@ -81,20 +90,18 @@ def _own_bucket(
     )
 
 
-def _data(
-    config: ClusterConfig, prefix: BucketUri, member: pulumi.Output[str], parent: pulumi.Resource
-) -> None:
+def _data(prefix: BucketUri, member: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
     """One member of one role in a bucket that is not ours: a binding or a policy would remove
     the rights of others."""
     storage.BucketIAMMember(
-        f"{config.name}-data-{prefix.bucket}/{prefix.prefix}",
+        f"data-{prefix.bucket}/{prefix.prefix}",
         bucket=prefix.bucket,
         role=READS,
         member=member,
         condition=storage.BucketIAMMemberConditionArgs(
             title=_title(prefix), expression=below(prefix)
         ),
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=opts,
     )
 
 

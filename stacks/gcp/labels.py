@@ -6,6 +6,8 @@ from ..config.settings import ClusterConfig
 
 CLUSTER = "railhead-cluster"
 ID = "railhead-id"  # its value is in stacks/cluster_id.py
+# The types of resources that a cluster has and that can have labels.
+TYPES = frozenset({"gcp:compute/instance:Instance", "gcp:storage/bucket:Bucket"})
 
 
 def labels(config: ClusterConfig) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The network of the hosts: a new one, or an existing one."""
+"""The network of the hosts, a new or an existing one, and its firewall."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
+from ..parts import Part, keeping, unique
+from . import firewall
 from .labels import description
 from .zone import Location
 
@@ -16,40 +18,77 @@ RANGE = "10.164.0.0/20"
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network and its subnet in the cluster's region, as ids. `own`: created for this cluster."""
+class ExistingNetwork:
+    """A network that exists, and its subnet in the cluster's region, as ids."""
 
-    network: pulumi.Input[str]
-    subnet: pulumi.Input[str]
-    own: bool
+    network: str
+    subnet: str
 
 
-def make_network(config: ClusterConfig, location: Location, parent: pulumi.Resource) -> Network:
-    """A network with one subnet and private access to Google's own services."""
-    opts = pulumi.ResourceOptions(parent=parent)
-    network = compute.Network(
-        config.name,
+class Network(Part):
+    """A new network with one subnet, or an existing one; the firewall of the hosts in both cases.
+
+    Attributes:
+        subnet: the id of the subnet of the hosts.
+        ready: what must exist before a host has access.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        location: Location,
+        existing: ExistingNetwork | None,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("gcp:Network", "network", opts)
+        network: pulumi.Input[str]
+        if existing:
+            network, self.subnet = existing.network, pulumi.Output.from_input(existing.subnet)
+        else:
+            new = _network(config, location, self.inner)
+            network, self.subnet = new.id, _subnet(config, location, new, self.inner).id
+        self.ready = firewall.make_rules(
+            config, location, network, self.inner, others=existing is not None
+        )
+        self.register_outputs({"subnet": self.subnet})
+
+
+def _network(
+    config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
+) -> compute.Network:
+    return compute.Network(
+        "vpc",
+        name=unique(config.name),
         project=location.project,
         description=description(config),
         auto_create_subnetworks=False,
         routing_mode="REGIONAL",
-        opts=opts,
+        opts=keeping(opts, "name", "description"),
     )
+
+
+def _subnet(
+    config: ClusterConfig,
+    location: Location,
+    network: compute.Network,
+    opts: pulumi.ResourceOptions,
+) -> compute.Subnetwork:
+    """With private access to Google's own services."""
     # checkov:skip=CKV_GCP_26: flow logs are billed by the GB, and ranks send each other many
-    subnet = compute.Subnetwork(
-        config.name,
+    return compute.Subnetwork(
+        "subnet",
+        name=unique(config.name),
         project=location.project,
         region=location.region,
         network=network.id,
         description=description(config),
         ip_cidr_range=RANGE,
         private_ip_google_access=True,
-        opts=opts,
+        opts=keeping(opts, "name", "description"),
     )
-    return Network(network.id, subnet.id, own=True)
 
 
-def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Network:
+def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> ExistingNetwork:
     """The network of this name, with its one subnet in the region.
 
     Raises:
@@ -71,4 +110,4 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Netwo
             f"network: {name} must have one subnet in {location.region}, and has {names}\n"
             "  next: pulumi config rm network   # the stack makes one"
         )
-    return Network(found.self_link, links[0], own=False)
+    return ExistingNetwork(found.self_link, links[0])

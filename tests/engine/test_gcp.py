@@ -60,7 +60,7 @@ def stack(engine: Path, tmp_path: Path, cloud: Cloud) -> Iterator[Stack]:
 
 
 def changes(done: Done) -> set[str]:
-    """What the engine did in the cloud, as in "create Instance t4-1"."""
+    """What the engine did in the cloud, as in "create Instance host-1"."""
     steps = [step for step in done.ended(0).steps if step.type.startswith("gcp:")]
     return {f"{step.op} {step.type.rpartition(':')[2]} {step.name}" for step in steps}
 
@@ -85,7 +85,7 @@ def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> No
     stack.refresh("--expect-no-changes").ended(0)
 
     check_that_a_bucket_with_objects_outlives_a_destroy(stack, cloud)
-    assert changes(stack.up()) == changes(seen) - {"create Bucket railhead-t4"}
+    assert changes(stack.up()) == changes(seen) - {"create Bucket results"}
     gone = stack.destroy()
     assert changes(gone) == {each.replace("create", "delete") for each in changes(seen)}
     assert not cloud.things and not stack.resources()
@@ -104,18 +104,18 @@ def check_that_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Clo
 def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, cloud: Cloud) -> None:
     stack.up().ended(0)
     before = set(cloud.things)
-    both = {"update Instance t4-1", "update Instance t4-2"}
+    both = {"update Instance host-1", "update Instance host-2"}
     # Another person's up changes labels and replaces nothing. Nor does another deadline: the
     # provider would replace machines to move theirs, so it stays, and the document has it.
     stack.config(owner="bob", deadline_hours=4)
     assert changes(stack.up()) == {*both, "update Bucket railhead-t4"}
     for host in cloud.every(INSTANCE).values():
         assert host.request.body["labels"]["railhead-owner"] == "bob"
-    assert changes(stack.config(count=3).up()) == {"create Instance t4-3"}
+    assert changes(stack.config(count=3).up()) == {"create Instance host-3"}
     seconds = [each["seconds"] for each in stack.output()["cluster"]["deadlines"]]
     assert seconds == [28800, 28800, 14400]
     stack.config(count=2, ssh_cidrs="198.51.100.9/32", machine_type="n1-standard-16")
-    assert changes(stack.up()) == {*both, "delete Instance t4-3", "update Firewall t4-ssh"}
+    assert changes(stack.up()) == {*both, "delete Instance host-3", "update Firewall ssh"}
     (ssh,) = [one for path, one in cloud.things.items() if "firewalls/t4-ssh" in path]
     assert ssh.request.body["sourceRanges"] == ["198.51.100.9/32"]
     assert set(cloud.things) == before
@@ -136,7 +136,7 @@ def test_what_replaces_machines_takes_the_old_ones_away_first(stack: Stack, clou
     check_that_a_request_removes_no_machine(stack, cloud)
     done = stack.config(spot=True).config(image="ubuntu-2404")
     cloud.quotas[f"PREEMPTIBLE-{T4}"] = rows(1, "us-central1")
-    ops = {step.op for step in done.up().ended(0).steps if step.name == "t4-1"}
+    ops = {step.op for step in done.up().ended(0).steps if step.name == "host-1"}
     assert ops == {"delete-replaced", "replace", "create-replacement"}
     (host,) = cloud.every(INSTANCE).values()
     assert host.request.body["scheduling"]["provisioningModel"] == "SPOT"
@@ -172,7 +172,7 @@ def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, clo
     failed = stack.up().ended(1, "ZONE_RESOURCE_POOL_EXHAUSTED")
     assert "t4-3" in failed.text and instances(cloud) == ["t4-1", "t4-2"]
     cloud.refuse.clear()
-    assert "create Instance t4-3" in changes(stack.up())
+    assert "create Instance host-3" in changes(stack.up())
     assert instances(cloud) == ["t4-1", "t4-2", "t4-3"]
     stack.destroy().ended(0)
     assert not cloud.things
@@ -204,7 +204,7 @@ def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
     (host,) = cloud.every(INSTANCE).values()
     assert host.request.body["serviceAccounts"][0]["email"].startswith("rh-t4-")
     gone = changes(stack.config(data_buckets="gs://images/v2").up())
-    assert gone == {"delete BucketIAMMember t4-data-images/v1"}
+    assert gone == {"delete BucketIAMMember data-images/v1"}
     stack.destroy().ended(0)
     assert not cloud.things
 

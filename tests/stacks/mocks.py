@@ -20,6 +20,8 @@ from typing import Any
 import pulumi
 from google.protobuf import empty_pb2
 from pulumi.runtime import mocks, rpc, set_mocks, settings
+from pulumi.runtime._callbacks import _CallbackServicer
+from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.stack import run_in_stack
 
 Answer = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -50,6 +52,7 @@ class Resource:
     protect: bool
     deleted_with: str
     secret_outputs: tuple[str, ...]
+    aliases: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -225,14 +228,21 @@ class _Mocks(mocks.Mocks):
 
 
 class _Monitor(mocks.MockMonitor):
-    """Keeps of every registration what Pulumi's own mocks drop: the options."""
+    """Does what Pulumi's own mocks leave out: keeps the options of every registration, and runs
+    the transforms of a resource and of all above it, as the engine does."""
 
     def __init__(self, world: World, made: Made, preview: bool) -> None:
         super().__init__(_Mocks(world, made, preview))
         self.made = made
         self.lock = threading.Lock()
+        self.transforms: dict[str, list[str]] = {}  # by URN: the tokens, of the nearest first
 
     def RegisterResource(self, request: Any) -> Any:
+        own = [callback.token for callback in request.transforms]
+        tokens = [*own, *self.transforms.get(request.parent, ())]
+        self.transforms[self.make_urn(request.parent, request.type, request.name)] = tokens
+        for token in tokens:
+            _transform(request, token)
         answer = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type != "pulumi:pulumi:Stack":
             with self.lock:
@@ -243,6 +253,17 @@ class _Monitor(mocks.MockMonitor):
         if "pulumi:pulumi:Stack" in request.urn:
             self.made.outputs.update(rpc.deserialize_properties(request.outputs))
         return empty_pb2.Empty()
+
+
+def _transform(request: Any, token: str) -> None:
+    """Change the request as a transform of the program does."""
+    (servicer,) = [each for each in _CallbackServicer._servicers if token in each._callbacks]
+    names = {"type": request.type, "name": request.name, "custom": request.custom}
+    message = resource_pb2.TransformRequest(**names, properties=request.object)
+    call = servicer._callbacks[token](message.SerializeToString())
+    answer: Any = asyncio.run_coroutine_threadsafe(call, servicer._loop).result(60)  # type: ignore[arg-type]
+    request.object.CopyFrom(answer.properties)
+    request.aliases.extend(answer.options.aliases)
 
 
 def _resource(request: Any, urn: str) -> Resource:
@@ -263,4 +284,5 @@ def _resource(request: Any, urn: str) -> Resource:
         protect=request.protect,
         deleted_with=request.deletedWith,
         secret_outputs=tuple(request.additionalSecretOutputs),
+        aliases=tuple(alias.urn for alias in request.aliases),
     )

@@ -147,8 +147,8 @@ def test_on_demand_stops_and_stands_close_together() -> None:
 
 def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     cluster = made()
-    (mine,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-bucket"]
-    arn = "arn:mock:railhead-c"
+    (mine,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "bucket"]
+    arn = "arn:mock:results"
     may = [
         (action, *statement["Resource"])
         for statement in policy(mine.inputs["policy"])
@@ -165,14 +165,14 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     ]
     assert not {kind for kind in cluster.kinds if "ttachment" in kind}, "no managed policies"
     none = made(bucket=False)
-    assert not [one for one in none.every(ROLE_POLICY) if one.name != "c-deadline"]
+    assert not [one for one in none.every(ROLE_POLICY) if one.name != "deadline"]
     assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
 
 
 def test_a_host_has_its_rights_before_it_boots() -> None:
     """Else the first upload of a short run is refused."""
     cluster = made(data_buckets="s3://images")
-    needed = {one.urn for one in cluster.every(ROLE_POLICY) if one.name != "c-deadline"}
+    needed = {one.urn for one in cluster.every(ROLE_POLICY) if one.name != "deadline"}
     assert len(needed) == 2
     assert needed <= set(cluster.one("aws:iam/instanceProfile:InstanceProfile").depends_on)
 
@@ -193,7 +193,7 @@ def allowed(one: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("bucket", [True, False])
 def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None:
     cluster = made(bucket=bucket, data_buckets="s3://images/cassava/v1/, s3://all")
-    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-data"]
+    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "data"]
     images, everything = "arn:aws:s3:::images", "arn:aws:s3:::all"
     assert allowed(data) == [
         (["s3:ListBucket"], [images], ["cassava/v1/*"]),
@@ -202,7 +202,7 @@ def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None
         (["s3:GetObject"], [f"{everything}/*"], None),
     ]
     names = {one.name for one in cluster.every(ROLE_POLICY)}
-    assert ("c-bucket" in names) == bucket
+    assert ("bucket" in names) == bucket
     profile = cluster.one("aws:iam/instanceProfile:InstanceProfile")
     assert data.urn in profile.depends_on, "a host that boots before its rights reads nothing"
     assert all("iamInstanceProfile" in host.inputs for host in cluster.every(INSTANCE))
@@ -210,7 +210,7 @@ def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None
 
 def test_ten_long_prefixes_fit_into_a_role() -> None:
     given = ",".join(f"s3://a-bucket-of-data-{n}/{'folder/' * 12}{n}" for n in range(10))
-    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "c-data"]
+    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "data"]
     assert len(data.inputs["policy"]) < 10_240, "AWS counts all policies of a role together"
 
 
@@ -218,8 +218,9 @@ def test_ten_long_prefixes_fit_into_a_role() -> None:
 def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
     cluster = made(spot=spot, count=3, deadline_hours=5)
     schedules = {one.name: one for one in cluster.every(SCHEDULE)}
-    assert sorted(schedules) == ["c-1", "c-2", "c-3"], "a fixed name for each number"
-    for name, schedule in schedules.items():
+    assert sorted(schedules) == ["host-1", "host-2", "host-3"], "a fixed name for each number"
+    for host, schedule in schedules.items():
+        name = host.replace("host", "c")
         assert schedule.inputs["name"] == f"railhead-c-i-{name}"
         target = schedule.inputs["target"]
         assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
@@ -230,8 +231,9 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
         assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
         assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
         assert schedule.inputs["actionAfterCompletion"] == "NONE", "a past deadline is not missing"
-        assert schedule.ignore_changes == ("scheduleExpression",), "an `up` must not move it"
-    (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-deadline"]
+        assert "scheduleExpression" in schedule.ignore_changes, "an `up` must not move it"
+        assert schedule.replace_on_changes == ("target.input",), "another machine has its own"
+    (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "deadline"]
     (statement,) = policy(rights.inputs["policy"])
     assert statement["Action"] == [f"ec2:{verb.capitalize()}Instances"]
     assert statement["Resource"] == ["arn:aws:ec2:us-east-1:123456789012:instance/*"]
@@ -244,7 +246,7 @@ def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
     """And what it needs exists before the first machine: nothing of it can fail later."""
     cluster = made(count=3)
     hosts = {one.name: one for one in cluster.every(INSTANCE)}
-    (rights,) = [one.urn for one in cluster.every(ROLE_POLICY) if one.name == "c-deadline"]
+    (rights,) = [one.urn for one in cluster.every(ROLE_POLICY) if one.name == "deadline"]
     assert all(rights in host.depends_on for host in hosts.values())
     for schedule in cluster.every(SCHEDULE):
         waits = {one.name for one in hosts.values() if one.urn in schedule.depends_on}
@@ -254,25 +256,28 @@ def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
 
 def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
     roles = {one.name: one for one in made().every("aws:iam/role:Role")}
-    (who,) = policy(roles["railhead-c-deadline"].inputs["assumeRolePolicy"])
+    (who,) = policy(roles["deadline-role"].inputs["assumeRolePolicy"])
     assert who["Principal"] == {"Service": "scheduler.amazonaws.com"}
     assert who["Condition"]["StringEquals"] == {
         "aws:SourceAccount": "123456789012",
         "aws:SourceArn": "arn:aws:scheduler:us-east-1:123456789012:schedule-group/default",
     }
-    (host,) = policy(roles["railhead-c-host"].inputs["assumeRolePolicy"])
+    (host,) = policy(roles["role"].inputs["assumeRolePolicy"])
     assert host["Principal"] == {"Service": "ec2.amazonaws.com"}
 
 
 def test_the_longest_name_still_fits() -> None:
     cluster = made(name="c" * 30)
-    names = [one.name for one in cluster.every("aws:iam/role:Role")]
-    assert all(len(name) + len("-1234567") <= 64 for name in names)
+    roles = cluster.every("aws:iam/role:Role")
+    assert all(len(role.inputs["name"]) <= 64 for role in roles)
     # An instance's id has 19 characters.
     assert len(f"railhead-{'c' * 30}-i-0123456789abcdef0") <= 64
     for schedule in cluster.every(SCHEDULE):
-        assert schedule.inputs["name"] == f"railhead-{'c' * 30}-i-{schedule.name}"
-    assert len(cluster.one(BUCKET).name) + len("-1234567") <= 63
+        assert (
+            schedule.inputs["name"]
+            == f"railhead-{'c' * 30}-i-{schedule.name.replace('host', 'c' * 30)}"
+        )
+    assert len(cluster.one(BUCKET).inputs["bucket"]) <= 63
 
 
 def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed() -> None:
@@ -451,7 +456,7 @@ def test_the_bucket_is_private_and_outlives_a_destroy_with_its_settings() -> Non
     (refusal,) = policy(cluster.one("aws:s3/bucketPolicy:BucketPolicy").inputs["policy"])
     assert (refusal["Effect"], refusal["Principal"]) == ("Deny", "*")
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    assert set(refusal["Resource"]) == {"arn:mock:railhead-c", "arn:mock:railhead-c/*"}
+    assert set(refusal["Resource"]) == {"arn:mock:results", "arn:mock:results/*"}
     settings = [one for one in cluster.resources if one.type.startswith("aws:s3/bucket")]
     assert all(one.deleted_with == bucket.urn for one in settings if one != bucket)
     assert "aws:s3/bucket:Bucket" not in made(bucket=False).kinds
@@ -534,7 +539,7 @@ def test_the_document_is_the_golden_one() -> None:
     assert document["hosts"] == [
         {**one, "id": f"i-{one['name']}", "address": one["address"]} for one in golden["hosts"]
     ]
-    assert document["bucket"] == "s3://railhead-aws-g4dn-id"
+    assert document["bucket"] == "s3://results-id"
     for deadline, wanted in zip(document["deadlines"], golden["deadlines"], strict=True):
         assert deadline.keys() == wanted.keys()
         assert (deadline["kind"], deadline["host"]) == (wanted["kind"], wanted["host"])

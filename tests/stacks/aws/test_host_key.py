@@ -52,7 +52,7 @@ def test_the_console_is_the_default() -> None:
 
 def test_every_host_is_given_a_key_of_its_own() -> None:
     cluster = with_keys(count=3)
-    assert [one.name for one in cluster.every(HOST_KEY)] == ["c-1", "c-2", "c-3"]
+    assert [one.name for one in cluster.every(HOST_KEY)] == ["host-1", "host-2", "host-3"]
     for host, output in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):
@@ -63,7 +63,7 @@ def test_every_host_is_given_a_key_of_its_own() -> None:
             "ed25519_public": own["public"],
             "ed25519_private": own["private"],
         }
-        assert output["name"] == host.name
+        assert output["name"] == host.inputs["tags"]["Name"]
         assert (output["host_key"], output["host_key_source"]) == (own["public"], "injected")
 
 

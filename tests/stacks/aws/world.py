@@ -103,13 +103,13 @@ def world(
     return World(answers, {INSTANCE: _instance, **named})
 
 
-def _named(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The provider gives a name to what has none; an id is the name then."""
-    end = f"{name}-0a1b2c3"
-    return {"id": end, "name": end, "keyName": end, "bucket": inputs.get("bucket", end)}
+def _named(_: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The id of these types is the name in the cloud."""
+    return {"id": inputs.get("keyName") or inputs["name"]}
 
 
-def _instance(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+def _instance(_: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    name = inputs["tags"]["Name"]
     number = name.rsplit("-", 1)[-1]
     return {
         "id": f"i-{name}",

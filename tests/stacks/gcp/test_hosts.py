@@ -142,9 +142,12 @@ def test_network_cards_are_fast_and_have_an_address_for_ssh() -> None:
 def test_what_would_replace_machines_for_nothing_is_left_alone() -> None:
     for host in made().every(INSTANCE):
         assert host.ignore_changes == (
+            "name",
             "bootDisk.initializeParams.labels",
             "scheduling.maxRunDuration",
             'metadata["startup-script"]',
+            "zone",
         )
+        assert "zone" not in made(zones=(host.inputs["zone"],)).every(INSTANCE)[0].ignore_changes
         assert host.delete_before_replace
         assert host.inputs["allowStoppingForUpdate"] is True, "another type replaces no disk"

@@ -155,6 +155,7 @@ def _usual(**changes: Any) -> Made:
 
 def _instance(name: str, inputs: dict[str, Any]) -> Mapping[str, Any]:
     number = int(name.rpartition("-")[2])
+    name = inputs["name"]
     interface = {**inputs["networkInterfaces"][0], "networkIp": f"10.164.0.{number}"}
     interface["accessConfigs"] = [{"natIp": f"198.51.100.{number}"}]
     path = f"projects/{inputs['project']}/zones/{inputs['zone']}/instances/{name}"
@@ -166,4 +167,4 @@ def _account(name: str, inputs: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def _bucket(name: str, inputs: dict[str, Any]) -> Mapping[str, Any]:
-    return {"name": inputs.get("name") or f"{name}-1a2b3c4"}
+    return {"name": inputs["name"]}

@@ -1,0 +1,88 @@
+"""A stack that an earlier version made, and one that gets another name: nothing is replaced.
+
+tests/cases/stacks has states that commit bb5e36f made on the engine and the stand-ins, before
+logical names were constants and a cluster had parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine.aws import OnAws, tags
+from engine.gcp import OnGcp
+from engine.gcp import fresh as fresh_gcp
+from engine.stack import Done, Stack
+from places import CASES
+
+OWN = ("pulumi:", "railhead:")  # types of which no cloud knows
+
+
+@pytest.fixture
+def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
+    with fresh_gcp(engine, tmp_path) as made:
+        yield made
+
+
+def take_over(stack: Stack, state: str) -> dict[str, str]:
+    """Give the stack a state of an earlier version; the ids of its resources in the cloud."""
+    path = CASES / "stacks" / state
+    stack.run("stack", "import", "--stack", stack.name, "--file", str(path)).ended(0)
+    return ids(stack)
+
+
+def ids(stack: Stack) -> dict[str, str]:
+    """The URN of each resource of a cloud by its type and id."""
+    made = [r for r in stack.resources() if r.get("custom") and not r["type"].startswith(OWN)]
+    return {f"{r['type']} {r['id']}": r["urn"] for r in made}
+
+
+def changes(done: Done) -> set[tuple[str, str, str]]:
+    """What happens to resources of a cloud: the operation, the type, the name."""
+    steps = [s for s in done.ended(0).steps if not s.type.startswith(OWN)]
+    return {(s.op, s.type, s.name) for s in steps}
+
+
+def check_all_is_kept(stack: Stack, before: dict[str, str]) -> None:
+    """A preview changes nothing in the cloud; it shows the parts of the cluster as new."""
+    preview = stack.preview().ended(0)
+    assert not changes(preview)
+    kinds = {step.type.rpartition(":")[2] for step in preview.steps if step.op == "create"}
+    assert kinds == {"Access", "Bucket", "Host", "Network"}
+    assert len(before) > 10
+
+
+def test_a_stack_on_aws_of_an_earlier_version_is_kept(aws: OnAws) -> None:
+    aws.stack.config(ssh_cidrs="203.0.113.7/32,2001:db8::/64", host_keys="injected")
+    aws.stack.config(data_buckets="s3://images/v1,s3://images/v2")
+    check_all_is_kept(aws.stack, take_over(aws.stack, "bb5e36f-aws.json"))
+
+
+def test_a_stack_on_google_cloud_of_an_earlier_version_is_kept(gcp: OnGcp) -> None:
+    gcp.stack.config(bucket=True, data_buckets="gs://images/v1", ssh_cidrs="203.0.113.7/32")
+    check_all_is_kept(gcp.stack, take_over(gcp.stack, "bb5e36f-gcp.json"))
+
+
+def test_a_renamed_stack_on_aws_keeps_all(aws: OnAws) -> None:
+    """Its name is the default of the cluster's name."""
+    stack = aws.stack
+    stack.config(count=1, data_buckets="s3://images/v1").up().ended(0)
+    before = ids(stack)
+    stack.run("stack", "rename", "other", "--stack", "g4dn").ended(0)
+    stack.name = "other"
+    operations = {op for op, _, _ in changes(stack.up())}
+    assert operations == {"update"} and ids(stack).keys() == before.keys()
+    assert [tags(one)["Name"] for one in aws.instances()] == ["other-1"]
+    stack.up("--expect-no-changes").ended(0)
+
+
+def test_another_name_on_google_cloud_keeps_all(gcp: OnGcp) -> None:
+    """Also the names of the machines, which Google cannot change."""
+    stack = gcp.stack
+    stack.config(bucket=True, data_buckets="gs://images/v1", count=1).up().ended(0)
+    before = ids(stack)
+    operations = {op for op, _, _ in changes(stack.config(name="other").up())}
+    assert operations == {"update"} and ids(stack) == before
+    assert gcp.instances() == ["t4-1"]
+    stack.up("--expect-no-changes").ended(0)
