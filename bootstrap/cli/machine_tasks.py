@@ -64,7 +64,13 @@ def up(
 
     stack = selected_stack(target.stack)
     doctor.refuse_blocked(stack, print_lines)
-    up.up(stack, print_lines, yes=options.yes, refresh=options.refresh)
+    up.up(
+        stack,
+        print_lines,
+        yes=options.yes,
+        refresh=options.refresh,
+        discard=options.discard_results,
+    )
 
 
 @task()

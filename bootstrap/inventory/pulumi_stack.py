@@ -32,6 +32,7 @@ PREVIEW_SECONDS = 300
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 UP_SECONDS = DESTROY_SECONDS = 3600
 END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
+REMOVALS = ("delete", "delete-replaced", "replace")  # operations of a preview
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -133,10 +134,27 @@ class Diagnostic:
 
 
 @dataclass(frozen=True)
+class OldState:
+    """A resource before a change."""
+
+    type: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What would happen to one resource; `oldState` is null for a new one."""
+
+    op: str = ""
+    oldState: OldState | None = None
+
+
+@dataclass(frozen=True)
 class Preview:
     """The part of `pulumi preview --json` that is read here."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 def version() -> str:
@@ -174,7 +192,28 @@ def config(stack: str) -> dict[str, str]:
 
 def preview_errors(stack: str) -> list[str]:
     """The errors of a preview, which creates nothing; empty where it succeeds."""
-    process = _pulumi("preview", "--json", "--stack", stack, seconds=PREVIEW_SECONDS)
+    return _preview(stack)[1]
+
+
+def removed_machines(stack: str, *, refresh: bool) -> list[str]:
+    """The ids of the machines that an `up` would delete, or replace by new ones.
+
+    Raises:
+        UsageError: the preview fails.
+    """
+    preview, errors = _preview(stack, *(["--refresh"] if refresh else []))
+    if errors:
+        raise UsageError(
+            f"the preview of stack {stack} failed: nothing was changed: {'; '.join(errors)}",
+            hint=f"pulumi preview --stack {shlex.quote(stack)}",
+        )
+    old = [step.oldState for step in preview.steps if step.op in REMOVALS]
+    return sorted({one.id for one in old if one and one.type in MACHINES})
+
+
+def _preview(stack: str, *args: str) -> tuple[Preview, list[str]]:
+    """A preview, and its errors."""
+    process = _pulumi("preview", "--json", "--stack", stack, *args, seconds=PREVIEW_SECONDS)
     try:
         preview = decode(Preview, json.loads(process.stdout))
     except ValueError:
@@ -182,7 +221,7 @@ def preview_errors(stack: str) -> list[str]:
     errors = [one.message for one in preview.diagnostics if one.severity == "error"]
     if process.returncode and not errors:
         errors = [_error(stack, process.stderr).message]
-    return errors
+    return preview, errors
 
 
 def set_zones(stack: str, zones: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..clouds import bucket
@@ -15,7 +15,7 @@ from ..inventory.hosts import Inventory
 from ..runs.results import BY_HAND, LEFT
 
 DESTROY = Command("teardown", destroy=True)
-TEARDOWN, STOP = Command("teardown"), Command("stop")
+TEARDOWN, STOP, UP = Command("teardown"), Command("stop"), Command("up")
 
 
 def refuse_unfetched(
@@ -24,12 +24,43 @@ def refuse_unfetched(
     """UsageError when results of a run exist only on the machines and would be lost."""
     unfetched = [] if discard else only_on_machines(inventory, with_bucket)
     if unfetched:
-        again = command.plus(**inventory.target, discard_results=True)
-        raise UsageError(
-            f"results of {', '.join(unfetched)} were not all fetched: their disks would be "
-            "deleted, and the results lost",
-            hint=Hint(to_bring(inventory, unfetched[-1]), "   # or: ", again),
+        raise _would_be_lost(inventory, unfetched, command, "their disks")
+
+
+def refuse_removal(inventory: Inventory, removed: Callable[[], Sequence[str]]) -> None:
+    """UsageError when `fab up` would remove machines that alone have results of a run.
+
+    Args:
+        removed: the ids of the machines that it would delete or replace; called only if there are
+            such results, because a preview takes seconds.
+    """
+    unfetched = only_on_machines(inventory, with_bucket=False)
+    if not unfetched:
+        return
+    ids = removed()
+    names = [host.name for host in inventory.hosts if host.id in ids]
+    lost = [run for run in unfetched if _chief(run, inventory) in names]
+    if lost:
+        raise _would_be_lost(
+            inventory, lost, UP, f"{', '.join(names)} would be replaced or removed: the disks"
         )
+
+
+def _chief(run_id: str, inventory: Inventory) -> str:
+    """The name of the host that has the results of a run."""
+    names = [name for name in local_state.hosts_of_run(run_id) if name in inventory.names]
+    return names[0] if names else inventory.chief.name
+
+
+def _would_be_lost(
+    inventory: Inventory, unfetched: Sequence[str], command: Command, disks: str
+) -> UsageError:
+    again = command.plus(**inventory.target, discard_results=True)
+    return UsageError(
+        f"results of {', '.join(unfetched)} were not all fetched: {disks} would be "
+        "deleted, and the results lost",
+        hint=Hint(to_bring(inventory, unfetched[-1]), "   # or: ", again),
+    )
 
 
 def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:

@@ -5,6 +5,9 @@ refusal for capacity, and only if the cluster had no machine before, everything 
 removed, the next zone that offers the machine type becomes the first, and `pulumi up` runs again;
 with configured zones, the next of these. The same happens, in the same zone, if a killed `pulumi
 up` left a resource whose name is needed.
+
+Where results were not fetched, `pulumi preview --json` is read first: `fab up` removes no machine
+that alone has results.
 """
 
 from __future__ import annotations
@@ -19,26 +22,31 @@ from ..console.output import Reporter, confirm
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory import pulumi_stack
-from . import destroy, power, stack_machines, stop_policy
+from . import consent, destroy, power, stack_machines, stop_policy
 from .stack_machines import StackMachines
 
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
 CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Conflict")
 
 
-def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
+def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool = False) -> None:
     """Create or change the machines of a stack; Pulumi prints its own output.
 
     Args:
         stack: the stack.
         yes: make the changes without a preview and a question.
         refresh: compare Pulumi's state with the cloud first; finds machines that are gone.
+        discard: also remove machines that alone have results.
 
     Raises:
-        UsageError: the user did not agree; nothing was changed.
+        UsageError: results would be lost, or the user did not agree; nothing was changed.
         RailheadError: `pulumi up` broke off; the message names what runs and its cost.
     """
     before = stack_machines.find(stack)
+    if before.inventory and not discard:
+        consent.refuse_removal(
+            before.inventory, lambda: pulumi_stack.removed_machines(stack, refresh=refresh)
+        )
     if not yes:
         _preview(stack, refresh)
     recorded = [machine.id for machine in before.state.machines]

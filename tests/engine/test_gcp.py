@@ -108,7 +108,7 @@ def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, clou
     # Another person's up changes labels and replaces nothing. Nor does another deadline: the
     # provider would replace machines to move theirs, so it stays, and the document has it.
     stack.config(owner="bob", deadline_hours=4)
-    assert changes(stack.up()) == {*both, "update Bucket railhead-t4"}
+    assert changes(stack.up()) == {*both, "update Bucket results"}
     for host in cloud.every(INSTANCE).values():
         assert host.request.body["labels"]["railhead-owner"] == "bob"
     assert changes(stack.config(count=3).up()) == {"create Instance host-3"}

@@ -164,6 +164,11 @@ class UpOptions:
         doc="first check in the cloud which resources still exist: machines that are gone are"
         " created again, with empty disks and new deadlines",
     )
+    discard_results: bool = option(
+        False,
+        "continue even if results that would be deleted were not fetched",
+        doc="also replace or remove machines whose disks alone have results of a run",
+    )
 
 
 @dataclass(frozen=True)

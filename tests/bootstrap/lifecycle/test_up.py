@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
-from bootstrap.errors import RailheadError
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
 from bootstrap.lifecycle import up
+from railhead.documents.run_record import RunRecord
 
 ID = "0a1b2c3d4e5f"
 EMPTY = exported()
@@ -200,3 +205,70 @@ def add_schedule(scheduler: Any, name: str) -> None:
         Name=name, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"}, Target=target,
     )  # fmt: skip
+
+
+def previewed(*steps: tuple[str, str]) -> str:
+    """The script that prints what `pulumi preview --json` prints for these changes of instances:
+    an operation, and an id."""
+    kind = "aws:ec2/instance:Instance"
+    made = [{"op": op, "oldState": {"type": kind, "id": id} if id else None} for op, id in steps]
+    return f"echo {shlex.quote(json.dumps({'steps': made}))}"
+
+
+def stack_with_a_run(pulumi: PulumiCommand, preview: str) -> None:
+    """Two machines; the results of the run r1 are on the disk of the first, and nowhere else."""
+    local_state.save_run(RunRecord("r1", "g4dn", str(local_state.home() / "r1")))
+    state = exported(*on_aws("i-1", "i-2", cluster_id=ID))
+    pulumi.answers(stack_export=state, up="true", preview=preview)
+
+
+@pytest.mark.parametrize("operation", ["replace", "delete-replaced", "delete"])
+def test_no_machine_that_alone_has_results_is_replaced_or_removed(
+    pulumi: PulumiCommand, home: Path, no_aws: None, operation: str
+) -> None:
+    stack_with_a_run(pulumi, previewed(("update", "i-2"), (operation, "i-1")))
+    with pytest.raises(UsageError, match="results of r1 .* g4dn-1 would be replaced") as caught:
+        run_up()
+    assert caught.value.hint.startswith("fab fetch --run r1 ")
+    assert "fab up --stack dev --discard-results" in caught.value.hint
+    assert not pulumi.called(*CHANGES)
+
+
+def test_results_may_be_discarded_with_their_machines(
+    pulumi: PulumiCommand, home: Path, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stack_with_a_run(pulumi, previewed(("replace", "i-1")))
+    up.up("dev", lambda _: None, yes=True, refresh=False, discard=True)
+    assert pulumi.called(*CHANGES, "preview") == [UP]
+
+
+@pytest.mark.parametrize("steps", [(), (("create", ""), ("update", "i-1")), (("delete", "i-2"),)])
+def test_other_changes_need_no_consent(
+    pulumi: PulumiCommand,
+    home: Path,
+    aws_client: Clients,
+    capfd: pytest.CaptureFixture[str],
+    steps: tuple[tuple[str, str], ...],
+) -> None:
+    """Results are on the chief; another machine has none."""
+    stack_with_a_run(pulumi, previewed(*steps))
+    run_up()
+    assert pulumi.called(*CHANGES) == [UP]
+
+
+def test_without_results_that_could_be_lost_there_is_no_preview(
+    pulumi: PulumiCommand, home: Path, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stack_with_a_run(pulumi, "exit 99")
+    (local_state.home() / "r1").mkdir()
+    (local_state.home() / "r1" / "result.json").write_text("{}")
+    run_up()
+    assert pulumi.called(*CHANGES, "preview") == [UP]
+
+
+def test_a_failing_preview_changes_nothing(pulumi: PulumiCommand, home: Path, no_aws: None) -> None:
+    """What it would remove is then not known."""
+    stack_with_a_run(pulumi, "echo 'error: no such thing' >&2; exit 255")
+    with pytest.raises(UsageError, match="preview of stack dev failed: nothing was changed"):
+        run_up()
+    assert not pulumi.called(*CHANGES)
