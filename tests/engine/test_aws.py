@@ -175,7 +175,9 @@ def test_a_change_changes_what_was_reported_and_no_more(aws: OnAws) -> None:
     assert [one["InstanceId"] for one in aws.instances()][:2] == first
     assert len(aws.schedules()) == 3
     kinds = sorted((step.op, step.type.rsplit(":", 1)[-1]) for step in grown.steps)
-    assert kinds == [("create", "Instance"), ("create", "Schedule")], "no other deadline moves"
+    assert kinds == [("create", k) for k in ("Host", "Instance", "Schedule")], (
+        "no other deadline moves"
+    )
     aws.stack.config(owner="bob")
     assert {step.op for step in aws.stack.up().ended(0).steps} == {"update"}
     assert all(tags(one)["railhead:owner"] == "bob" for one in aws.instances())

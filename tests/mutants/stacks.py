@@ -25,9 +25,23 @@ MUTANTS = [
     Mutant(
         what="a second `up` postpones the deadline of machines that run",
         file="stacks/aws/schedule.py",
-        old='depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]',
-        new="depends_on=[stopper.rights]",
+        old='ignore_changes=["name", "scheduleExpression"]',
+        new='ignore_changes=["name"]',
         caught_by=(f"{AWS}test_cluster.py", "-k", "deadline or schedule"),
+    ),
+    Mutant(
+        what="a replaced machine keeps the schedule of the one before, which stops nothing",
+        file="stacks/aws/schedule.py",
+        old='replace_on_changes=["target.input"]',
+        new="replace_on_changes=[]",
+        caught_by=(f"{AWS}test_cluster.py", "-k", "deadline"),
+    ),
+    Mutant(
+        what="a stack of an earlier version loses all its machines at the next `up`",
+        file="stacks/parts.py",
+        old="pulumi.ResourceOptions(aliases=[*urns])",
+        new="pulumi.ResourceOptions()",
+        caught_by=("tests/engine/test_former_names.py", "-k", "earlier"),
     ),
     Mutant(
         what="the deadline of spot machines is a stop, which AWS refuses",
@@ -106,8 +120,8 @@ MUTANTS = [
     Mutant(
         what="machines on Google Cloud boot before the firewall denies the world",
         file="stacks/gcp/cluster.py",
-        old="opts = pulumi.ResourceOptions(parent=self, depends_on=rules)",
-        new="opts = pulumi.ResourceOptions(parent=self)",
+        old="ready = pulumi.ResourceOptions(parent=self, depends_on=net.ready)",
+        new="ready = pulumi.ResourceOptions(parent=self)",
         caught_by=(f"{GCP}test_reach.py",),
     ),
     Mutant(
