@@ -219,8 +219,8 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
     cluster = made(spot=spot, count=3, deadline_hours=5)
     schedules = {one.name: one for one in cluster.every(SCHEDULE)}
     assert sorted(schedules) == ["host-1", "host-2", "host-3"], "a fixed name for each number"
-    for host, schedule in schedules.items():
-        name = host.replace("host", "c")
+    for number, schedule in schedules.items():
+        name = number.replace("host", "c")
         assert schedule.inputs["name"] == f"railhead-c-i-{name}"
         target = schedule.inputs["target"]
         assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
