@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 from places import ROOT
+from standins.forks import FAB, forks, run_fab
 
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
-FAB = Path(sys.executable).parent / "fab"
 ENDED = ("resOutputsEvent", "resOpFailedEvent")
 DEFAULT_PROVIDER = ("pulumi:providers:pulumi-python", "default")
 BESIDE = ("pulumi-resource-pulumi-python", "pulumi-language-python-exec")
@@ -122,10 +122,6 @@ class Stack:
     `providers` are stand-ins that listen already: {"aws": PORT}. Resources of a provider that
     is neither among them nor part of Python end in an error: nothing is downloaded.
     """
-
-    # The socket of warm.py: programs, language hosts and `fab` are its forks. Without it each is a
-    # Python of its own, as on a user's machine.
-    warm: Path | None = None
 
     def __init__(
         self,
@@ -250,11 +246,8 @@ class Stack:
     def start(self, program: str, *args: str) -> subprocess.Popen[str]:
         """Start `pulumi` or `fab` in the project, with its output in pipes. SIGKILL of `fab` is
         SIGKILL of the real process: it is never a fork."""
-        return self._start([str({"pulumi": self.engine / "pulumi", "fab": FAB}[program]), *args])
-
-    def _start(self, argv: list[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            argv,
+            [str({"pulumi": self.engine / "pulumi", "fab": FAB}[program]), *args],
             cwd=self.folder,
             env={**os.environ, **self.environment()},
             stdin=subprocess.DEVNULL,
@@ -265,15 +258,10 @@ class Stack:
 
     def fab(self, *args: str, seconds: float = 300) -> Done:
         """`fab words` in the project, in a home of its own."""
-        begun = time.monotonic()
-        process = self._start([*([str(BIN / "warm")] if self.warm else []), str(FAB), *args])
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate(timeout=60)
-            raise AssertionError(f"{args} took more than {seconds} s:\n{out}{err}") from None
-        return Done(process.returncode, out + err, time.monotonic() - begun)
+        begun, variables = time.monotonic(), {**os.environ, **self.environment()}
+        process = run_fab(self.folder, args, variables, seconds, project=None)
+        text = process.stdout + process.stderr
+        return Done(process.returncode, text, time.monotonic() - begun)
 
     def environment(self) -> dict[str, str]:
         """No account, no update check, no downloads; this Python, and this repository's code."""
@@ -290,7 +278,7 @@ class Stack:
             "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
             "GOGC": "400",  # the engine's state is small, and collecting garbage takes seconds
-            **({"RAILHEAD_WARM": str(self.warm)} if self.warm else {}),
+            **forks(),  # the engine's Pythons
             **self.env,
         }
 
