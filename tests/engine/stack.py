@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 from places import ROOT
-from standins.forks import FAB, forks, run_fab
+from standins.forks import FAB, IMPATIENT_FAB, forks, run_fab
 
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
 ENDED = ("resOutputsEvent", "resOpFailedEvent")
@@ -259,7 +259,9 @@ class Stack:
     def fab(self, *args: str, seconds: float = 300) -> Done:
         """`fab words` in the project, in a home of its own."""
         begun, variables = time.monotonic(), {**os.environ, **self.environment()}
-        process = run_fab(self.folder, args, variables, seconds, project=None)
+        process = run_fab(
+            self.folder, args, variables, seconds, program=IMPATIENT_FAB, project=None
+        )
         text = process.stdout + process.stderr
         return Done(process.returncode, text, time.monotonic() - begun)
 

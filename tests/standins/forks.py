@@ -22,6 +22,7 @@ from standins.fork_client import exit_code, request
 
 FORKED = TESTS / "standins/forked"
 FAB = Path(sys.executable).parent / "fab"
+IMPATIENT_FAB = TESTS / "standins/impatient_fab.py"
 Done = subprocess.CompletedProcess[str]
 
 

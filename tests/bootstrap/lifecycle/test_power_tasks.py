@@ -9,26 +9,17 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
-from standins.forks import forked_fab
+from standins.forks import IMPATIENT_FAB, forked_fab
 
 from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from railhead.documents.run_record import RunRecord
 
-FAB = """
-from bootstrap.cli.program import main
-from bootstrap.clouds import base
-
-base.POLL_SECONDS = 0.05
-main()
-"""
-
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The environment of a person with two local hosts in a stack, which is the selected one. A
-    local host stops at once: their `fab` does not wait for seconds."""
+    """The environment of a person with two local hosts in a stack, which is the selected one."""
     monkeypatch.setenv("HOME", str(tmp_path))
     inventory = cluster.start("dev", 2)
     document = to_document(inventory)
@@ -39,14 +30,13 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     script += f" export) cat {tmp_path}/state.json;; *) echo dev;; esac\n"
     (tmp_path / "pulumi").write_text(script)
     (tmp_path / "pulumi").chmod(0o755)
-    (tmp_path / "fab").write_text(FAB)
     yield {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     cluster.stop("dev")
 
 
 def fab(shell: dict[str, str], *args: str) -> tuple[int, str]:
-    program = Path(shell["HOME"], "fab")
-    process = forked_fab(Path.cwd(), "-r", str(ROOT), *args, program=program, **shell)
+    words = ("-r", str(ROOT), *args)
+    process = forked_fab(Path.cwd(), *words, program=IMPATIENT_FAB, **shell)
     return process.returncode, process.stdout + process.stderr
 
 
