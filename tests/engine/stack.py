@@ -11,18 +11,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 from places import ROOT
-from standins.forks import FAB, IMPATIENT_FAB, forks, run_fab
+from standins.forks import FAB, FAB_OF_A_STACK, forks, run_fab
 
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
 ENDED = ("resOutputsEvent", "resOpFailedEvent")
 DEFAULT_PROVIDER = ("pulumi:providers:pulumi-python", "default")
+KEPT = TemporaryDirectory(prefix="railhead-stacks-")
 BESIDE = ("pulumi-resource-pulumi-python", "pulumi-language-python-exec")
 
 
@@ -99,6 +101,13 @@ class Done:
         return [re.sub(r"<\{%.*?%\}>", "", text).strip() for text in texts]
 
 
+def _copy(source: Path, target: Path, names: Iterable[str]) -> None:
+    target.mkdir(exist_ok=True)
+    for name in names:
+        copy = shutil.copytree if (source / name).is_dir() else shutil.copy
+        copy(source / name, target / name)
+
+
 def _step(metadata: Mapping[str, Any]) -> Step:
     *_, kinds, name = metadata["urn"].split("::")
     diff = metadata.get("diffs") or ()
@@ -136,8 +145,17 @@ class Stack:
         self.providers = dict(providers or {})
         self.env: dict[str, str] = {}  # more of the environment, as the test needs it
         self._make_project(program)
-        (folder / "state").mkdir()
-        self.run("stack", "init", name).ended(0)
+        self._init()
+
+    def _init(self) -> None:
+        """`pulumi stack init`; what it writes is kept for the next stack of this name."""
+        kept, files = Path(KEPT.name, self.name), ("state", f"Pulumi.{self.name}.yaml")
+        if not kept.exists():
+            (self.folder / "state").mkdir()
+            self.run("stack", "init", self.name).ended(0)
+            _copy(self.folder, kept, files)
+        else:
+            _copy(kept, self.folder, files)
 
     def _make_project(self, program: str | None) -> None:
         """The repository's Pulumi.yaml and stacks/; settings are written here, not there."""
@@ -259,9 +277,7 @@ class Stack:
     def fab(self, *args: str, seconds: float = 300) -> Done:
         """`fab words` in the project, in a home of its own."""
         begun, variables = time.monotonic(), {**os.environ, **self.environment()}
-        process = run_fab(
-            self.folder, args, variables, seconds, program=IMPATIENT_FAB, project=None
-        )
+        process = run_fab(self.folder, args, variables, seconds, program=FAB_OF_A_STACK)
         text = process.stdout + process.stderr
         return Done(process.returncode, text, time.monotonic() - begun)
 
@@ -280,7 +296,7 @@ class Stack:
             "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
             "GOGC": "400",  # the engine's state is small, and collecting garbage takes seconds
-            **forks(),  # the engine's Pythons
+            "RAILHEAD_FORKS": forks(),
             **self.env,
         }
 

@@ -9,7 +9,11 @@ from collections.abc import Mapping, Sequence
 
 
 def request(
-    argv: Sequence[str], environment: Mapping[str, str], streams: Sequence[int], **process: object
+    address: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    streams: Sequence[int],
+    **process: object,
 ) -> socket.socket:
     """Start a program with these three streams, in `folder`; a `umask`, a limit of `file_size`, and
     whether it `ignores_interrupt`, where they are not those of the server. The socket receives its
@@ -17,7 +21,7 @@ def request(
     message = {"argv": argv, "environment": dict(environment), **process}
     text = json.dumps(message).encode()
     server = socket.socket(socket.AF_UNIX)
-    server.connect(environment["RAILHEAD_FORKS"])
+    server.connect(address)
     socket.send_fds(server, [len(text).to_bytes(4, "big")], streams)
     server.sendall(text)
     return server

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -22,14 +21,14 @@ from standins.fork_client import exit_code, request
 
 FORKED = TESTS / "standins/forked"
 FAB = Path(sys.executable).parent / "fab"
-IMPATIENT_FAB = TESTS / "standins/impatient_fab.py"
+FAB_OF_A_STACK = TESTS / "standins/fab_of_a_stack.py"
 Done = subprocess.CompletedProcess[str]
 
 
-def forks(project: Path | None = None) -> dict[str, str]:
-    """The variable by which `forked` finds the server of this process. One for a project has its
+def forks(project: Path | None = None) -> str:
+    """The server of this process, which `forked` finds by RAILHEAD_FORKS. One for a project has its
     modules imported, too: all its programs use this copy of the project."""
-    return {"RAILHEAD_FORKS": _server(project)[0]}
+    return _server(project)[0]
 
 
 @cache
@@ -63,7 +62,6 @@ def run_fab(
     seconds: float,
     *,
     program: Path = FAB,
-    project: Path | None = ROOT,
     merged: bool = False,
     **process: object,
 ) -> Done:
@@ -71,19 +69,18 @@ def run_fab(
     readable, writable = zip(*(os.pipe() for _ in range(1 if merged else 2)), strict=True)
     null = os.open(os.devnull, os.O_RDONLY)
     streams = [null, writable[0], writable[-1]]
-    argv, variables = [str(program), *args], {**environment, **forks(project)}
+    argv, process = [str(program), *args], {**process, "folder": str(folder)}
     with ThreadPoolExecutor(2) as pool:
-        with request(argv, variables, streams, folder=str(folder), **process) as server:
+        with request(forks(ROOT), argv, environment, streams, **process) as server:
             for stream in {*streams}:
                 os.close(stream)
             outputs = [pool.submit(read, pipe) for pipe in readable]
             server.settimeout(seconds)
             try:
                 code = exit_code(server)
-                texts = [output.result(seconds) for output in outputs]
-            except (TimeoutError, futures.TimeoutError):
+            except TimeoutError:
                 code = None  # the server kills it
-        texts = [output.result(30) for output in outputs]
+        texts = [output.result(seconds) for output in outputs]
     assert code is not None, f"{args} took more than {seconds} s:\n{texts}"
     return subprocess.CompletedProcess([*argv], code, *texts)
 

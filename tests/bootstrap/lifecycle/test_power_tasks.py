@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
-from standins.forks import IMPATIENT_FAB, forked_fab
+from standins.forks import FAB_OF_A_STACK, forked_fab
 
 from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
@@ -36,7 +36,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 def fab(shell: dict[str, str], *args: str) -> tuple[int, str]:
     words = ("-r", str(ROOT), *args)
-    process = forked_fab(Path.cwd(), *words, program=IMPATIENT_FAB, **shell)
+    process = forked_fab(Path.cwd(), *words, program=FAB_OF_A_STACK, **shell)
     return process.returncode, process.stdout + process.stderr
 
 
