@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from e2e.local_hosts import Done, Operator, cluster
-from standins.forks import forked_fab
+from standins.forks import run_fab
 
 from bootstrap.clouds import bucket
 from bootstrap.inventory import local_state
@@ -220,7 +220,7 @@ def team(tmp_path: Path, s3_server: object) -> Iterator[list[Operator]]:
 
 def plan(who: Operator) -> Done:
     """Type `fab plan`."""
-    process = forked_fab(who.folder, "plan", **who.environment())
+    process = run_fab(who.folder, ("plan",), who.environment(), 60)
     return Done(process.returncode, process.stdout + process.stderr)
 
 
