@@ -74,12 +74,13 @@ def cpu_seconds() -> float:
 
 
 def seconds_of(process: int) -> float:
-    """The CPU seconds of a process so far; 0 where there is none."""
+    """The CPU seconds of a process so far, with the children that it has waited for; 0 where there
+    is none."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,12 +8,13 @@ install again, in a tenth of the time; after a change it has another name, and i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from file_lock import locked
 
 DAYS = 7  # an environment that no test used for so long is removed
 FOLDER = "railhead/test-environments"
@@ -29,9 +30,7 @@ def of_hosts(home: Path) -> list[Path]:
 def alone(caches: Path) -> Iterator[Path]:
     """The folder of kept environments, while no other worker installs or copies one."""
     folder = caches / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / "lock"):
         yield folder
 
 

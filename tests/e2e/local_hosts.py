@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from e2e import preloaded_fab
 from places import ROOT
-
-FAB = Path(sys.executable).parent / "fab"
+from standins.forks import FAB, run_fab
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,9 @@ class Operator:
 
     def fab(self, *args: str, env: Mapping[str, str] | None = None, seconds: float = 200) -> Done:
         """Type `fab words` and wait; in a fork of a process that has imported it."""
-        argv = [str(FAB), "-r", str(ROOT), *args]
-        server = preloaded_fab.server(ROOT)
-        code, out = server.run(argv, self.folder, self.environment(env), seconds)
-        if code is None:
-            raise AssertionError(f"{args} took more than {seconds} s:\n{out}")
-        return Done(code, out)
+        words = ("-r", str(ROOT), *args)
+        process = run_fab(self.folder, words, self.environment(env), seconds, merged=True)
+        return Done(process.returncode, process.stdout)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file in the folder."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from engine import stack
-from engine import warm as warm_python
 from engine.aws import OnAws, fresh
 from standins.aws.cloud import Cloud
 
@@ -22,15 +21,6 @@ def engine(shared_caches: Path) -> Path:
     if os.environ.get("RAILHEAD_ENGINE") == "required":
         raise RuntimeError(reason)
     pytest.skip(reason)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Programs of stacks and `fab` start in forks of a Python that has imported their packages."""
-    folder = tmp_path_factory.mktemp("warm")
-    with warm_python.serving(folder) as socket, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stack.Stack, "warm", socket)
-        yield
 
 
 @pytest.fixture(scope="module")

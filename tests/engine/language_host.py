@@ -23,7 +23,7 @@ from pulumi.runtime.proto import language_pb2 as messages
 from pulumi.runtime.proto import language_pb2_grpc as service
 from pulumi.runtime.proto import plugin_pb2 as plugin
 
-WARM = Path(__file__).parent / "bin/warm"  # starts it in a fork of a warm Python
+FORKED = Path(__file__).resolve().parents[1] / "standins/forked"
 REPORTED = 32  # the exit code of a program that has reported the error itself
 
 
@@ -82,8 +82,8 @@ class Host(service.LanguageRuntimeServicer):
         run = shutil.which("pulumi-language-python-exec") or sys.exit("Pulumi's own script is gone")
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         program = str(Path(info.program_directory, info.entry_point))
-        warm = [str(WARM)] if "RAILHEAD_WARM" in os.environ else [sys.executable, "-u"]
-        return [*warm, run, *words, program]
+        start = [str(FORKED)] if "RAILHEAD_FORKS" in os.environ else [sys.executable, "-u"]
+        return [*start, run, *words, program]
 
 
 def main(engine: str) -> None:

@@ -11,18 +11,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 from places import ROOT
+from standins.forks import FAB, FAB_OF_A_STACK, forks, run_fab
 
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
-FAB = Path(sys.executable).parent / "fab"
 ENDED = ("resOutputsEvent", "resOpFailedEvent")
 DEFAULT_PROVIDER = ("pulumi:providers:pulumi-python", "default")
+KEPT = TemporaryDirectory(prefix="railhead-stacks-")
 BESIDE = ("pulumi-resource-pulumi-python", "pulumi-language-python-exec")
 
 
@@ -99,6 +101,13 @@ class Done:
         return [re.sub(r"<\{%.*?%\}>", "", text).strip() for text in texts]
 
 
+def _copy(source: Path, target: Path, names: Iterable[str]) -> None:
+    target.mkdir(exist_ok=True)
+    for name in names:
+        copy = shutil.copytree if (source / name).is_dir() else shutil.copy
+        copy(source / name, target / name)
+
+
 def _step(metadata: Mapping[str, Any]) -> Step:
     *_, kinds, name = metadata["urn"].split("::")
     diff = metadata.get("diffs") or ()
@@ -123,10 +132,6 @@ class Stack:
     is neither among them nor part of Python end in an error: nothing is downloaded.
     """
 
-    # The socket of warm.py: programs, language hosts and `fab` are its forks. Without it each is a
-    # Python of its own, as on a user's machine.
-    warm: Path | None = None
-
     def __init__(
         self,
         engine: Path,
@@ -140,8 +145,17 @@ class Stack:
         self.providers = dict(providers or {})
         self.env: dict[str, str] = {}  # more of the environment, as the test needs it
         self._make_project(program)
-        (folder / "state").mkdir()
-        self.run("stack", "init", name).ended(0)
+        self._init()
+
+    def _init(self) -> None:
+        """`pulumi stack init`; what it writes is kept for the next stack of this name."""
+        kept, files = Path(KEPT.name, self.name), ("state", f"Pulumi.{self.name}.yaml")
+        if not kept.exists():
+            (self.folder / "state").mkdir()
+            self.run("stack", "init", self.name).ended(0)
+            _copy(self.folder, kept, files)
+        else:
+            _copy(kept, self.folder, files)
 
     def _make_project(self, program: str | None) -> None:
         """The repository's Pulumi.yaml and stacks/; settings are written here, not there."""
@@ -250,11 +264,8 @@ class Stack:
     def start(self, program: str, *args: str) -> subprocess.Popen[str]:
         """Start `pulumi` or `fab` in the project, with its output in pipes. SIGKILL of `fab` is
         SIGKILL of the real process: it is never a fork."""
-        return self._start([str({"pulumi": self.engine / "pulumi", "fab": FAB}[program]), *args])
-
-    def _start(self, argv: list[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            argv,
+            [str({"pulumi": self.engine / "pulumi", "fab": FAB}[program]), *args],
             cwd=self.folder,
             env={**os.environ, **self.environment()},
             stdin=subprocess.DEVNULL,
@@ -265,15 +276,10 @@ class Stack:
 
     def fab(self, *args: str, seconds: float = 300) -> Done:
         """`fab words` in the project, in a home of its own."""
-        begun = time.monotonic()
-        process = self._start([*([str(BIN / "warm")] if self.warm else []), str(FAB), *args])
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate(timeout=60)
-            raise AssertionError(f"{args} took more than {seconds} s:\n{out}{err}") from None
-        return Done(process.returncode, out + err, time.monotonic() - begun)
+        begun, variables = time.monotonic(), {**os.environ, **self.environment()}
+        process = run_fab(self.folder, args, variables, seconds, program=FAB_OF_A_STACK)
+        text = process.stdout + process.stderr
+        return Done(process.returncode, text, time.monotonic() - begun)
 
     def environment(self) -> dict[str, str]:
         """No account, no update check, no downloads; this Python, and this repository's code."""
@@ -290,7 +296,7 @@ class Stack:
             "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
             "GOGC": "400",  # the engine's state is small, and collecting garbage takes seconds
-            **({"RAILHEAD_WARM": str(self.warm)} if self.warm else {}),
+            "RAILHEAD_FORKS": forks(),
             **self.env,
         }
 

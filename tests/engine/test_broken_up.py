@@ -50,7 +50,13 @@ def test_an_up_without_capacity_is_named_and_ended(aws: OnAws) -> None:
     check_nothing_runs(aws)
 
 
-def test_stop_and_teardown_work_without_an_output(aws: OnAws) -> None:
+def test_a_stack_breaks_off_is_resized_breaks_off_and_is_destroyed(aws: OnAws) -> None:
+    check_stop_and_teardown_work_without_an_output(aws)
+    check_a_resize_that_breaks_off_is_known_to_all(aws)
+    check_machines_of_others_are_listed_and_never_ended(aws)
+
+
+def check_stop_and_teardown_work_without_an_output(aws: OnAws) -> None:
     aws.provider.fail(INSTANCE, 2, *CAPACITY)
     aws.stack.up().ended(1)
     (left,) = aws.instances()
@@ -62,17 +68,35 @@ def test_stop_and_teardown_work_without_an_output(aws: OnAws) -> None:
     assert len(aws.instances()) == 2 and left["InstanceId"] in ids(aws.instances())
 
 
-def test_a_resize_that_breaks_off_is_known_to_all(aws: OnAws) -> None:
-    aws.stack.up().ended(0)
-    aws.provider.fail(INSTANCE, 4, *CAPACITY)
+def check_a_resize_that_breaks_off_is_known_to_all(aws: OnAws) -> None:
+    aws.provider.fail(INSTANCE, aws.provider.created[INSTANCE] + 2, *CAPACITY)
     aws.stack.config(count=4).up().ended(1)
     assert len(aws.stack.output()["cluster"]["hosts"]) == 2 and len(aws.instances()) == 3
     check_deadlines(aws)
     receipt = aws.stack.fab("teardown", "--stack", "g4dn").ended(0)
     assert receipt.text.count("stopped (EC2") == 3
     assert len(aws.instances("stopped")) == 3
-    aws.stack.fab(*DESTROY).ended(0)
-    check_nothing_runs(aws)
+
+
+def check_machines_of_others_are_listed_and_never_ended(aws: OnAws) -> None:
+    """A colleague's stack with the same name, cluster and owner in the same account."""
+    theirs = {**aws.tags, "railhead:id": "ffffffffffff", "Name": "g4dn-1"}
+    spec = {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in theirs.items()]}
+    ec2 = aws.cloud.client("ec2")
+    image = aws.instances()[0]["ImageId"]
+    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
+    other = made["Instances"][0]["InstanceId"]
+    stray = {**aws.tags, "Name": "g4dn-1"}
+    spec = {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in stray.items()]}
+    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
+    own = made["Instances"][0]["InstanceId"]
+
+    done = aws.stack.fab(*DESTROY).ended(0)
+    assert f"machine g4dn-1.{own[-17:]} ({own})" in done.text
+    assert ids(aws.instances()) == [other]
+    assert aws.stack.resources() == []
+    text = aws.stack.fab("status", "--stack", "g4dn").text
+    assert "no machine" in text
 
 
 def test_fab_up_goes_to_the_next_zone(aws: OnAws) -> None:
@@ -103,27 +127,6 @@ def test_fab_up_without_capacity_anywhere_leaves_no_machine_unnamed(aws: OnAws) 
     )
     assert "it has no machine" in done.text
     assert not aws.instances()
-
-
-def test_machines_of_others_are_listed_and_never_ended(aws: OnAws) -> None:
-    """A colleague's stack with the same name, cluster and owner in the same account."""
-    aws.stack.config(count=1).up().ended(0)
-    theirs = {**aws.tags, "railhead:id": "ffffffffffff", "Name": "g4dn-1"}
-    spec = {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in theirs.items()]}
-    ec2 = aws.cloud.client("ec2")
-    image = aws.instances()[0]["ImageId"]
-    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
-    other = made["Instances"][0]["InstanceId"]
-    stray = {**aws.tags, "Name": "g4dn-1"}
-    spec = {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in stray.items()]}
-    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
-    own = made["Instances"][0]["InstanceId"]
-
-    done = aws.stack.fab(*DESTROY).ended(0)
-    assert f"machine g4dn-1.{own[-17:]} ({own})" in done.text
-    assert ids(aws.instances()) == [other]
-    text = aws.stack.fab("status", "--stack", "g4dn").text
-    assert "no machine" in text
 
 
 def test_spot_machines_that_were_taken_away_come_back_with_new_deadlines(aws: OnAws) -> None:

@@ -37,7 +37,13 @@ def test_an_up_without_capacity_is_named_and_ended(gcp: OnGcp) -> None:
     assert gcp.instances() == [] and gcp.stack.resources() == [] and not gcp.cloud.things
 
 
-def test_stop_and_teardown_work_without_an_output(gcp: OnGcp) -> None:
+def test_a_stack_breaks_off_is_resized_breaks_off_and_is_destroyed(gcp: OnGcp) -> None:
+    check_stop_and_teardown_work_without_an_output(gcp)
+    check_a_resize_that_breaks_off_is_known_to_all(gcp)
+    check_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp)
+
+
+def check_stop_and_teardown_work_without_an_output(gcp: OnGcp) -> None:
     gcp.cloud.refuse["t4-2"] = STOCK_OUT
     gcp.stack.up().ended(1)
     assert gcp.instances() == ["t4-1"] and len(gcp.running()) == 1
@@ -50,8 +56,7 @@ def test_stop_and_teardown_work_without_an_output(gcp: OnGcp) -> None:
     assert gcp.instances() == ["t4-1", "t4-2"]
 
 
-def test_a_resize_that_breaks_off_is_known_to_all(gcp: OnGcp) -> None:
-    gcp.stack.up().ended(0)
+def check_a_resize_that_breaks_off_is_known_to_all(gcp: OnGcp) -> None:
     gcp.cloud.refuse["t4-4"] = STOCK_OUT
     gcp.stack.config(count=4).up().ended(1)
     assert len(gcp.stack.output()["cluster"]["hosts"]) == 2
@@ -60,15 +65,11 @@ def test_a_resize_that_breaks_off_is_known_to_all(gcp: OnGcp) -> None:
     receipt = gcp.stack.fab("teardown", "--stack", "t4").ended(0)
     assert receipt.text.count("stopped (Compute Engine") == 3, receipt.text
     assert gcp.instances() == ["t4-1", "t4-2", "t4-3"] and not gcp.running()
-    gcp.stack.fab(*DESTROY).ended(0)
-    assert gcp.instances() == [] and gcp.stack.resources() == [] and not gcp.cloud.things
 
 
-def test_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp: OnGcp) -> None:
+def check_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp: OnGcp) -> None:
     """As SIGKILL of Pulumi leaves one; the name of a machine is unique in a project and zone."""
-    gcp.cloud.refuse["t4-2"] = STOCK_OUT
-    gcp.stack.up().ended(1)
-    (made,) = gcp.cloud.compute.instances
+    made, *_ = gcp.cloud.compute.instances
     labels = gcp.cloud.compute.instances[made]["labels"]
     zone = made.rpartition("/")[0]
     interface = {"networkIP": "10.164.0.9", "accessConfigs": [{"natIP": "198.51.100.9"}]}
@@ -79,7 +80,7 @@ def test_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp:
     assert "in no state of Pulumi, with this stack's id: t4-9" in status, status
     assert "which no command of this stack ends:\n  t4-8" in status
     gcp.stack.fab(*DESTROY).ended(0, "machine t4-9")
-    assert gcp.instances() == ["t4-8"]
+    assert gcp.instances() == ["t4-8"] and gcp.stack.resources() == [] and not gcp.cloud.things
 
 
 def test_a_service_account_that_a_killed_up_left_is_taken_over(gcp: OnGcp) -> None:

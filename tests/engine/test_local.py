@@ -22,13 +22,43 @@ from bootstrap.inventory.hosts import Inventory
 HOST = "pulumi-python:dynamic/local:Host"
 
 
-@pytest.fixture
-def stack(engine: Path, tmp_path: Path, home: Path) -> Iterator[Stack]:
+@pytest.fixture(scope="module")
+def module_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def home(module_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of all tests here: the hosts are in it."""
+    monkeypatch.setenv("HOME", str(module_home))
+    return module_home
+
+
+@pytest.fixture(scope="module")
+def stack(
+    engine: Path, module_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
     """A stack of two local hosts, not yet up; destroyed at the end, whatever it has by then."""
-    made = Stack(engine, tmp_path / "project").config(cloud="local")
-    yield made
-    made.destroy()
-    assert not (home / ".railhead/clusters/test/hosts").exists()
+    stack = Stack(engine, tmp_path_factory.mktemp("stack") / "project").config(cloud="local")
+    stack.env = {"HOME": str(module_home)}
+    yield stack
+    stack.destroy()
+    assert not (module_home / ".railhead/clusters/test/hosts").exists()
+
+
+@pytest.fixture
+def running(stack: Stack) -> Stack:
+    """Its two hosts run; a test leaves them so."""
+    if len(made(stack)) != 2 or None in pids().values():
+        stack.config(count=None).up("--refresh").ended(0)
+    return stack
+
+
+@pytest.fixture
+def empty(engine: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """A stack in a home of its own that has nothing yet, and gets nothing."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return Stack(engine, tmp_path / "project").config(cloud="local")
 
 
 def cluster(stack: Stack) -> Inventory:
@@ -82,55 +112,50 @@ def test_up_makes_hosts_that_let_us_in_and_destroy_ends_them(stack: Stack, home:
     assert stack.resources() == []
 
 
-def test_up_again_changes_nothing(stack: Stack) -> None:
-    stack.up().ended(0)
+def test_up_again_changes_nothing(running: Stack) -> None:
     before = pids()
-    assert stack.up("--expect-no-changes").ended(0).steps == []
-    stack.refresh("--expect-no-changes").ended(0)
+    assert running.up("--expect-no-changes").ended(0).steps == []
+    running.refresh("--expect-no-changes").ended(0)
     assert pids() == before
 
 
-def test_one_more_and_one_less_leave_the_others_running(stack: Stack) -> None:
-    stack.up().ended(0)
+def test_one_more_and_one_less_leave_the_others_running(running: Stack) -> None:
     before = pids()
-    assert stack.config(count=3).preview().ended(0).changed == {"h3": "create"}
-    assert stack.up().ended(0).changed == {"h3": "create"}
-    inventory = cluster(stack)
+    assert running.config(count=3).preview().ended(0).changed == {"h3": "create"}
+    assert running.up().ended(0).changed == {"h3": "create"}
+    inventory = cluster(running)
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
     assert ssh(inventory, "h3") == "in"
     gone = local_cluster.existing("test")[2]
-    assert stack.config(count=2).up().ended(0).changed == {"h3": "delete"}
+    assert running.config(count=2).up().ended(0).changed == {"h3": "delete"}
     assert pids() == before
     assert processes.of(gone.folder) == [] and not gone.folder.exists()
 
 
-def test_a_dead_host_shows_and_is_started_again(stack: Stack) -> None:
-    stack.up().ended(0)
-    before, inventory = pids(), cluster(stack)
+def test_a_dead_host_shows_and_is_started_again(running: Stack) -> None:
+    before, inventory = pids(), cluster(running)
     kill("h2")
-    assert stack.refresh().ended(0).changed == {"h2": "update"}
-    assert {name: host["running"] for name, host in made(stack).items()} == {
+    assert running.refresh().ended(0).changed == {"h2": "update"}
+    assert {name: host["running"] for name, host in made(running).items()} == {
         "h1": True,
         "h2": False,
     }
-    assert stack.up().ended(0).changed == {"h2": "update"}
-    after = cluster(stack)
+    assert running.up().ended(0).changed == {"h2": "update"}
+    after = cluster(running)
     assert ssh(after, "h2") == "in"
     assert [host.host_key for host in after.hosts] == [host.host_key for host in inventory.hosts]
     assert pids()["h1"] == before["h1"]
 
 
-def test_a_host_that_was_removed_by_hand_is_made_again(stack: Stack) -> None:
-    stack.up().ended(0)
+def test_a_host_that_was_removed_by_hand_is_made_again(running: Stack) -> None:
     local_cluster.remove("test", ["h1"])
-    assert stack.refresh().ended(0).changed == {"h1": "delete"}
-    assert stack.up().ended(0).changed == {"h1": "create"}
-    assert ssh(cluster(stack), "h1") == "in"
+    assert running.refresh().ended(0).changed == {"h1": "delete"}
+    assert running.up().ended(0).changed == {"h1": "create"}
+    assert ssh(cluster(running), "h1") == "in"
 
 
-def test_each_hosts_stop_ends_that_host_and_its_key_is_no_secret(stack: Stack) -> None:
-    stack.up().ended(0)
-    for host in cluster(stack).hosts:
+def test_each_hosts_stop_ends_that_host_and_its_key_is_no_secret(running: Stack) -> None:
+    for host in cluster(running).hosts:
         folder = Path.home() / ".railhead/clusters/test/hosts" / host.name
         assert host.stop and host.stop[1:] == processes.argv(folder)[1:]
         assert host.host_key and host.host_key.startswith("ssh-ed25519 ")
@@ -139,31 +164,30 @@ def test_each_hosts_stop_ends_that_host_and_its_key_is_no_secret(stack: Stack) -
 # Each mistake is reported in a line, before anything is made
 
 
-def test_wrong_settings_are_reported_before_any_resource(stack: Stack) -> None:
-    done = stack.config(count=17, spot=True, owner="").up().ended(1)
+def test_wrong_settings_are_reported_before_any_resource(empty: Stack) -> None:
+    done = empty.config(count=17, spot=True, owner="").up().ended(1)
     assert sorted(line.partition(":")[0] for line in done.problems) == ["count", "spot"]
     assert "Traceback" not in done.text and "unhandled" not in done.text
-    assert {r["type"] for r in stack.resources()} == {"pulumi:pulumi:Stack"}
+    assert {r["type"] for r in empty.resources()} == {"pulumi:pulumi:Stack"}
     assert not (Path.home() / ".railhead").exists()
 
 
-def test_a_name_that_a_clouds_cluster_has_is_reported_at_preview(stack: Stack, home: Path) -> None:
+def test_a_name_that_a_clouds_cluster_has_is_reported_at_preview(empty: Stack) -> None:
     golden = CASES / "documents/cluster-aws.json"
-    folder = home / ".railhead/clusters" / "taken"
+    folder = Path.home() / ".railhead/clusters/taken"
     folder.mkdir(parents=True)
     (folder / "cluster.json").write_text(golden.read_text())
-    stack.config(name="taken")
-    for done in (stack.preview(), stack.up()):
+    empty.config(name="taken")
+    for done in (empty.preview(), empty.up()):
         done.ended(1, "cluster 'taken' is one of aws, not one of this machine")
         assert "Traceback" not in done.text
-    assert made(stack) == {}
+    assert made(empty) == {}
 
 
-def test_what_fails_later_is_reported_without_a_traceback(stack: Stack, home: Path) -> None:
-    stack.up().ended(0)
+def test_what_fails_later_is_reported_without_a_traceback(running: Stack, home: Path) -> None:
     (home / ".railhead/clusters/test/cluster.json").rename(home / "kept")
     (home / ".railhead/clusters/test/cluster.json").write_text("no JSON")
-    done = stack.refresh()
+    done = running.refresh()
     (home / "kept").rename(home / ".railhead/clusters/test/cluster.json")
     done.ended(1, "the record of cluster test is damaged")
     assert "Traceback" not in done.text

@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e.local_hosts import FAB
 from e2e.transcripts import blocks, matches, steady
 from engine.stack import BIN
 from places import ROOT
+from standins.forks import FAB
 
 PARTS = ("bootstrap", "stacks", "training", "locks", "Pulumi.yaml", "fabfile.py")
 

@@ -6,15 +6,13 @@ full package: the minimal one lacks json), OpenMPI and sshd; an ordinary user `r
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from file_lock import locked
 from hosts.command import run
 
 CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -101,15 +99,6 @@ def copy_apt_settings(root: Path) -> None:
     kept = ("Acquire::http", "Acquire::https", "Acquire::Check", "Acquire::Retries")
     lines = [line for line in run("apt-config", "dump").splitlines() if line.startswith(kept)]
     (root / "etc/apt/apt.conf.d/99machine").write_text("\n".join(lines) + "\n")
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file for the length of the block; other processes wait for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

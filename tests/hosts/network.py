@@ -15,8 +15,8 @@ import re
 from pathlib import Path
 from typing import IO
 
+from file_lock import locked
 from hosts import cleanup
-from hosts.base import locked
 from hosts.command import run
 
 COUNTER = itertools.count()

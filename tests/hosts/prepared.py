@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hosts.base import CACHE, locked
+from file_lock import locked
+from hosts.base import CACHE
 from places import ROOT
 
 KEPT = 2  # disks of each kind: the present one, and that of another branch

@@ -24,8 +24,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from file_lock import locked
 from hosts import cleanup
-from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, locked, mirror
+from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, mirror
 from hosts.command import PATH, run
 from hosts.full_host import FullHost
 from hosts.network import Network

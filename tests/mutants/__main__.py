@@ -55,10 +55,10 @@ def copied(folder: Path) -> Path:
     files = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
     ).stdout
-    copy = ["rsync", "-a", "--from0", "--files-from=-", f"{ROOT}/", str(folder)]
-    if subprocess.run(["sh", "-c", "command -v rsync"], capture_output=True).returncode:
-        copy = ["sh", "-c", f"tar -cf - --null -T - | tar -xf - -C '{folder}'"]
-    subprocess.run(copy, cwd=ROOT, input=files, check=True)
+    archive = subprocess.run(
+        ["tar", "-c", "--null", "-T", "-"], cwd=ROOT, input=files, capture_output=True, check=True
+    ).stdout
+    subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     # Some tests ask git which files are tracked.
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)

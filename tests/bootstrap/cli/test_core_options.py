@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from invoke import Argument
 from places import ROOT
-from standins.forked_fab import forked_fab
+from standins.forks import forked_fab
 
 from bootstrap.cli import help, machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.core_options import INSTEAD, WORKING, name_of
-from bootstrap.cli.program import Program, new_program
+from bootstrap.cli.program import Program, main, new_program
 
 CLOSED = "127.0.0.1:9"  # no sshd: a task that contacts it says so
 OPTIONS: dict[str, Argument] = {
@@ -48,14 +49,18 @@ def test_an_option_without_an_effect_is_refused_before_a_host_is_contacted(
 
 
 def test_an_option_that_only_a_newer_fabric_has_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     core_args = Program.core_args
     newer = Argument(names=("newer",), kind=bool)
     monkeypatch.setattr(Program, "core_args", lambda self: [*core_args(self), newer])
-    process = forked_fab(tmp_path, "--newer", "teardown", "--hosts", CLOSED)
-    assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr.startswith("fab: --newer: ") and "next: fab --help" in process.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fab", "--newer", "teardown", "--hosts", CLOSED])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capsys.readouterr()
+    assert (end.value.code, printed.out) == (2, "")
+    assert printed.err.startswith("fab: --newer: ") and "next: fab --help" in printed.err
 
 
 @pytest.mark.parametrize("task", ["bootstrap", "plan", "train --preset smoke"])

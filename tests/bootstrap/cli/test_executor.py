@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 from places import ROOT, TESTS
-from standins.forked_fab import Done, forked_fab
+from standins.forks import FAB, Done, forked_fab
 
-FAB = Path(sys.executable).with_name("fab")
 FABFILE = """
 from invoke import task
 from bootstrap.cli import executor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import fabric.main
 import pytest
 from fabric.main import make_program
 from places import ROOT
-from standins.forked_fab import forked_fab
+from standins.forks import forked_fab
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
@@ -95,10 +94,9 @@ def test_the_program_of_fabric_itself_runs_no_task_of_ours(
 def test_the_debug_log_is_without_the_configuration_of_fabric(tmp_path: Path, home: Path) -> None:
     """It may have passwords; a fabfile of the project has the debug log of Invoke."""
     (home / ".fabric.yaml").write_text("connect_kwargs: {password: hunter2}\n")
-    alone = logging.getLogger().handlers.clear  # in the fork: those of pytest keep Invoke's out
-    assert "hunter2" not in forked_fab(tmp_path, "--debug", "status", before=alone).stderr
+    assert "hunter2" not in forked_fab(tmp_path, "--debug", "status").stderr
     (tmp_path / "fabfile.py").write_text("from fabric import task\n@task\ndef mine(c): ...\n")
-    assert "invoke" in forked_fab(tmp_path, "--debug", "mine", before=alone).stderr
+    assert "invoke" in forked_fab(tmp_path, "--debug", "mine").stderr
 
 
 def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:

@@ -6,18 +6,16 @@ The commands are those of the real `fab`, with a fabfile whose tasks run command
 from __future__ import annotations
 
 import os
-import resource
-import shutil
-import signal
 import stat
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hosts.operator import Cluster
-from standins.forked_fab import Done, forked_fab
+from standins.forks import Done, run_fab
 
 from bootstrap.cli import shell
 from bootstrap.console import log, redact
@@ -60,17 +58,15 @@ def no_secret_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact, "_secrets", set())
 
 
-def ignore_ctrl_c() -> None:
-    """As the shell of a script does for `fab ... &`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 @pytest.fixture
 def fab(tmp_path: Path) -> Fab:
     """Type a command beside the fabfile."""
     (tmp_path / "fabfile.py").write_text(FABFILE)
 
-    return partial(forked_fab, tmp_path)
+    def typed(*args: str, **process: Any) -> Done:
+        return run_fab(tmp_path, args, os.environ, 60, **process)
+
+    return typed
 
 
 def log_files(home: Path) -> list[Path]:
@@ -103,25 +99,24 @@ def test_a_program_is_logged_with_its_exit_code_or_as_still_running(home: Path) 
 
 def test_a_program_of_a_fab_that_ignores_ctrl_c_does_not_ignore_it(fab: Fab, home: Path) -> None:
     """In a script `fab ... &` starts with SIGINT ignored, and programs inherit that."""
-    process = fab("status", "--cmd", "kill -INT $$; echo not reached", before=ignore_ctrl_c)
+    process = fab("status", "--cmd", "kill -INT $$; echo not reached", ignores_interrupt=True)
     assert (process.returncode, process.stdout) == (0, "")
     assert ": exit -2 (" in log_files(home)[0].read_text()
 
 
-@pytest.mark.parametrize(("before", "sessions"), [(ignore_ctrl_c, 2), (list, 1)])
+@pytest.mark.parametrize(("ignores_interrupt", "sessions"), [(True, 2), (False, 1)])
 def test_ctrl_c_reaches_programs_only_where_it_reaches_fab(
-    fab: Fab, before: Callable[[], object], sessions: int
+    fab: Fab, ignores_interrupt: bool, sessions: int
 ) -> None:
     """The terminal sends it to the whole group of a script, `fab ... &` and its programs included.
     A program in its own session is in no such group."""
-    process = fab(
-        "status", "--cmd", "cut -d ' ' -f 6 /proc/$$/stat /proc/$PPID/stat", before=before
-    )
+    command = "cut -d ' ' -f 6 /proc/$$/stat /proc/$PPID/stat"
+    process = fab("status", "--cmd", command, ignores_interrupt=ignores_interrupt)
     assert len({*process.stdout.split()}) == sessions
 
 
 def test_only_its_owner_reads_the_log(fab: Fab, home: Path) -> None:
-    fab("status", before=lambda: os.umask(0))
+    fab("status", umask=0)
     (file,) = log_files(home)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -134,11 +129,14 @@ def test_a_command_that_runs_nothing_leaves_no_log(fab: Fab, home: Path) -> None
 
 
 @pytest.mark.parametrize("named", ["--debug", "RAILHEAD_DEBUG"])
-def test_the_log_is_shown_live_on_request(fab: Fab, home: Path, named: str) -> None:
+def test_the_log_is_shown_live_on_request(
+    fab: Fab, home: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
     if named == "--debug":
         process = fab("--debug", "status", "--cmd", "echo out")
     else:
-        process = fab("status", "--cmd", "echo out", RAILHEAD_DEBUG="1")
+        monkeypatch.setenv(named, "1")
+        process = fab("status", "--cmd", "echo out")
     assert process.stdout == "out\n"
     assert "here: sh -c 'echo out': exit 0" in process.stderr
     (file,) = log_files(home)
@@ -158,27 +156,20 @@ def test_an_unexpected_error_names_the_log_that_has_its_traceback(fab: Fab, home
     assert "ZeroDivisionError: ours" in file.read_text()
 
 
-def unwritable_folder(home: Path) -> None:
-    (home / ".railhead").mkdir()
-    (home / ".railhead/logs").touch()
-
-
-def full_disk(home: Path) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-def no_home(home: Path) -> None:
-    os.environ["HOME"] = "/proc/no-home"
-
-
-@pytest.mark.parametrize("broken", [unwritable_folder, full_disk, no_home])
+@pytest.mark.parametrize("broken", ["folder", "disk", "home"])
 def test_a_log_that_cannot_be_written_fails_no_command(
-    fab: Fab, home: Path, broken: Callable[[Path], None]
+    fab: Fab, home: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    process = fab("status", "--cmd", "echo out", before=partial(broken, home))
+    if broken == "folder":
+        (home / ".railhead").mkdir()
+        (home / ".railhead/logs").touch()
+    if broken == "disk":
+        fab = partial(fab, file_size=0)
+    if broken == "home":
+        monkeypatch.setenv("HOME", "/proc/no-home")
+    process = fab("status", "--cmd", "echo out")
     assert (process.returncode, process.stdout, process.stderr) == (0, "out\n", "")
-    shutil.rmtree(home / ".railhead", ignore_errors=True)
-    process = fab("train", before=partial(broken, home))
+    process = fab("train")
     assert process.returncode == 1
     assert process.stderr.endswith(
         "ZeroDivisionError: ours\nthis is an error in Railhead, not in your command\n"

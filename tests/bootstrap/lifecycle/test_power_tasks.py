@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
-from standins.forked_fab import forked_fab
+from standins.forks import FAB_OF_A_STACK, forked_fab
 
-from bootstrap.clouds import base
 from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
@@ -36,11 +35,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 
 def fab(shell: dict[str, str], *args: str) -> tuple[int, str]:
-    def before() -> None:
-        os.environ.update(shell)
-        base.POLL_SECONDS = 0.05  # a local host stops at once
-
-    process = forked_fab(Path.cwd(), "-r", str(ROOT), *args, before=before)
+    words = ("-r", str(ROOT), *args)
+    process = forked_fab(Path.cwd(), *words, program=FAB_OF_A_STACK, **shell)
     return process.returncode, process.stdout + process.stderr
 
 

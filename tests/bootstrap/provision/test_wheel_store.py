@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from e2e.local_hosts import Done, Operator, cluster
-from standins.forked_fab import forked_fab
+from standins.forks import run_fab
 
 from bootstrap.clouds import bucket
 from bootstrap.inventory import local_state
@@ -221,7 +220,7 @@ def team(tmp_path: Path, s3_server: object) -> Iterator[list[Operator]]:
 
 def plan(who: Operator) -> Done:
     """Type `fab plan`."""
-    process = forked_fab(who.folder, "plan", before=lambda: os.environ.update(who.environment()))
+    process = run_fab(who.folder, ("plan",), who.environment(), 60)
     return Done(process.returncode, process.stdout + process.stderr)
 
 

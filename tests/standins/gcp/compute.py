@@ -12,32 +12,27 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-import googleapiclient  # type: ignore[import-untyped]
+from standins.gcp.discovery import document
 
 from bootstrap.clouds.gcp import rights
 
-DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
-CALLS: dict[str, tuple[str, ...]] = {
-    "instances": (
-        "get",
-        "start",
-        "stop",
-        "setScheduling",
-        "getGuestAttributes",
-        "delete",
-        "aggregatedList",
-    ),  # fmt: skip
-    "zoneOperations": ("get",),
-    "disks": ("get",),
-    "firewalls": ("list",),
-    "projects": ("get",),
-}
+CALLS = (
+    "instances.get",
+    "instances.start",
+    "instances.stop",
+    "instances.setScheduling",
+    "instances.getGuestAttributes",
+    "instances.delete",
+    "instances.aggregatedList",
+    "zoneOperations.get",
+    "disks.get",
+    "firewalls.list",
+    "projects.get",
+)
 
 # The words of Compute, as in skypilot-org/skypilot issue 2586. Its description says of
 # `discardLocalSsd`: "This property is required if the instance has any attached Local SSD disks."
@@ -65,12 +60,6 @@ def stop_action_error(scheduling: Mapping[str, Any], *, local_ssd: bool) -> str:
     return ""
 
 
-@cache
-def described() -> Any:
-    """Google's description of Compute Engine: 4 MB, read once."""
-    return json.loads((DOCUMENTS / "compute.v1.json").read_text())
-
-
 @dataclass
 class Compute:
     """One project. `errors` are those of the next operations that start a machine, by its name."""
@@ -92,10 +81,9 @@ class Compute:
     quotas: dict[str, tuple[float, float]] = field(default_factory=lambda: {"NETWORKS": (5.0, 1.0)})
 
     def __post_init__(self) -> None:
-        document = described()
-        self.schemas = document["schemas"]
-        known = document["resources"]
-        self.calls = {(r, m): known[r]["methods"][m] for r, names in CALLS.items() for m in names}
+        api = document("compute")
+        self.schemas = api.schemas
+        self.calls = {call: api.methods[f"compute.{call}"] for call in CALLS}
 
     def add(self, path: str, **options: Any) -> None:
         """A machine at projects/P/zones/Z/instances/N that runs."""
@@ -136,7 +124,7 @@ class Compute:
         if path.startswith("v1/projects/"):
             return self._resource_manager(path.rpartition(":")[2], body)
         resource, name, at = self._call(method, path)
-        if unknown := query.keys() - self.calls[resource, name]["parameters"].keys():
+        if unknown := query.keys() - self.calls[f"{resource}.{name}"]["parameters"].keys():
             return 400, _error(400, f"there is no parameter {', '.join(unknown)}")
         if resource == "projects":
             return 200, {"name": at.rpartition("/")[2], "quotas": self._quotas()}
@@ -193,10 +181,12 @@ class Compute:
         return zones
 
     def _call(self, method: str, path: str) -> tuple[str, str, str]:
-        for (resource, name), call in self.calls.items():
-            shape = re.sub(r"\{\w+\}", "[^/]+", call["path"])
-            if call["httpMethod"] == method and re.fullmatch(shape, path):
-                assert call["id"] in rights.CALLS, f"{call['id']}: its permission is not declared"
+        for call, described in self.calls.items():
+            shape = re.sub(r"\{\w+\}", "[^/]+", described["path"])
+            if described["httpMethod"] == method and re.fullmatch(shape, path):
+                id = described["id"]
+                assert id in rights.CALLS, f"{id}: its permission is not declared"
+                resource, _, name = call.partition(".")
                 last = path.rpartition("/")
                 return resource, name, last[0] if last[2] == name else path
         raise AssertionError(f"Compute has no call {method} {path}")

@@ -1,6 +1,6 @@
 """Real object stores for tests: an S3 server and Google's emulator, built once from Go modules.
 
-`python -m tests.standins.stores.servers` builds them, so that no test waits for that.
+`python -m standins.stores.servers` builds them, so that no test waits for that.
 The binaries are kept in ~/.cache/railhead/servers/NAME-VERSION. The module proxy's checksum
 database verifies what is built.
 """
@@ -8,7 +8,6 @@ database verifies what is built.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pwd
 import random
@@ -21,6 +20,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from file_lock import locked
 
 PACKAGES = {
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
@@ -38,9 +39,7 @@ def binary(name: str, caches: Path) -> Path:
     """The path of a server, built where it is not in the cache; NoServer without Go."""
     package = PACKAGES[name]
     folder = caches / "railhead/servers" / f"{name}-{package.partition('@')[2]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers of one test run ask at once
+    with locked(folder / "lock"):  # several workers of one test run ask at once
         if not (folder / name).exists():
             build(package, folder)
     return folder / name

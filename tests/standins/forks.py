@@ -1,0 +1,96 @@
+"""Python programs as forks of a process that has imported their modules: `forked PROGRAM ARGS`.
+
+A fork has its own arguments, folder, environment, umask, limit of file size, input, output and exit
+code. A test that signals or kills a program starts a process instead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from places import ROOT, TESTS
+from standins.fork_client import exit_code, request
+
+FORKED = TESTS / "standins/forked"
+FAB = Path(sys.executable).parent / "fab"
+FAB_OF_A_STACK = TESTS / "standins/fab_of_a_stack.py"
+Done = subprocess.CompletedProcess[str]
+
+
+def forks(project: Path | None = None) -> str:
+    """The server of this process, which `forked` finds by RAILHEAD_FORKS. One for a project has its
+    modules imported, too: all its programs use this copy of the project."""
+    return _server(project)[0]
+
+
+@cache
+def _server(project: Path | None) -> tuple[str, subprocess.Popen[bytes]]:
+    """Its socket. It ends when its stdin does: with this process."""
+    from time_budgets import HELPERS  # not before pytest has loaded this plugin
+
+    place = Path(tempfile.mkdtemp(prefix="railhead-forks-")) / "socket"  # the server removes it
+    projects = [str(project)] if project else []
+    # gRPC's handlers are for forks of a running gRPC; NumPy would start threads.
+    options = {"GRPC_ENABLE_FORK_SUPPORT": "0", "OPENBLAS_NUM_THREADS": "1"}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen(64)
+        number = listener.fileno()
+        process = subprocess.Popen(
+            [sys.executable, str(TESTS / "standins/fork_server.py"), str(number), *projects],
+            env={**os.environ, **options, "PYTHONPATH": "".join(projects)},
+            stdin=subprocess.PIPE,
+            pass_fds=[number],
+            start_new_session=True,
+        )
+    HELPERS.add(process.pid)
+    return str(place), process
+
+
+def run_fab(
+    folder: Path,
+    args: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+    *,
+    program: Path = FAB,
+    merged: bool = False,
+    **process: object,
+) -> Done:
+    """Type `fab ARGS` and wait; `merged` puts stderr into stdout. `process` is as for a request."""
+    readable, writable = zip(*(os.pipe() for _ in range(1 if merged else 2)), strict=True)
+    null = os.open(os.devnull, os.O_RDONLY)
+    streams = [null, writable[0], writable[-1]]
+    argv, process = [str(program), *args], {**process, "folder": str(folder)}
+    with ThreadPoolExecutor(2) as pool:
+        with request(forks(ROOT), argv, environment, streams, **process) as server:
+            for stream in {*streams}:
+                os.close(stream)
+            outputs = [pool.submit(read, pipe) for pipe in readable]
+            server.settimeout(seconds)
+            try:
+                code = exit_code(server)
+            except TimeoutError:
+                code = None  # the server kills it
+        texts = [output.result(seconds) for output in outputs]
+    assert code is not None, f"{args} took more than {seconds} s:\n{texts}"
+    return subprocess.CompletedProcess([*argv], code, *texts)
+
+
+def read(pipe: int) -> str:
+    """All that comes from a pipe."""
+    with os.fdopen(pipe, "rb") as file:
+        return file.read().decode()
+
+
+def forked_fab(folder: Path, *args: str, program: Path = FAB, **environment: str) -> Done:
+    """Type `fab ARGS` with the environment of the test; `environment` replaces variables."""
+    return run_fab(folder, args, {**os.environ, **environment}, 60, program=program)
