@@ -191,7 +191,7 @@ def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
 
 
 def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_hosts: Start) -> None:
-    (h1,) = ready_hosts("h1")
+    (h1,) = ready_hosts("h1", disk_mb=4000)  # in memory: 30,000 files are removed
     hosts = introduce(laptop, h1)
     laptop.fab("bootstrap", "--hosts", hosts).ended(0)
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")

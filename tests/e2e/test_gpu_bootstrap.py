@@ -7,6 +7,7 @@ ten more where the wheel for GPUs is not there yet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -73,7 +74,8 @@ def assert_all_came_through_the_connection(host: SystemdHost, out: str) -> None:
     assert "[lap-h1] its apt has no outbound access (no answer from " in out
     assert "python3, mpirun missing" in out
     assert "[lap-h1] has no outbound access (no answer from " in out
-    assert out.count("MB through this connection)") == 2 and "fetches" not in out
+    sent = re.findall(r"^\[lap-h1\] (\w+): .* MB through this connection\)$", out, re.MULTILINE)
+    assert sent == ["system", "driver", "runtime"] and "fetches" not in out
     ours = host.disk.root / "root/.railhead"
     assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
     assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000

@@ -265,7 +265,7 @@ def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
         return f"{prefix}{name}" in s3_store.names("checkpoints-b", prefix)
 
     with changed_cluster(operator, lambda doc: {**bucket, "hosts": doc["hosts"][:1]}):
-        words = [*with_settings(DIGITS), "--set", "epochs=400", "--detach"]
+        words = [*with_settings((*DIGITS, "epochs=4000", "checkpoint_steps=100")), "--detach"]
         run = run_id(operator.fab(*words, env=env, seconds=600).ended(0).out)
         prefix = f"runs/{run}/"
         wait_until(lambda: is_there("checkpoints/manifest.json"), 240, "a checkpoint is stored")

@@ -242,15 +242,17 @@ def test_destroying_removes_homes_and_record(home: Path) -> None:
 def test_a_host_is_gone_only_when_its_folder_is(pair: list[LocalHost]) -> None:
     inventory = local_state.load_cluster("pair")
 
-    def states() -> set[str]:
-        return {state.state for state in Local(inventory).instance_states().values()}
+    def states() -> set[tuple[str, bool]]:
+        now = Local(inventory).instance_states().values()
+        return {(state.state, state.certain) for state in now}
 
+    assert states() == {("running", True)}
     local_state.forget_cluster("pair")
-    assert states() == {"unknown"}
+    assert states() == {("unknown", False)}
     local_state.save_cluster(inventory)
     cluster.remove("pair", ["h1", "h2"])
     (local_state.cluster_folder("pair") / "runs").mkdir(parents=True)  # those are kept
-    assert states() == {"gone"}
+    assert states() == {("gone", True)}
     local_state.save_cluster(inventory)  # for the fixture, which stops it once more
 
 
