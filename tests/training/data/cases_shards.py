@@ -63,7 +63,7 @@ def shards_give_the_same_global_batches_to_one_two_and_four_replicas(folder: Pat
     samples = load("shards", shards).train
     steps = -(-len(samples) // 8) * 2  # two epochs
     alone = batches_of(samples, steps)
-    for mode, size in [("file", 2), ("file", 4), ("stream", 1), ("stream", 2), ("stream", 4)]:
+    for mode, size in [("file", 4), ("stream", 2)]:
         samples = load("shards", shards, mode).train
         parts = [batches_of(samples, steps, replicas=size, replica=r) for r in range(size)]
         together = [sorted(sum(step, [])) for step in zip(*parts, strict=True)]
@@ -77,7 +77,7 @@ def shards_go_on_at_the_exact_sample(folder: Path) -> None:
 
     shards = sharded(folder)
     whole = batches_of(load("shards", shards).train, 10)
-    for mode, step in [("file", 1), ("file", 2), ("stream", 1), ("stream", 5)]:
+    for mode, step in [("file", 2), ("stream", 5)]:
         samples = load("shards", shards, mode).train
         position = Position(step=step, samples=8 * step, global_batch=8, lanes=8)
         found = batches_of(samples, 10 - step, position=position)
@@ -103,7 +103,7 @@ def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None
     for mode in ("file", "stream"):
         samples = load("shards", shards, mode).train.hold_out(0.08, 0)[1]
         assert len(samples) == 3
-        ranks = range(8) if mode == "file" else (2, 7)
+        ranks = (0, 2, 3, 7) if mode == "file" else (2, 7)
         found = [batches_of(samples, 2, replicas=8, replica=rank) for rank in ranks]
         assert [len(batch) for batch, _ in found] == [int(rank < 3) for rank in ranks]
 
