@@ -181,7 +181,9 @@ def _methods() -> dict[str, tuple[str, str, set[str]]]:
         for method in _every_method(document):
             path = method.get("flatPath", method["path"])
             base = str(document.get("servicePath", ""))
-            pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>(?:[^/:]+[.][^/:]+:)?[^/:]+)", re.escape(base + path))
+            pattern = re.sub(
+                r"\\{(\w+)\\}", r"(?P<\1>(?:[^/:]+[.][^/:]+:)?[^/:]+)", re.escape(base + path)
+            )
             known = {*method.get("parameters", {}), *document["parameters"]}
             found[method["id"]] = (method["httpMethod"], pattern, known)
     return found
