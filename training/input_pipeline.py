@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -291,10 +292,10 @@ def finished(plan: Plan, config: TrainConfig, epoch: Any, step: Any, read: Any) 
 
 def augmented(inputs: Any, config: TrainConfig, epoch: Any, numbers: Any) -> Any:
     """Change images [batch, height, width, channels], each by its own draws."""
-    rows, columns, sides = (augment.draws(config.seed, epoch, numbers, s) for s in range(3))
+    draws = partial(augment.draws, config.seed, epoch, numbers)
     if config.shift:
-        inputs = augment.shift_images(inputs, config.shift, rows, columns)
-    return augment.flip_images(inputs, sides) if config.flip == "on" else inputs
+        inputs = augment.shift_images(inputs, config.shift, draws(0), draws(1))
+    return augment.flip_images(inputs, draws(2)) if config.flip == "on" else inputs
 
 
 def calls(config: TrainConfig) -> int:

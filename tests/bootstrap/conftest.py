@@ -24,6 +24,7 @@ from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.evaluation import request as evaluation_request
 from bootstrap.facts.host import HostFacts, parse
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs import request as run_request
@@ -200,17 +201,18 @@ def one_host(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def session(
-    one_host: Cluster,
-    home_of_session: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> Iterator[Session]:
-    """A session with it."""
+def inventory(
+    request: pytest.FixtureRequest, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> Inventory:
+    """The hosts of this file, which `cluster` or `one_host` has started."""
     monkeypatch.setenv("HOME", str(home_of_session))
-    with reach.sessions(
-        local_state.load_cluster(request.path.stem.removeprefix("test_"))
-    ) as opened:
+    return local_state.load_cluster(request.path.stem.removeprefix("test_"))
+
+
+@pytest.fixture
+def session(one_host: Cluster, inventory: Inventory) -> Iterator[Session]:
+    """A session with the one host."""
+    with reach.sessions(inventory) as opened:
         yield opened["h1"]
 
 

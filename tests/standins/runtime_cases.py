@@ -93,6 +93,9 @@ class Runtime:
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TESTS))),
             "CUDA_VISIBLE_DEVICES": "-1",
             "TF_CPP_MIN_LOG_LEVEL": "2",
+            # Two replicas on as many threads as cores would wait for each other most of the time.
+            "TF_NUM_INTRAOP_THREADS": "1",
+            "TF_NUM_INTEROP_THREADS": "2",
         }
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(

@@ -31,7 +31,6 @@ from bootstrap.data.inputs import DataInput, check_shares, read_inputs
 from bootstrap.data.send import PIECE
 from bootstrap.data.spec import parse_each
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
-from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, teardown
 from bootstrap.ssh.connect import Sessions
@@ -45,11 +44,9 @@ Opened = Sessions
 
 
 @pytest.fixture
-def inventory(
-    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
-) -> Inventory:
-    monkeypatch.setenv("HOME", str(home_of_session))
-    return local_state.load_cluster("data_transfer")
+def inventory(cluster: Cluster, inventory: Inventory) -> Inventory:
+    """Three SSH hosts of this machine."""
+    return inventory
 
 
 @pytest.fixture(scope="module")
@@ -325,48 +322,42 @@ def give(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
     monkeypatch.setattr(Session, "run", run)
 
 
-def test_data_of_a_stack_goes_through_its_bucket(
-    data: Path,
-    opened: Opened,
-    stack: Inventory,
-    cluster: Cluster,
-    sent: Sent,
-    s3_store: S3,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    give(monkeypatch, s3_store.environ)
-    sessions = Sessions(stack, opened)
-    (document,) = place_data(inputs_of(f"train={data}"), sessions)
-    assert sent.bytes < PIECE, "the data went over the connections"
-    for name, path in zip(opened, document.paths or (), strict=True):
-        assert contents(folder_on(cluster, name, path)) == contents(data)
-    digest = (document.paths or ())[0].rpartition("/")[2]
-    assert s3_store.get("stack-1", f"data/{digest}/a.bin") == contents(data)["a.bin"]
-
-
-@pytest.mark.usefixtures("on_gcs")  # for the token of this machine
-def test_data_of_a_stack_on_google_cloud_goes_through_its_bucket(
-    data: Path,
-    inventory: Inventory,
-    opened: Opened,
-    cluster: Cluster,
-    sent: Sent,
-    gcs_store: Gcs,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def stack_on_gcs(
+    inventory: Inventory, gcs_store: Gcs, on_gcs: Any, monkeypatch: pytest.MonkeyPatch
+) -> Inventory:
+    """The same on Google Cloud; `on_gcs` is for the token of this machine."""
     gcs_store.make_bucket("stack-2")
     monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, gcs_store.endpoint)
     monkeypatch.setattr(through_bucket, "MIN_BYTES", 1)
-    give(monkeypatch, gcs_store.environ)
-    stack = replace(inventory, bucket="gs://stack-2", region="us-central1")
+    return replace(inventory, bucket="gs://stack-2", region="us-central1")
+
+
+@pytest.mark.parametrize(
+    ("cloud", "storage"), [("stack", "s3_store"), ("stack_on_gcs", "gcs_store")]
+)
+def test_data_of_a_stack_goes_through_its_bucket(
+    request: pytest.FixtureRequest,
+    data: Path,
+    opened: Opened,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    cloud: str,
+    storage: str,
+) -> None:
+    stack: Inventory = request.getfixturevalue(cloud)
+    store: S3 | Gcs = request.getfixturevalue(storage)
+    give(monkeypatch, store.environ)
+    sent = Sent(list(opened))
     (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened))
     assert sent.bytes < PIECE, "the data went over the connections"
     for name, path in zip(opened, document.paths or (), strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
+    bucket = str(stack.bucket).rpartition("/")[2]
     prefix = f"data/{(document.paths or ())[0].rpartition('/')[2]}/"
-    names = gcs_store.names("stack-2", prefix)
+    names = store.names(bucket, prefix)
     assert {n.removeprefix(prefix) for n in names} == contents(data).keys()
-    assert gcs_store.get("stack-2", f"{prefix}a.bin") == contents(data)["a.bin"]
+    assert store.get(bucket, f"{prefix}a.bin") == contents(data)["a.bin"]
 
 
 def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(

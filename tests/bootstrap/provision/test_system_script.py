@@ -402,12 +402,9 @@ def test_a_host_that_freezes_during_system_changes_is_given_up(debian: HostFacts
 
 
 @pytest.fixture
-def inventory(
-    one_host: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
-) -> Inventory:
+def inventory(one_host: Cluster, inventory: Inventory) -> Inventory:
     """One SSH host of this machine."""
-    monkeypatch.setenv("HOME", str(home_of_session))
-    return local_state.load_cluster("system_script")
+    return inventory
 
 
 def open_connections() -> int:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -237,15 +237,28 @@ def test_the_way_to_the_host_is_opened_again_once(
     assert opened.times == times
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for_without_end(
-    opened: Opened, model: ServedModel, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "limit", "value", "error", "message"),
+    [
+        (rest, "SECONDS", 0.0, RailheadError, "did not answer within 0 s"),
+        (decode, "OUTPUTS", 10, Hostile, "too many values"),
+    ],
+)
+def test_an_answer_has_limits_of_time_and_of_values(
+    opened: Opened,
+    model: ServedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    limit: str,
+    value: float,
+    error: type[RailheadError],
+    message: str,
 ) -> None:
     endpoint = opened.of(model)
     endpoint.predict([SQUARE])
-    monkeypatch.setattr(rest, "SECONDS", 0.0)
-    with pytest.raises(RailheadError, match="did not answer within 0 s"):
+    with monkeypatch.context() as patch, pytest.raises(error, match=message):
+        patch.setattr(module, limit, value)
         endpoint.predict([SQUARE])
-    monkeypatch.undo()
 
 
 GOOD = json.loads(metadata_of(pictures()))
@@ -292,16 +305,6 @@ def test_what_is_not_finite_is_an_output(opened: Opened, model: ServedModel) -> 
     model.function = lambda arrays: {"y": np.where(arrays["x"] > 0, np.inf, np.nan)}
     found = opened.of(model).predict(np.array([SQUARE]))
     assert np.isnan(found[0, 0, 0]) and np.isinf(found[0, 0, 1])
-
-
-def test_an_answer_of_too_many_values_is_not_decoded(
-    opened: Opened, model: ServedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endpoint = opened.of(model)
-    endpoint.predict([SQUARE])
-    monkeypatch.setattr(decode, "OUTPUTS", 10)
-    with pytest.raises(Hostile, match="too many values"):
-        endpoint.predict([SQUARE])
 
 
 def test_an_answer_of_any_size_is_not_read(

@@ -24,36 +24,12 @@ from typing import Any
 import pytest
 from e2e.local_hosts import wait_until
 from places import ROOT
+from standins.runtime_cases import Runtime
 from standins.stores.servers import free_port
 
 LOCK = ROOT / "locks/serving.txt"
 PREDICT = "/v1/models/m:predict"
 pytestmark = pytest.mark.slow
-
-# Two versions whose outputs differ, one with a string input and several signatures, one slow.
-MAKE = """
-import sys
-import tensorflow as tf
-class Adds(tf.Module):
-    def __init__(self, number):
-        self.number = tf.Variable(float(number))
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
-    def add(self, x):
-        return {"y": x + self.number}
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
-    def measure(self, text):
-        return {"length": tf.strings.length(text), "text_bytes": text}
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "seconds")])
-    def sleep(self, seconds):
-        end = tf.timestamp() + tf.cast(seconds[0], tf.float64)
-        now = tf.while_loop(lambda now: now < end, lambda now: [tf.timestamp()], [tf.timestamp()])
-        with tf.control_dependencies(now):
-            return {"slept": tf.identity(seconds)}
-for number in (1, 2):
-    model = Adds(number)
-    signatures = {"serving_default": model.add, "measure": model.measure, "sleep": model.sleep}
-    tf.saved_model.save(model, f"{sys.argv[1]}/{number}", signatures)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +43,11 @@ def packages(shared_caches: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="module")
-def models(runtime_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Versions 1 and 2 of a model."""
     folder = tmp_path_factory.mktemp("models")
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([runtime_python, "-c", MAKE, str(folder)], check=True, env=environment)
+    failure = runtime.run(Path(__file__).with_name("two_versions.py"), "write", str(folder))
+    assert not failure, failure
     return folder
 
 
