@@ -13,7 +13,7 @@ from pulumi_aws import ec2, s3, scheduler
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, outputs
+from .. import broken_up, cluster_id, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..quotas import QuotaNeed
@@ -49,13 +49,15 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        provider = _provider(name, config)
+        own = cluster_id.make_id()
+        provider = _provider(name, config, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
         who = caller(config, invoke)
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
+        place.keep_account(who.account, own)
         requests = quota.check(config, invoke)
         found = None if requests else _look_up(config, who, invoke)
-        own_id = cluster_id.make_id()
+        own_id = own.output
         transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
         if found:
             transformations.append(broken_up.on_failure(config, found.others))
@@ -98,9 +100,10 @@ class Cluster(pulumi.ComponentResource):
         return _document(config, own_id, made, store)
 
 
-def _provider(name: str, config: ClusterConfig) -> aws.Provider:
+def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> aws.Provider:
     everywhere = aws.ProviderDefaultTagsArgs(tags=tags(config, pulumi.get_stack()))
-    return aws.Provider(name, region=config.region, default_tags=everywhere)
+    opts = pulumi.ResourceOptions(depends_on=[after])
+    return aws.Provider(name, region=config.region, default_tags=everywhere, opts=opts)
 
 
 def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:

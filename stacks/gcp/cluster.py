@@ -13,7 +13,7 @@ from pulumi_gcp import compute, storage
 from railhead.documents.cluster import ClusterDocument, DocumentDeadline, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, outputs
+from .. import broken_up, cluster_id, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..quotas import QuotaNeed
@@ -51,11 +51,12 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        provider = _provider(name, config)
+        own = cluster_id.make_id()
+        provider = _provider(name, config, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
         found = _look_up(config, invoke)
         requests = quota.check(config, found.location, found.google, invoke)
-        own_id = cluster_id.make_id()
+        own_id = own.output
         transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
         if not requests:
             types = same_gpus(config.machine_type)
@@ -91,7 +92,7 @@ class Cluster(pulumi.ComponentResource):
         return _document(config, own_id, made, store)
 
 
-def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
+def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> gcp.Provider:
     """The project also pays for requests: with a user's credentials some APIs, Cloud Quotas among
     them, refuse requests that no project pays for."""
     return gcp.Provider(
@@ -101,6 +102,7 @@ def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
         default_labels=labels(config),
         user_project_override=True,
         billing_project=config.project,
+        opts=pulumi.ResourceOptions(depends_on=[after]),
     )
 
 
