@@ -22,11 +22,11 @@ BYTES = 6
 
 @dataclass(frozen=True)
 class ClusterId:
-    """The id of a stack. `value` is known before the next resource is registered; None only under
-    mocks. `is_new`: no earlier `up` created it."""
+    """The id of a stack. `value` is known before the next resource is registered; only a
+    preview under mocks does not know it. `is_new`: no earlier `up` created it."""
 
     output: pulumi.Output[str]
-    value: str | None
+    value: str
     is_new: bool
 
 
@@ -35,8 +35,8 @@ def make_id() -> ClusterId:
     created = secrets.token_hex(BYTES)
     kept = pulumi.Stash(NAME, input=created, opts=pulumi.ResourceOptions(ignore_changes=["input"]))
     # As Pulumi's own invokes wait for their result.
-    value = cast("str | None", _sync_await(kept.output.future()))
-    return ClusterId(kept.output, value, value in (None, created))
+    value = str(_sync_await(kept.output.future()) or created)
+    return ClusterId(kept.output, value, value == created)
 
 
 def on_every_resource(

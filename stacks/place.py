@@ -86,7 +86,7 @@ def _existing(own: ClusterId, place: Place) -> Mapping[str, list[str]]:
     `bootstrap` looks, in a process of its own: it does so for every cloud, also for one that is
     not the stack's any more.
     """
-    argv = [sys.executable, "-m", "bootstrap.clouds.existing", str(own.value), json.dumps(place)]
+    argv = [sys.executable, "-m", "bootstrap.clouds.existing", own.value, json.dumps(place)]
     try:
         process = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS

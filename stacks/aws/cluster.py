@@ -19,7 +19,7 @@ from ..cost import price
 from ..quotas import QuotaNeed
 from . import bucket, hosts, identity, image, network, quota, schedule, user_data
 from .lookups.calls import Caller, caller
-from .lookups.existing import name_others
+from .lookups.existing import check_names, name_others
 from .machine_types import same_gpus
 from .tags import ID, tags
 from .zone import Location, choose_location
@@ -55,8 +55,8 @@ class Cluster(pulumi.ComponentResource):
         who = caller(config, invoke)
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
         place.keep_account(who.account, own)
-        requests = quota.check(config, invoke)
-        found = None if requests else _look_up(config, who, invoke)
+        requests = quota.check(config, own.value, invoke)
+        found = None if requests else _look_up(config, who, own.value, invoke)
         own_id = own.output
         transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
         if found:
@@ -106,10 +106,13 @@ def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> aws.P
     return aws.Provider(name, region=config.region, default_tags=everywhere, opts=opts)
 
 
-def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
+def _look_up(
+    config: ClusterConfig, who: Caller, own_id: str, opts: pulumi.InvokeOptions
+) -> Lookups:
+    check_names(config, own_id, opts)
     location = choose_location(config, opts)
     others = broken_up.Alternatives(location.others, same_gpus(config.machine_type))
-    return Lookups(location, image.image_id(config, opts), who.account, others)
+    return Lookups(location, image.image_id(config, own_id, opts), who.account, others)
 
 
 def _document(

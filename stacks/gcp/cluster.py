@@ -54,8 +54,8 @@ class Cluster(pulumi.ComponentResource):
         own = cluster_id.make_id()
         provider = _provider(name, config, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
-        found = _look_up(config, invoke)
-        requests = quota.check(config, found.location, found.google, invoke)
+        found = _look_up(config, own.value, invoke)
+        requests = quota.check(config, own.value, found.location, found.google, invoke)
         own_id = own.output
         transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
         if not requests:
@@ -106,11 +106,12 @@ def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> gcp.P
     )
 
 
-def _look_up(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> Lookups:
+def _look_up(config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions) -> Lookups:
     chosen = image.choose_image(config)
     google = rest.connect(str(config.project), invoke)
     apis.check(config, google)
-    location = choose_location(config, google, invoke)
+    existing.check_names(config, own_id, google)
+    location = choose_location(config, own_id, google, invoke)
     pulumi.log.info(f"project {location.project}, zone {location.zone}")
     image.check(chosen, config, invoke)
     oslogin.check(config, google, invoke)

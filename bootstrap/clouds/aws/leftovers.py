@@ -32,8 +32,11 @@ def list_ids(place: Place, cluster_id: str, client: AwsClient | None = None) -> 
         Refused: AWS does not list them.
     """
     client = client or connect(place.region)
-    kinds = {kind: described(client, kind, f"tag:{ID}", cluster_id) for kind in NETWORK}
-    return [str(one[kind.id]) for kind, listed in kinds.items() for one in listed]
+    return [
+        str(one[kind.id])
+        for kind in NETWORK
+        for one in described(client, kind, f"tag:{ID}", cluster_id)
+    ]
 
 
 def _of_ec2(client: AwsClient, cluster_id: str) -> Iterator[str]:
