@@ -83,7 +83,7 @@ CLOUDS = {
         key_defaults={
             "region": COMMON_FACTS["gcp"].default_region,
             "machine_type": "n1-standard-8",
-            "ssh_user": "railhead",
+            "ssh_user": gcp_rules.USER,
         },
         examples={"data_buckets": "gs://my-data/cassava"},
     ),

@@ -10,22 +10,33 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pulumi
+from pulumi.runtime.sync_await import _sync_await
 
 NAME = "cluster-id"  # of the resource in Pulumi's state; bootstrap reads it there
 BYTES = 6
 
 
-def make_id() -> pulumi.Output[str]:
+@dataclass(frozen=True)
+class ClusterId:
+    """The id of a stack. `value` is known before the next resource is registered; only a
+    preview under mocks does not know it. `is_new`: no earlier `up` created it."""
+
+    output: pulumi.Output[str]
+    value: str
+    is_new: bool
+
+
+def make_id() -> ClusterId:
     """The stack's id: created at its first `up`, and the same at every later one."""
-    kept = pulumi.Stash(
-        NAME,
-        input=secrets.token_hex(BYTES),
-        opts=pulumi.ResourceOptions(ignore_changes=["input"]),
-    )
-    return kept.output
+    created = secrets.token_hex(BYTES)
+    kept = pulumi.Stash(NAME, input=created, opts=pulumi.ResourceOptions(ignore_changes=["input"]))
+    # As Pulumi's own invokes wait for their result.
+    value = str(_sync_await(kept.output.future()) or created)
+    return ClusterId(kept.output, value, value == created)
 
 
 def on_every_resource(

@@ -15,7 +15,7 @@ from pulumi import dynamic
 from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
 
-from . import outputs
+from . import cluster_id, outputs, place
 from .config.settings import ClusterConfig
 
 Props = dict[str, Any]
@@ -114,7 +114,8 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, config: ClusterConfig) -> None:
         super().__init__("railhead:local:Cluster", name)
-        opts = pulumi.ResourceOptions(parent=self)
+        after = place.keep_place(config, cluster_id.make_id())
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         names = [f"h{number + 1}" for number in range(config.count)]
         hosts = [Host(config.name, each, opts) for each in names]
         self.document = pulumi.Output.all(*[host.facts for host in hosts]).apply(

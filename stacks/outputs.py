@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from railhead.documents.clouds import POWER_OFF as POWER_OFF
 from railhead.documents.cluster import (
     SCHEMA,
     ClusterDocument,
@@ -19,8 +20,6 @@ from railhead.documents.cluster import (
 )
 
 from .config.settings import ClusterConfig
-
-POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that the stack created
 
 
 def cluster_document(

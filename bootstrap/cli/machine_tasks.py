@@ -9,6 +9,7 @@ from typing import Annotated
 from invoke import Context
 
 from railhead.documents.options.hosts import (
+    AdoptOptions,
     AllStacksOption,
     CommandOptions,
     DeadlineOptions,
@@ -92,6 +93,16 @@ def doctor(
         return
     with json_output(out.json) as file:
         doctor.doctor(stack, file)
+
+
+@task()
+def adopt(c: Context, options: AdoptOptions) -> None:
+    """Record the machines of a stack whose state Pulumi has lost, so that commands find them."""
+    from ..clouds.machines import place_named
+    from ..lifecycle import adopt as lifecycle
+
+    place = place_named(options.region, options.project)
+    lifecycle.adopt(options.id, place=place, owner=options.owner, report=print_lines)
 
 
 @task()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from railhead.documents.options.hosts import TargetOptions
 
 from ..console.output import print_lines
-from ..errors import Command, Hint, UsageError
-from ..inventory import local_state, pulumi_stack
+from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory import local_state, pulumi_stack, stack_records
 from ..inventory.hosts import Inventory, parse_hosts
-from ..lifecycle import power, stack_machines
+from ..inventory.pulumi_stack import NoMachines
+from ..lifecycle import lost, power, stack_machines
 from ..lifecycle.power import ClusterStatus
 from ..lifecycle.stack_machines import StackMachines
 from ..serving import records
@@ -29,7 +30,7 @@ class Target:
 
     def status(self) -> ClusterStatus:
         """The hosts and, for a stack, the current state of each machine. Prints one line."""
-        return _printed(power.cluster_status(self._inventory()))
+        return _printed(self._inventory())
 
     def machines(self) -> StackMachines | None:
         """All machines of a stack, also those that its output does not have, and one line on
@@ -37,17 +38,11 @@ class Target:
         if self.options.hosts is not None:
             return None
         stack = self._stack_name()
-        if stack is not None:
-            machines = stack_machines.find(stack)
-        else:
-            recorded = self._recorded()
-            if not recorded.is_managed:
-                return None
-            machines = stack_machines.of_record(recorded)
-        if machines.inventory is None:
-            place = f" ({machines.place})" if machines.place else ""
-            print_lines(f"stack {machines.stack}{place}: no machine")
-        return machines
+        recorded = local_state.adopted(stack) if stack else self._recorded()
+        if recorded is not None:
+            return stack_machines.of_record(recorded) if recorded.is_managed else None
+        assert stack
+        return _machines_of(stack)
 
     def status_of(self, machines: StackMachines | None) -> ClusterStatus:
         """As `status`, for all machines of a stack that `machines` found.
@@ -59,7 +54,7 @@ class Target:
             return self.status()
         if machines.inventory is None:
             raise pulumi_stack.no_machines(machines.stack)
-        return _printed(power.cluster_status(machines.inventory))
+        return _printed(machines.inventory)
 
     def running(self) -> Inventory:
         """The hosts, all of them running and with pinned host keys.
@@ -73,7 +68,9 @@ class Target:
         if self.options.hosts is not None:
             return parse_hosts(self.options.hosts, slots=self.options.slots)
         stack = self._stack_name()
-        return self._recorded() if stack is None else pulumi_stack.cluster_of(stack)
+        if stack is None:
+            return self._recorded()
+        return local_state.adopted(stack) or _documented(stack)
 
     def _stack_name(self) -> str | None:
         if self.options.stack is not None:
@@ -81,7 +78,7 @@ class Target:
         return self._of_run.stack if self._of_run else pulumi_stack.current()
 
     def _recorded(self) -> Inventory:
-        return self._of_run or local_state.last_cluster()
+        return self._of_run or _last_cluster()
 
     @cached_property
     def _of_run(self) -> Inventory | None:
@@ -89,7 +86,69 @@ class Target:
         return None if self.options.run is None else local_state.cluster_of_run(self.options.run)
 
 
-def _printed(status: ClusterStatus) -> ClusterStatus:
+def _last_cluster() -> Inventory:
+    """The hosts of the last command. Where there are none, the error names recorded stacks."""
+    try:
+        return local_state.last_cluster()
+    except UsageError as error:
+        records = stack_records.every()
+        if not records:
+            raise
+        stacks = ", ".join(f"{r.stack} ({r.cloud}, id {r.cluster_id})" for r in records)
+        raise UsageError(
+            f"{error.message}; stacks that this computer knows: {stacks}",
+            hint=Hint(Command("adopt", records[0].cluster_id), "   # or: pulumi login, as before"),
+        ) from None
+
+
+def _documented(stack: str) -> Inventory:
+    """The machines of a stack's output. Where it has none, the error names those that exist."""
+    try:
+        return pulumi_stack.cluster_of(stack)
+    except NoMachines:
+        _machines_of(stack).refuse_undocumented()
+        raise
+
+
+def _machines_of(stack: str) -> StackMachines:
+    """All machines of a stack, and a line where there are none.
+
+    Raises:
+        UsageError: Pulumi has no state of it, and machines of it exist.
+    """
+    try:
+        machines = stack_machines.find(stack)
+    except NoMachines as error:
+        searched = lost.search(stack)
+        if searched.machines:
+            raise searched.error() from None
+        raise NoMachines(f"{error.message}; {searched.text}", hint=error.next) from None
+    except UsageError:
+        for record in stack_records.of_stack(stack):
+            names = {id_: machine.name for id_, machine in record.machines.items()}
+            print_lines(*stack_records.describe(names, record.cluster_id))
+        raise
+    if machines.inventory is None:
+        if machines.state.cluster_id is None:
+            searched = lost.search(stack)
+            if searched.machines:
+                raise searched.error()
+            machines = replace(machines, searched=searched)
+        place = f" ({machines.place})" if machines.place else ""
+        searched_text = f"; {machines.searched.text}" if machines.searched else ""
+        print_lines(f"stack {stack}{place}: no machine{searched_text}")
+    return machines
+
+
+def _printed(inventory: Inventory) -> ClusterStatus:
+    """The status, and its one line. Where the cloud does not answer, what may run is printed."""
+    try:
+        status = power.cluster_status(inventory)
+    except RailheadError:
+        if inventory.kind.in_cloud:
+            names = {str(host.id): host.name for host in inventory.hosts}
+            print_lines(*stack_records.describe(names, inventory.cluster_id))
+        raise
     hosts = ", ".join(str(host) for host in status.inventory.hosts)
     print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
     return status

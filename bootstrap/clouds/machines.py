@@ -17,7 +17,7 @@ class Place:
     """Where machines are listed: a region on AWS, a project on Google Cloud."""
 
     cloud: str
-    region: str | None
+    region: str | None = None
     project: str | None = None
 
 
@@ -26,12 +26,13 @@ class Machine:
     """One machine as its cloud lists it; `cluster`, `cluster_id`, `stack` and `owner` are tags.
 
     `state` is one of base.STATES. `id` has the form of a host's id in the cluster document. `end`
-    is the cloud's own command that ends this machine.
+    is the cloud's own command that ends this machine, `deadline` the name of what stops it there.
     """
 
     id: str
     name: str
     state: str
+    region: str
     zone: str
     type: str
     address: str | None
@@ -41,6 +42,7 @@ class Machine:
     stack: str | None = None
     owner: str | None = None
     end: str = ""
+    deadline: str = ""
 
     def __str__(self) -> str:
         tags = {"cluster": self.cluster, "stack": self.stack, "owner": self.owner}
@@ -54,6 +56,17 @@ class Listed:
 
     account: str
     machines: tuple[Machine, ...]
+
+
+def place_named(region: str | None, project: str | None) -> Place | None:
+    """The place that options name: a project of the cloud that has projects, or a region of the
+    other; None where they name none."""
+    if region is None and project is None:
+        return None
+    by_region = project is None
+    clouds = [name for name, kind in CLOUDS.items() if kind.machines]
+    cloud = next(name for name in clouds if (CLOUDS[name].regions is not None) == by_region)
+    return Place(cloud, region, project)
 
 
 def list_machines(place: Place) -> Listed:

@@ -8,6 +8,7 @@ used, because its SDK loads slowly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from railhead.documents.clouds import COMMON_FACTS
 
@@ -19,8 +20,8 @@ class StateTypes:
     """The types that Pulumi's state has of a cloud: its provider, a machine, a bucket, and a
     deadline that is a resource of its own.
 
-    `zone`, `address`, `peer_address` and `owner` are where the outputs of a machine have these:
-    keys and indexes, separated by dots.
+    `zone`, `address`, `peer_address`, `owner` and `seconds` (from its start until its cloud stops
+    it) are where the outputs of a machine have these: keys and indexes, separated by dots.
     """
 
     machine: str
@@ -31,6 +32,7 @@ class StateTypes:
     address: str = ""
     peer_address: str = ""
     owner: str = ""
+    seconds: str = ""
 
     def may_remain(self, kind: str) -> bool:
         """Whether a resource of this type belongs to a bucket, which stays if it has objects."""
@@ -43,20 +45,24 @@ class CloudKind:
 
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
     neither starts nor stops hosts. `machines` is the "module:function" that lists the machines
-    with Railhead's tags, `leftovers` the one that removes what a killed `up` left besides machines,
-    and `deadlines` the one that removes the cloud's own deadlines of machines. `examiner` is the
-    "module:function" that checks whether a stack can be created, and `policy` the one that lists
-    the rights for that. `areas` returns the areas in which everything with Railhead's tags can be
-    listed.
-    `scheme` is that of its bucket addresses, and `bucket` the "module:function" that opens a
-    bucket. `state` has its types in Pulumi's state; None where no stack makes the hosts. `vendor`
-    is in the DMI data of its machines. `in_cloud`: virtual machines that a stack made for one
-    cluster; system changes are allowed on them, and their addresses change at a restart.
+    with Railhead's tags, in one region or, where `regions` is None, in all; `regions` is the one
+    that lists the regions. `others` lists what has a stack's id besides machines, `leftovers`
+    removes what of it a killed `up` left, and `deadlines` removes the cloud's own deadlines of
+    machines. `examiner` is the "module:function" that checks whether a stack can be created, and
+    `policy` the one that lists the rights for that. `areas` returns the areas in which everything
+    with Railhead's tags can be listed. `scheme` is that of its bucket addresses, and `bucket` the
+    "module:function" that opens a bucket. `host_key_source` is where its machines' keys can be
+    read, and `deadline` the kind of its own deadlines. `state` has its types in Pulumi's state;
+    None where no stack makes the hosts. `vendor` is in the DMI data of its machines. `in_cloud`:
+    virtual machines that a stack made for one cluster; system changes are allowed on them, and
+    their addresses change at a restart.
     `this_machine`: all hosts run on the machine where commands are typed.
     """
 
     instances: str | None = None
     machines: str | None = None
+    regions: str | None = None
+    others: str | None = None
     leftovers: str | None = None
     deadlines: str | None = None
     examiner: str | None = None
@@ -64,6 +70,8 @@ class CloudKind:
     areas: str | None = None
     scheme: str | None = None
     bucket: str | None = None
+    host_key_source: Literal["guest-attributes", "console"] | None = None
+    deadline: str = ""
     state: StateTypes | None = None
     vendor: str | None = None
     in_cloud: bool = False
@@ -75,6 +83,8 @@ CLOUDS = {
     "aws": CloudKind(
         instances=f"{CLOUDS_FOLDER}.aws.instances:Aws",
         machines=f"{CLOUDS_FOLDER}.aws.machines:list_machines",
+        regions=f"{CLOUDS_FOLDER}.aws.ec2:regions",
+        others=f"{CLOUDS_FOLDER}.aws.leftovers:list_ids",
         leftovers=f"{CLOUDS_FOLDER}.aws.leftovers:remove",
         deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",
         examiner=f"{CLOUDS_FOLDER}.aws.examiner:checks",
@@ -82,6 +92,8 @@ CLOUDS = {
         areas=f"{CLOUDS_FOLDER}.aws.areas:areas",
         scheme=COMMON_FACTS["aws"].scheme,
         bucket=f"{CLOUDS_FOLDER}.aws.s3:open_bucket",
+        host_key_source="console",
+        deadline="scheduled-stop",
         state=StateTypes(
             provider="pulumi:providers:aws",
             machine="aws:ec2/instance:Instance",
@@ -103,6 +115,8 @@ CLOUDS = {
         areas=f"{CLOUDS_FOLDER}.gcp.areas:areas",
         scheme=COMMON_FACTS["gcp"].scheme,
         bucket=f"{CLOUDS_FOLDER}.gcp.gcs:open_bucket",
+        host_key_source="guest-attributes",
+        deadline="max-run-duration",
         state=StateTypes(
             provider="pulumi:providers:gcp",
             machine="gcp:compute/instance:Instance",
@@ -111,6 +125,7 @@ CLOUDS = {
             address="networkInterfaces.0.accessConfigs.0.natIp",
             peer_address="networkInterfaces.0.networkIp",
             owner="labels.railhead-owner",
+            seconds="scheduling.maxRunDuration.seconds",
         ),
         vendor="google",
         in_cloud=True,

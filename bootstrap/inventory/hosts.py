@@ -131,6 +131,11 @@ class Inventory:
         return self.cloud == AD_HOC
 
     @property
+    def is_adopted(self) -> bool:
+        """Whether `fab adopt` recorded it: Pulumi has no state of it, and its id names it."""
+        return self.stack is not None and self.stack == self.cluster_id
+
+    @property
     def is_managed(self) -> bool:
         """Whether Railhead may stop the machines when a run has ended: those of a stack."""
         return self.stack is not None or self.kind.in_cloud

@@ -125,6 +125,15 @@ def clusters() -> list[str]:
     return sorted(p.parent.name for p in (home() / "clusters").glob("*/cluster.json"))
 
 
+def adopted(cluster_id: str) -> Inventory | None:
+    """The cluster that `fab adopt` recorded under an id; None where there is none."""
+    for name in clusters():
+        if _stack_of(cluster_folder(name) / "stack") == cluster_id:
+            inventory = load_cluster(name)
+            return inventory if inventory.is_adopted else None
+    return None
+
+
 def last_cluster() -> Inventory:
     """The cluster of the last command that named one; UsageError when there was none."""
     name = _last_name()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -33,8 +34,15 @@ SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 UP_SECONDS = DESTROY_SECONDS = 3600
 END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
 REMOVALS = ("delete", "delete-replaced", "replace")  # operations of a preview
+# A hook of stacks/place.py; Pulumi prints it first as it comes, on one line, then as a whole.
+REFUSAL = re.compile(r'before hook "cluster-\w+" failed: ([^\n]+)\n +next: ([^\n]+)')
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
+
+
+class NoMachines(UsageError):
+    """Pulumi's state has no machine of a stack, or there is no such stack. That does not mean that
+    none exists: the state may be lost."""
 
 
 def current() -> str | None:
@@ -102,6 +110,13 @@ def destroy(stack: str) -> None:
 def is_locked(text: str) -> bool:
     """Whether Pulumi refused because another command of the stack runs, or was killed."""
     return "the stack is currently locked" in text or "Another update is currently in" in text
+
+
+def refusal(text: str) -> UsageError | None:
+    """The program's own refusal in Pulumi's output, with its next command; None where there is
+    none. It comes before any change."""
+    match = REFUSAL.search(text)
+    return UsageError(match[1], hint=match[2]) if match else None
 
 
 def unlock_hint(stack: str) -> str:
@@ -367,7 +382,7 @@ def _error(stack: str, stderr: str) -> UsageError:
     if "no stack named" in stderr:
         stacks = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"
-        return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
+        return NoMachines(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
     if "failed to load checkpoint" in stderr:
         return UsageError(
             f"Pulumi's state of stack {stack} cannot be read: Pulumi was killed while it wrote it; "
@@ -400,10 +415,10 @@ def _unfinished(stack: str) -> UsageError:
     return no_machines(stack)
 
 
-def no_machines(stack: str) -> UsageError:
+def no_machines(stack: str) -> NoMachines:
     """The error for a command on the machines of a stack that has none."""
     quoted = shlex.quote(stack)
-    return UsageError(
+    return NoMachines(
         f"stack {stack} has no machines: nothing was created, or everything was destroyed",
         hint=f"pulumi up --stack {quoted}   # or name hosts: --hosts user@first",
     )

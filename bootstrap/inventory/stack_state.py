@@ -6,20 +6,23 @@ the stack had outputs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from railhead.documents.cluster import Price
 from railhead.documents.codec import decode
 
 from ..errors import UsageError
-from .clouds import CLOUDS, STATE_TYPES
+from .clouds import CLOUDS, STATE_TYPES, StateTypes
 
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
 # The names of the stashes; stacks/ makes them.
-ID, PRICE, ZONES = "cluster-id", "price-per-machine", "zones"
+ID, PLACE, ACCOUNT = "cluster-id", "cluster-place", "cluster-account"
+PRICE, ZONES = "price-per-machine", "zones"
 COMPONENTS = frozenset(f"railhead:{name}:Cluster" for name in CLOUDS)
 PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
 BUCKETS = {k.state.bucket: k.scheme for k in CLOUDS.values() if k.state and k.state.bucket}
@@ -36,6 +39,7 @@ class Resource:
     id: str | None = None
     custom: bool = False
     external: bool = False
+    created: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -67,7 +71,7 @@ class Exported:
 @dataclass(frozen=True)
 class StateMachine:
     """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN, `owner`
-    of its tags."""
+    of its tags. `until`: when its cloud stops it (2026-11-22T10:22:43+00:00), as it was created."""
 
     id: str
     name: str
@@ -76,6 +80,16 @@ class StateMachine:
     peer_address: str | None
     account: str | None = None
     owner: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordedPlace:
+    """Where the first `up` created the stack."""
+
+    cloud: str | None = None
+    region: str | None = None
+    project: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,10 +97,11 @@ class StackState:
     """A stack's state. `document` is its output `cluster`, not checked yet; None where no `up` came
     to its end.
 
-    `price` is that of one machine. `kinds` are the types of all resources except Pulumi's own.
-    `schedules` are the names of the deadlines that are resources of their own. `zones` are those
-    that may have capacity, in the order in which they are tried. `ids` are those of all resources
-    of the cloud.
+    `cloud`, `region`, `project` and `account` are those that the stack recorded; its config may
+    have others. `price` is that of one machine. `kinds` are the types of all resources except
+    Pulumi's own. `schedules` are the names of the deadlines that are resources of their own.
+    `zones` are those that may have capacity, in the order in which they are tried. `ids` are those
+    of all resources of the cloud.
     """
 
     stack: str
@@ -103,11 +118,7 @@ class StackState:
     schedules: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
-
-    @property
-    def account(self) -> str | None:
-        """The AWS account of its machines, where the state has machines."""
-        return next((m.account for m in self.machines if m.account), None)
+    account: str | None = None
 
 
 def resources_of(stack: str, exported: object) -> tuple[Resource, ...]:
@@ -123,29 +134,47 @@ def resources_of(stack: str, exported: object) -> tuple[Resource, ...]:
 def read_state(stack: str, exported: object) -> StackState:
     """The state of `stack`: as `resources_of`. UsageError also where its price is damaged."""
     resources = resources_of(stack, exported)
-    provider = next((r for r in resources if r.type in PROVIDERS), None)
-    settings = provider.inputs if provider else {}
     outputs = next((r.outputs for r in resources if r.type == ROOT), {})
     document = outputs.get("cluster")
     price = _stash(resources, PRICE).get("input")
     zones = _stash(resources, ZONES).get("input")
     what = f"{PRICE} in Pulumi's state of stack {stack}"
+    place = _place(resources)
+    schedules = [r.inputs for r in resources if r.type in SCHEDULES]
+    machines = tuple(machine for r in resources if (machine := _machine(r, schedules)))
     return StackState(
         stack=stack,
         document=document if isinstance(document, Mapping) else None,
         cluster=next((r.name for r in resources if r.type in COMPONENTS), None),
         cluster_id=_text(_stash(resources, ID).get("output")),
-        cloud=PROVIDERS[provider.type] if provider else None,
-        region=_text(settings.get("region")),
-        project=_text(settings.get("project")),
+        cloud=place.cloud,
+        region=place.region,
+        project=place.project,
         bucket=next((f"{BUCKETS[r.type]}://{r.id}" for r in resources if r.type in BUCKETS), None),
         price=decode(Price, price, what=what, error=UsageError) if price else None,
-        machines=tuple(machine for r in resources if (machine := _machine(r))),
+        machines=machines,
         kinds=tuple(r.type for r in resources if r.is_made),
-        schedules=tuple(str(r.inputs.get("name")) for r in resources if r.type in SCHEDULES),
+        schedules=tuple(str(schedule.get("name")) for schedule in schedules),
         zones=tuple(map(str, zones)) if isinstance(zones, list) else (),
         ids=tuple(r.id for r in resources if r.is_made and r.id and not r.external),
+        account=_text(_stash(resources, ACCOUNT).get("input"))
+        or next((m.account for m in machines if m.account), None),
     )
+
+
+def _place(resources: Sequence[Resource]) -> RecordedPlace:
+    """The recorded place; that of the provider where an older version recorded none."""
+    try:
+        place = decode(RecordedPlace, dict(_stash(resources, PLACE).get("input") or {}))
+    except ValueError:
+        place = RecordedPlace()
+    if place.cloud in CLOUDS:
+        return replace(place, cloud=place.cloud if CLOUDS[place.cloud].machines else None)
+    provider = next((r for r in resources if r.type in PROVIDERS), None)
+    if provider is None:
+        return RecordedPlace()
+    region, project = (_text(provider.inputs.get(key)) for key in ("region", "project"))
+    return RecordedPlace(PROVIDERS[provider.type], region, project)
 
 
 def _stash(resources: Sequence[Resource], name: str) -> Mapping[str, Any]:
@@ -153,7 +182,9 @@ def _stash(resources: Sequence[Resource], name: str) -> Mapping[str, Any]:
     return next((r.outputs for r in resources if r.type == STASH and r.name == name), {})
 
 
-def _machine(resource: Resource) -> StateMachine | None:
+def _machine(
+    resource: Resource, schedules: Sequence[Mapping[str, Any]] = ()
+) -> StateMachine | None:
     """The machine of a resource; None for another resource, and for one that is to be deleted."""
     types = MACHINES.get(resource.type)
     if not types or not types.provider or resource.external or not resource.id:
@@ -167,7 +198,27 @@ def _machine(resource: Resource) -> StateMachine | None:
         peer_address=_text(_at(outputs, types.peer_address)),
         account=(_text(outputs.get("arn")) or "::::").split(":")[4] or None,
         owner=_text(_at(outputs, types.owner)),
+        until=_scheduled(resource.id, schedules) or _after_creation(resource, types),
     )
+
+
+def _scheduled(machine: str, schedules: Sequence[Mapping[str, Any]]) -> str | None:
+    """The time of the schedule of a machine, whose name ends with the machine's id."""
+    own = (
+        str(s.get("scheduleExpression")) for s in schedules if str(s.get("name")).endswith(machine)
+    )
+    found = re.fullmatch(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)", next(own, ""))
+    return f"{found[1]}+00:00" if found else None
+
+
+def _after_creation(resource: Resource, types: StateTypes) -> str | None:
+    """The end of the longest time that a machine runs, counted from its creation."""
+    try:
+        seconds = float(_at(resource.outputs, types.seconds))
+        created = datetime.fromisoformat(str(resource.created)[:19]).replace(tzinfo=timezone.utc)
+        return (created + timedelta(seconds=seconds)).isoformat()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _at(value: Any, path: str) -> Any:

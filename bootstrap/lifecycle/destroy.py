@@ -31,6 +31,9 @@ from .consent import (
 from .receipt import Line, Receipt, billing_lines, machine_line
 from .stack_machines import StackMachines
 
+NOT_ADOPTED = (
+    "the bucket, and networks and accounts without an id, stay: Pulumi has no state of them"
+)
 ROUNDS = 3  # of terminating machines that appear while others are terminated
 
 
@@ -159,7 +162,8 @@ def destroy(
             else "all the rest"
         )
         agree(f"destroying stack {machines.stack}: it has no machine; {rest} is removed")
-        return _receipt(machines, remove_made(machines, report, to_empty))
+        lines = remove_made(machines, report, to_empty)
+        return _receipt(machines, [*lines, *_no_machine(machines)])
     refuse_unfetched(inventory, discard, with_bucket)
     cloud = base.cloud_of(inventory)
     to_empty = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
@@ -174,6 +178,16 @@ def destroy(
     lines += cost_lines(cloud, inventory.target)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
+
+
+def _no_machine(machines: StackMachines) -> list[Line]:
+    """What shows that a stack has no machine: by its id, or by its tags where it has no id."""
+    state, searched = machines.state, machines.searched
+    if searched:
+        return [Line("machines", searched.text, verified=searched.is_evidence)]
+    if state.cloud is None:
+        return [Line("machines", "the stack has none in a cloud")]
+    return [Line("machines", f"none has the id {state.cluster_id} in {machines.place}")]
 
 
 def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
@@ -222,6 +236,8 @@ def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
 def _pulumi_destroy(machines: StackMachines) -> list[Line]:
     """Destroy the stack, and what a killed `up` left with its id. Where Pulumi fails, that may be
     the reason: Pulumi runs once more after the removal."""
+    if machines.is_adopted:
+        return [*_remove_unrecorded(machines)[1], Line("rest", NOT_ADOPTED)]
     lines = _run_destroy(machines.stack)
     removed, notes = _remove_unrecorded(machines)
     if removed and not all(line.verified for line in lines):

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from ..clouds import base
-from ..clouds.base import MISSING, STOPPED, Cloud, InstanceState
+from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..console.output import Reporter, confirm
 from ..console.wait import Clock, wait_until
 from ..errors import Command, Hint, HostsFailed, HostsNotReady, RailheadError, UsageError
-from ..inventory import local_state
+from ..inventory import local_state, stack_records
 from ..inventory.hosts import Host, Inventory
+from ..inventory.stack_records import KnownMachine
 from ..ssh import connect
 from ..ssh.connect import Sessions
 from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
@@ -180,6 +181,7 @@ def start(
     _pin_host_keys(now, cloud, report, clock)
     _wait_for_ssh(now.inventory, report, clock)
     deadlines.arm_timers(now.inventory, cloud, hours, report)
+    _note_deadlines(now.inventory, cloud.deadlines())
     local_state.save_cluster(now.inventory)
     return now.inventory
 
@@ -286,6 +288,15 @@ def extend(
     cloud = base.cloud_of(status.inventory)
     running = running_part(status) if status.inventory.kind.in_cloud else None
     deadlines.extend(running, cloud, hours, report, pin)
+    _note_deadlines(status.inventory, cloud.deadlines())
+
+
+def _note_deadlines(inventory: Inventory, cloud_deadlines: Mapping[str, Deadline]) -> None:
+    """Record the times for a day on which the cloud does not answer."""
+    times = {name: one.at.isoformat() for name, one in cloud_deadlines.items() if one.at}
+    hosts = {host.name: str(host.id) for host in inventory.hosts}
+    machines = {hosts[name]: KnownMachine(name, time) for name, time in times.items()}
+    stack_records.note_deadlines(inventory.cluster_id, machines)
 
 
 def running_part(status: ClusterStatus) -> Inventory | None:
@@ -301,6 +312,7 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
         why = f"; {s.reason}" if s.reason else ""
         report(f"[{name}] {s.state}{why} ({s.source}, {s.at})")
     cloud_deadlines = base.cloud_of(status.inventory).deadlines()
+    _note_deadlines(status.inventory, cloud_deadlines)
     for name, deadline in cloud_deadlines.items():
         report(f"[{name}] {deadlines.describe(deadline)}")
     some = len(status.not_running) < len(status.instance_states)

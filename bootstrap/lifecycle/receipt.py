@@ -20,7 +20,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The outcome of a teardown, one line per resource; `verified` only if every line is."""
+    """The outcome of a teardown, one line per resource."""
 
     cluster: str
     at: str
@@ -28,8 +28,8 @@ class Receipt:
 
     @property
     def verified(self) -> bool:
-        """Whether every line was verified."""
-        return all(line.verified for line in self.lines)
+        """Whether every line was verified; a receipt without lines shows nothing."""
+        return bool(self.lines) and all(line.verified for line in self.lines)
 
     def describe(self) -> list[str]:
         """The receipt as lines of text."""

@@ -13,10 +13,11 @@ from ..clouds import machines as machines_of_cloud
 from ..clouds.machines import Listed, Machine, Place, list_machines
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError, UsageError
-from ..inventory import local_state, pulumi_stack
+from ..inventory import local_state, pulumi_stack, stack_records
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Host, Inventory
 from ..inventory.stack_state import StackState, StateMachine
+from .lost import Search
 
 OTHERS_SHOWN = 20
 
@@ -34,6 +35,7 @@ class StackMachines:
         others: machines of other stacks, in the same account and region (or project).
         place: `account 1234, us-east-1`.
         unlisted: why the cloud did not list its machines; empty where it did.
+        searched: where machines were searched by their tags; only for a state without an id.
     """
 
     state: StackState
@@ -44,6 +46,12 @@ class StackMachines:
     others: tuple[Machine, ...] = ()
     place: str = ""
     unlisted: str = ""
+    searched: Search | None = None
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether `fab adopt` recorded them: Pulumi has no state of them."""
+        return self.inventory is not None and self.inventory.is_adopted
 
     @property
     def stack(self) -> str:
@@ -116,6 +124,7 @@ def find(stack: str) -> StackMachines:
     """
     state = pulumi_stack.state(stack)
     document = pulumi_stack.inventory_of(state)
+    stack_records.save_state(state)
     if state.account:
         _record_account(document.name if document else state.cluster or stack, state.account)
     return _find(state, document)
@@ -128,11 +137,13 @@ def of_record(inventory: Inventory) -> StackMachines:
         StateMachine(str(h.id), h.name, h.zone, h.address, h.peer_address) for h in hosts
     )
     parts = str(inventory.chief.id).split("/")
+    record = stack_records.find(inventory.cluster_id) if inventory.cluster_id else None
     state = StackState(
         stack=inventory.stack or inventory.name,
         document=None,
-        cluster=inventory.name,
+        cluster=inventory.name.removesuffix(f"-{inventory.cluster_id}"),
         cluster_id=inventory.cluster_id,
+        account=record.account if record else None,
         cloud=inventory.cloud if hosts else None,
         region=inventory.region,
         project=parts[1] if parts[0] == "projects" else None,
@@ -149,7 +160,7 @@ def _find(state: StackState, document: Inventory | None) -> StackMachines:
         names = frozenset(document.names if document else ())
         return StackMachines(state, document, document, names)
     try:
-        return merge(state, document, list_machines(_place(state)))
+        return merge(state, document, _list(state))
     except RailheadError as error:
         return replace(merge(state, document, None), unlisted=error.message)
 
@@ -163,9 +174,8 @@ def of_id(machines: StackMachines) -> Inventory | None:
     state = machines.state
     if state.cloud is None or state.cluster_id is None:
         return None
-    listed = list_machines(_place(state)).machines
-    own = (m for m in listed if m.cluster_id == state.cluster_id)
-    hosts = tuple(_distinct(map(_host, own), []))
+    own = (m for m in _list(state).machines if m.cluster_id == state.cluster_id)
+    hosts = hosts_of(own)
     return _inventory(state, machines.document, hosts) if hosts else None
 
 
@@ -178,6 +188,7 @@ def remove_leftovers(machines: StackMachines) -> list[str]:
     state = machines.state
     if state.cloud is None or state.cluster_id is None:
         return []
+    _list(state)  # refuses credentials of another account
     return machines_of_cloud.remove_leftovers(_place(state), state.cluster_id)
 
 
@@ -193,6 +204,25 @@ def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> 
         return []
     without = [one for one in ids if not any(name.endswith(one) for name in state.schedules)]
     return machines_of_cloud.remove_deadlines(_place(state), state.cluster, without)
+
+
+def _list(state: StackState) -> Listed:
+    """The machines of the recorded place.
+
+    Raises:
+        UsageError: the credentials are of another account, which cannot see them.
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    listed = list_machines(_place(state))
+    if state.account and listed.account != f"account {state.account}":
+        raise UsageError(
+            f"these credentials are of {listed.account}, and stack {state.stack} is in account "
+            f"{state.account}: they do not see its machines",
+            hint=Hint(
+                f"log in to account {state.account}, then: ", Command("status", stack=state.stack)
+            ),
+        )
+    return listed
 
 
 def _place(state: StackState) -> Place:
@@ -244,6 +274,11 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
         cluster_id=state.cluster_id,
     )
     return replace(base, hosts=hosts, price=price or base.price)
+
+
+def hosts_of(machines: Iterable[Machine]) -> tuple[Host, ...]:
+    """The hosts of machines in no document, in the order of their names."""
+    return tuple(_distinct(map(_host, sorted(machines, key=lambda m: (len(m.name), m.name))), []))
 
 
 def _host(machine: Machine | StateMachine) -> Host:

@@ -66,6 +66,8 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
         result = pulumi_stack.up(stack, refresh=False)
         tried += 1
+    if refusal := pulumi_stack.refusal(result.text):
+        raise refusal
     if result.code:
         raise _broken(stack, result, zones if tried > 1 else (), report)
     for line in stack_machines.find(stack).describe():
@@ -77,6 +79,8 @@ def _preview(stack: str, refresh: bool) -> None:
     hint = Command("up", yes=True, stack=stack)
     result = pulumi_stack.up(stack, refresh=refresh, preview=True)
     if result.code:
+        if refusal := pulumi_stack.refusal(result.text):
+            raise refusal
         raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
     if not confirm(f"Make these changes to stack {stack}?", hint=hint):
         raise UsageError("nothing was changed", hint=hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from railhead.documents.options.hosts import TeardownOptions
 
 from ..errors import Command, UsageError
+from ..inventory import stack_records
 from ..inventory.hosts import Inventory
 from ..lifecycle import destroy
 from ..lifecycle.receipt import check
@@ -39,6 +40,8 @@ def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
         with_bucket=options.with_bucket,
     )
     check(receipt, Command("teardown", destroy=options.destroy, stack=machines.stack))
+    if options.destroy:
+        stack_records.forget(machines.state.cluster_id)
     if machines.inventory:
         _forget_endpoints(machines.inventory.name)
 

@@ -9,23 +9,27 @@ from dataclasses import dataclass
 class CommonFacts:
     """`scheme` is that of its buckets' addresses. `no_capacity` are texts of its refusals for
     capacity, in its API and in Pulumi's errors. `default_region` is that of a stack whose config
-    has none."""
+    has none, and `ssh_user` the login name of its machines."""
 
     scheme: str
     no_capacity: tuple[str, ...]
     default_region: str
+    ssh_user: str
 
 
+POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that a stack created
 COMMON_FACTS = {
     "aws": CommonFacts(
         "s3",
         ("InsufficientInstanceCapacity", "InsufficientHostCapacity", "UnfulfillableCapacity"),
         "us-east-1",
+        "ubuntu",
     ),
     "gcp": CommonFacts(
         "gs",
         ("RESOURCE_POOL_EXHAUSTED", "does not have enough resources available"),
         "us-central1",
+        "railhead",
     ),
 }
 

@@ -12,7 +12,7 @@ import pulumi_aws as aws
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, outputs
+from .. import broken_up, cluster_id, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..parts import known_by_former_names
@@ -22,7 +22,7 @@ from .access import Access
 from .bucket import Bucket
 from .hosts import Host, HostInputs
 from .lookups.calls import Caller, caller
-from .lookups.existing import name_others
+from .lookups.existing import check_names, name_others
 from .machine_types import same_gpus
 from .network import Network
 from .tags import ID, TYPES, tags
@@ -63,13 +63,15 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        provider = _provider(name, config)
+        own = cluster_id.make_id()
+        provider = _provider(name, config, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
         who = caller(config, invoke)
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
-        requests = quota.check(config, invoke)
-        found = None if requests else _look_up(config, who, invoke)
-        own_id = cluster_id.make_id()
+        place.keep_account(who.account, own)
+        requests = quota.check(config, own.value, invoke)
+        found = None if requests else _look_up(config, who, own.value, invoke)
+        own_id = own.output
         transforms = [
             cluster_id.on_every_resource(TYPES, "tags", ID, own_id),
             known_by_former_names(name, COMPONENT, "aws:s3/bucket:Bucket", FORMER),
@@ -105,19 +107,25 @@ class Cluster(pulumi.ComponentResource):
         return _document(config, own_id, hosts, store.id if store else None)
 
 
-def _provider(name: str, config: ClusterConfig) -> aws.Provider:
+def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> aws.Provider:
     return aws.Provider(
         "aws",
         region=config.region,
         default_tags=aws.ProviderDefaultTagsArgs(tags=tags(config, pulumi.get_stack())),
-        opts=pulumi.ResourceOptions(aliases=[pulumi.Alias(name=name)]),  # until 0.1.0
+        opts=pulumi.ResourceOptions(
+            depends_on=[after],
+            aliases=[pulumi.Alias(name=name)],  # until 0.1.0
+        ),
     )
 
 
-def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
+def _look_up(
+    config: ClusterConfig, who: Caller, own_id: str, opts: pulumi.InvokeOptions
+) -> Lookups:
+    check_names(config, own_id, opts)
     location = choose_location(config, opts)
     others = broken_up.Alternatives(location.others, same_gpus(config.machine_type))
-    return Lookups(location, image.image_id(config, opts), who.account, others)
+    return Lookups(location, image.image_id(config, own_id, opts), who.account, others)
 
 
 def _document(

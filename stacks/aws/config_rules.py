@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from railhead.documents.clouds import COMMON_FACTS
+
 from ..config import rules
 from ..config.rules import OWN_ADDRESS, Values, not_one_of
 from ..machine_types import V100, MachineType
@@ -13,7 +15,7 @@ from .machine_types import TYPES
 IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04")
 UBUNTU = IMAGES[2]
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa")
-USER = "ubuntu"
+USER = COMMON_FACTS["aws"].ssh_user
 MOST_CIDRS = 59
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 

@@ -28,7 +28,7 @@ def is_pinned(config: ClusterConfig) -> bool:
     return config.image not in PARAMETERS
 
 
-def image_id(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
+def image_id(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> str:
     """The id of the image that new machines get. Machines that exist keep theirs: where all
     exist, an image that cannot be used is a warning.
 
@@ -40,7 +40,7 @@ def image_id(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
     try:
         check(config, _describe(config, found, opts))
     except ConfigError as error:
-        if not is_complete(config, opts):
+        if not is_complete(config, own_id, opts):
             raise
         pulumi.log.warn(f"for new machines: {error}")
     return found

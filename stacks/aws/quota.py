@@ -19,7 +19,7 @@ REQUEST = "pulumi config set quotas request && pulumi up"
 GRANTED = "pulumi config rm quotas && pulumi up"
 
 
-def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed, ...]:
+def check(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed, ...]:
     """Log every quota that this stack needs; return those to request.
 
     Empty unless the config has `quotas: request`. A quota that cannot be read counts as large
@@ -30,23 +30,25 @@ def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed,
             more; or it requests more, but there is enough, or the current value is unknown, or
             machines exist.
     """
-    states = {need: _state(need, config, opts) for need in config.quota_needs}
+    states = {need: _state(need, config, own_id, opts) for need in config.quota_needs}
     for need, state in states.items():
         pulumi.log.info(comparison(need, state))
     if config.quotas == "request":
-        return _to_request(config, states, opts)
+        return _to_request(existing_machines(own_id, opts), states)
     small = [comparison(need, state) for need, state in states.items() if state.lacks(need)]
     if small:
         raise ConfigError("\n".join([*small, f"  next: {REQUEST}   # requests more from AWS"]))
     return ()
 
 
-def _state(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) -> QuotaState:
+def _state(
+    need: QuotaNeed, config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions
+) -> QuotaState:
     """The quota's value and what others use. A stack that has all its machines makes none: what
     others use is not a reason to refuse it."""
     quota = quota_of(config.machine_type, spot=config.spot)
-    used = usage.vcpus_of_others(config, quota, opts)
-    if used and config.quotas == "check" and is_complete(config, opts):
+    used = usage.vcpus_of_others(own_id, quota, opts)
+    if used and config.quotas == "check" and is_complete(config, own_id, opts):
         used = 0
     return QuotaState(_read(need, opts), used)
 
@@ -79,13 +81,12 @@ def console(need: QuotaNeed) -> str:
 
 
 def _to_request(
-    config: ClusterConfig, states: dict[QuotaNeed, QuotaState], opts: pulumi.InvokeOptions
+    machines: Sequence[str], states: dict[QuotaNeed, QuotaState]
 ) -> tuple[QuotaNeed, ...]:
     """The quotas that are too small, with the amounts that they need beside what others use.
 
     A stack that only requests quotas has no machines, so existing machines would be destroyed.
     """
-    machines = existing_machines(config, opts)
     if machines:
         raise ConfigError(
             f"quotas: request would destroy the machines of this stack: {', '.join(machines)}\n"

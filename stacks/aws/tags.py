@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..config.settings import ClusterConfig
 
+CLUSTER, OWNER, STACK = "railhead:cluster", "railhead:owner", "railhead:stack"
 ID = "railhead:id"  # its value is in stacks/cluster_id.py
 # The types of resources that a cluster has and that can have tags.
 TYPES = frozenset(
@@ -30,13 +31,7 @@ TYPES = frozenset(
 def tags(config: ClusterConfig, stack: str) -> dict[str, str]:
     """The tags of a resource, for cost reports and for finding leftovers."""
     return {
-        "railhead:cluster": config.name,
-        "railhead:owner": config.owner,
-        "railhead:stack": stack,
+        CLUSTER: config.name,
+        OWNER: config.owner,
+        STACK: stack,
     }
-
-
-def identifying_tags(config: ClusterConfig, stack: str) -> dict[str, str]:
-    """The tags that identify this stack's resources, whoever ran `pulumi up`."""
-    every = tags(config, stack)
-    return {key: every[key] for key in ("railhead:cluster", "railhead:stack")}

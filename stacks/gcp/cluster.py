@@ -12,7 +12,7 @@ import pulumi_gcp as gcp
 from railhead.documents.cluster import ClusterDocument, DocumentDeadline, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, outputs
+from .. import broken_up, cluster_id, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..parts import known_by_former_names
@@ -56,11 +56,12 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        provider = _provider(name, config)
+        own = cluster_id.make_id()
+        provider = _provider(name, config, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
-        found = _look_up(config, invoke)
-        requests = quota.check(config, found.location, found.google, invoke)
-        own_id = cluster_id.make_id()
+        found = _look_up(config, own.value, invoke)
+        requests = quota.check(config, own.value, found.location, found.google, invoke)
+        own_id = own.output
         transforms = [
             cluster_id.on_every_resource(TYPES, "labels", ID, own_id),
             known_by_former_names(name, COMPONENT, "gcp:storage/bucket:Bucket", FORMER),
@@ -97,7 +98,7 @@ class Cluster(pulumi.ComponentResource):
         return _document(config, own_id, hosts, store.name if store else None)
 
 
-def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
+def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> gcp.Provider:
     """The project also pays for requests: with a user's credentials some APIs, Cloud Quotas among
     them, refuse requests that no project pays for."""
     return gcp.Provider(
@@ -107,15 +108,19 @@ def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
         default_labels=labels(config),
         user_project_override=True,
         billing_project=config.project,
-        opts=pulumi.ResourceOptions(aliases=[pulumi.Alias(name=name)]),  # until 0.1.0
+        opts=pulumi.ResourceOptions(
+            depends_on=[after],
+            aliases=[pulumi.Alias(name=name)],  # until 0.1.0
+        ),
     )
 
 
-def _look_up(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> Lookups:
+def _look_up(config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions) -> Lookups:
     chosen = image.choose_image(config)
     google = rest.connect(str(config.project), invoke)
     apis.check(config, google)
-    location = choose_location(config, google, invoke)
+    existing.check_names(config, own_id, google)
+    location = choose_location(config, own_id, google, invoke)
     pulumi.log.info(f"project {location.project}, zone {location.zone}")
     image.check(chosen, config, invoke)
     oslogin.check(config, google, invoke)

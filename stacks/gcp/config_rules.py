@@ -5,13 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from railhead.documents.clouds import COMMON_FACTS
+
 from ..config import rules
 from ..config.rules import OWN_ADDRESS, Values, not_one_of
 from .machine_types import GPU_LIMITS, N1, NAMES, WITH_GPUS, WITHOUT_GPUS
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 UBUNTU = IMAGES[2]
-USER = "railhead"
+USER = COMMON_FACTS["gcp"].ssh_user
 # Accounts of the system in Ubuntu's images, which cannot log in.
 SYSTEM_USERS = (
     "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config.settings import ClusterConfig
 
-CLUSTER = "railhead-cluster"
+CLUSTER, OWNER = "railhead-cluster", "railhead-owner"
 ID = "railhead-id"  # its value is in stacks/cluster_id.py
 # The types of resources that a cluster has and that can have labels.
 TYPES = frozenset({"gcp:compute/instance:Instance", "gcp:storage/bucket:Bucket"})
@@ -12,7 +12,7 @@ TYPES = frozenset({"gcp:compute/instance:Instance", "gcp:storage/bucket:Bucket"}
 
 def labels(config: ClusterConfig) -> dict[str, str]:
     """For every resource that can have labels; networks, firewall rules and accounts cannot."""
-    return {CLUSTER: config.name, "railhead-owner": config.owner}
+    return {CLUSTER: config.name, OWNER: config.owner}
 
 
 def description(config: ClusterConfig) -> str:

@@ -22,7 +22,11 @@ CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
 
 
 def check(
-    config: ClusterConfig, location: Location, google: Google | None, opts: pulumi.InvokeOptions
+    config: ClusterConfig,
+    own_id: str,
+    location: Location,
+    google: Google | None,
+    opts: pulumi.InvokeOptions,
 ) -> tuple[QuotaNeed, ...]:
     """Log every quota that this stack needs; return those to request.
 
@@ -33,7 +37,7 @@ def check(
         ConfigError: a quota is too small and the config does not request more, or it requests
             more and the current value cannot be read.
     """
-    used = usage.read(config, location, google)
+    used = usage.read(own_id, location, google)
     states = {need: _state(need, config, used, opts) for need in config.quota_needs}
     for need, state in states.items():
         pulumi.log.info(comparison(need, state))

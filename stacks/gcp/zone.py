@@ -27,7 +27,7 @@ class Location:
 
 
 def choose_location(
-    config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions
+    config: ClusterConfig, own_id: str, google: Google | None, opts: pulumi.InvokeOptions
 ) -> Location:
     """The location of this cluster. Compute's lists count before our table, and before both the
     zone of its machines that exist, unless the config names zones.
@@ -40,7 +40,7 @@ def choose_location(
     existing = _zones(config.project, config.region, opts)
     zone = first_zone(config, existing, offering)
     if not config.zones:  # a change in Compute's lists must not move machines
-        zone = existing_machines.zone(config, google) or zone
+        zone = existing_machines.zone(config, own_id, google) or zone
     others = tuple(one for one in _offering_here(config, offering, existing) if one != zone)
     return Location(config.project, config.region, zone, others)
 

@@ -35,6 +35,11 @@ class OnAws:
         self.stack.config(public_key_file=key)
         self.stack.env = {**cloud.env, "HOME": str(folder)}
 
+    def log_in(self, account: str) -> None:
+        """From now on the person and the provider have credentials of another account."""
+        self.cloud.log_in(account)
+        self.stack.env |= self.cloud.env
+
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What EC2 shows, by name; without states all that are not terminated."""
         wanted = states or ("pending", "running", "stopping", "stopped")

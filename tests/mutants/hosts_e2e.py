@@ -90,7 +90,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a machine's user asks for a password to power it off",
-        file="stacks/outputs.py",
+        file="railhead/documents/clouds.py",
         old='POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")',
         new='POWER_OFF = ("systemctl", "poweroff")',
         caught_by=("tests/e2e/test_power_off.py::test_after_a_success_all_machines_power_off",),

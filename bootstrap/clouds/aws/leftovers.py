@@ -25,6 +25,20 @@ def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> li
     return [*_of_ec2(client, cluster_id), *_roles(client, cluster_id)]
 
 
+def list_ids(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
+    """The ids of the network, key pairs and placement groups with this id, in a region.
+
+    Raises:
+        Refused: AWS does not list them.
+    """
+    client = client or connect(place.region)
+    return [
+        str(one[kind.id])
+        for kind in NETWORK
+        for one in described(client, kind, f"tag:{ID}", cluster_id)
+    ]
+
+
 def _of_ec2(client: AwsClient, cluster_id: str) -> Iterator[str]:
     for kind in NETWORK:
         for one in described(client, kind, f"tag:{ID}", cluster_id):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from ..machines import Listed, Machine, Place
+from . import scheduler
 from .client import AwsClient, connect
 from .ec2 import Instance, account, reservations
 from .kinds import CLUSTER, ID, OWNER, STACK
@@ -28,6 +29,7 @@ def _machine(instance: Instance, region: str | None) -> Machine:
         id=instance.InstanceId,
         name=tags.get("Name") or instance.InstanceId,
         state=instance.state,
+        region=str(region),
         zone=instance.Placement.AvailabilityZone,
         type=instance.InstanceType,
         address=instance.PublicIpAddress or None,
@@ -40,4 +42,5 @@ def _machine(instance: Instance, region: str | None) -> Machine:
             ["aws", "ec2", "terminate-instances", "--region", str(region)]
             + ["--instance-ids", instance.InstanceId]
         ),
+        deadline=scheduler.name_of(tags.get("railhead:cluster", ""), instance.InstanceId),
     )

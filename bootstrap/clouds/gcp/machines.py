@@ -44,6 +44,7 @@ def _machine(instance: Instance, project: str) -> Machine:
         id=_path(instance.selfLink),
         name=name,
         state=instance.state,
+        region=zone.rpartition("-")[0],
         zone=zone,
         type=instance.machineType.rpartition("/")[2],
         address=interface.public or None,
@@ -56,6 +57,7 @@ def _machine(instance: Instance, project: str) -> Machine:
             ["gcloud", "compute", "instances", "delete", name]
             + ["--project", project, "--zone", zone]
         ),
+        deadline=name,
     )
 
 

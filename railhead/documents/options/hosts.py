@@ -199,6 +199,31 @@ class DeadlineOptions:
 
 
 @dataclass(frozen=True)
+class AdoptOptions:
+    """Which machines `fab adopt` records, and where they are."""
+
+    id: str = option(
+        help="the id of the machines: the value of their tag railhead:id",
+        doc="the id of the machines: the value of their tag `railhead:id` (label `railhead-id` on"
+        " Google Cloud)",
+        positional=True,
+    )
+    region: str | None = option(
+        None,
+        "the AWS region of the machines; default: those of this computer's records and stacks",
+    )
+    project: str | None = option(
+        None,
+        "the Google Cloud project of the machines; default: those of this computer's records and"
+        " stacks",
+    )
+    owner: str | None = option(
+        None,
+        "whose machines may be adopted; default: the owner of the stack's config, or you",
+    )
+
+
+@dataclass(frozen=True)
 class HostName:
     """The name of one of the hosts."""
 

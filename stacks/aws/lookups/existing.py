@@ -7,24 +7,31 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_aws import ec2
 
-from ... import cluster_id
+from ... import cluster_id, names
 from ...config.settings import ClusterConfig
 from ...config.validators import ConfigError
-from ..tags import ID, identifying_tags
+from ..tags import CLUSTER, ID, OWNER, STACK
 from .calls import lookup
 
 INSTANCES = "aws:ec2/getInstances:getInstances"
+SHOWN = 5  # machines of other stacks that are looked up one by one
 ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
 def existing_machines(
-    config: ClusterConfig, opts: pulumi.InvokeOptions, **filters: list[str]
+    own_id: str, opts: pulumi.InvokeOptions, **filters: list[str]
 ) -> tuple[str, ...]:
-    """The ids of this stack's machines that exist, in any state, by their tags."""
+    """The machines of this stack that exist, in any state, by the stack's id."""
+    return _tagged({ID: own_id}, opts, **filters)
+
+
+def _tagged(
+    tags: dict[str, str], opts: pulumi.InvokeOptions, **filters: list[str]
+) -> tuple[str, ...]:
     found = lookup(
         "ec2:DescribeInstances",
         lambda: ec2.get_instances(
-            instance_tags=identifying_tags(config, pulumi.get_stack()),
+            instance_tags=tags,
             instance_state_names=list(ALIVE),
             filters=_filters(filters),
             opts=opts,
@@ -33,10 +40,40 @@ def existing_machines(
     return tuple(sorted(found.ids))
 
 
-def is_complete(config: ClusterConfig, opts: pulumi.InvokeOptions) -> bool:
+def check_names(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> None:
+    """Refuse a new cluster whose name machines of another stack have.
+
+    Raises:
+        ConfigError: there are such machines.
+    """
+    try:
+        if existing_machines(own_id, opts):
+            return
+        others = _tagged({CLUSTER: config.name}, opts)
+    except ConfigError as error:
+        pulumi.log.warn(f"the names of machines are not checked: {error}")
+        return
+    described = [_describe(one, opts) for one in others[:SHOWN]]
+    wanted = names.needed(config)
+    conflicts = [one for one in described if one.name in wanted or one.name == one.id]
+    names.refuse(config, conflicts, lambda name: bool(_tagged({CLUSTER: name}, opts)))
+
+
+def _describe(instance: str, opts: pulumi.InvokeOptions) -> names.Machine:
+    try:
+        tags = ec2.get_instance(instance_id=instance, opts=opts).tags
+    except Exception as error:  # the type that a failed invoke raises
+        pulumi.log.info(f"{instance}: its owner is not known: {error}")
+        return names.Machine(instance, instance)
+    return names.Machine(
+        tags.get("Name", instance), instance, tags.get(OWNER), tags.get(STACK), tags.get(ID)
+    )
+
+
+def is_complete(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> bool:
     """Whether all machines of this stack exist, in any state: then an `up` makes none."""
     try:
-        own = existing_machines(config, opts, instance_type=[config.machine_type])
+        own = existing_machines(own_id, opts, instance_type=[config.machine_type])
     except ConfigError:
         return False
     return len(own) >= config.count

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from ...config.settings import ClusterConfig
 from ..machine_types import TYPES, VcpuQuota
 from .existing import existing_machines, running_machines
 
 MOST = 60  # machines that are looked up one by one; with more of them the use is unknown
 
 
-def vcpus_of_others(
-    config: ClusterConfig, quota: VcpuQuota, opts: pulumi.InvokeOptions
-) -> float | None:
+def vcpus_of_others(own_id: str, quota: VcpuQuota, opts: pulumi.InvokeOptions) -> float | None:
     """The vCPUs of all machines that the quota counts and this stack did not make; None: unknown.
 
     A quota counts on-demand and spot machines apart.
@@ -26,7 +23,7 @@ def vcpus_of_others(
             return 0
         spot = set(running_machines(opts, instance_type=types, instance_lifecycle=["spot"]))
         counted = spot if quota.spot else running - spot
-        return _vcpus(counted - set(existing_machines(config, opts)), quota, opts)
+        return _vcpus(counted - set(existing_machines(own_id, opts)), quota, opts)
     except Exception as error:  # ConfigError, or the type that a failed invoke raises
         pulumi.log.warn(f"the machines that run cannot be counted: {error}")
         return None

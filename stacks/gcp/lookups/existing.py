@@ -3,28 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pulumi
 
-from ... import cluster_id
+from ... import cluster_id, names
 from ...config.settings import ClusterConfig
-from ..labels import CLUSTER, ID
+from ..labels import CLUSTER, ID, OWNER
 from .rest import Google, LookupFailed
 
+Listed = Mapping[str, Any]  # a machine, as Compute lists it
 
-def zone(config: ClusterConfig, google: Google | None) -> str | None:
-    """The zone of the region that has machines of this cluster: new ones join them. None where
+
+def check_names(config: ClusterConfig, own_id: str, google: Google | None) -> None:
+    """Refuse names that machines of another stack have: Google has each once in a project.
+
+    Raises:
+        ConfigError: there are such machines.
+    """
+    if google is None:
+        return
+    try:
+        listed = [one for _, one in _machines(google, f"labels.{CLUSTER}={config.name}")]
+        own = {one["name"] for one in listed if _labels(one).get(ID) == own_id}
+        wanted = names.needed(config) - own
+        others = [_described(one) for one in listed if one.get("name") in wanted]
+        names.refuse(
+            config, others, lambda name: any(_machines(google, f"labels.{CLUSTER}={name}"))
+        )
+    except LookupFailed as why:
+        pulumi.log.warn(f"the names of machines are not checked: {why}")
+
+
+def _labels(machine: Listed) -> Mapping[str, str]:
+    labels: Mapping[str, str] = machine.get("labels", {})
+    return labels
+
+
+def _described(machine: Listed) -> names.Machine:
+    name, labels = str(machine.get("name")), _labels(machine)
+    return names.Machine(
+        name, str(machine.get("id", name)), labels.get(OWNER), cluster_id=labels.get(ID)
+    )
+
+
+def zone(config: ClusterConfig, own_id: str, google: Google | None) -> str | None:
+    """The zone of the region that has machines of this stack: new ones join them. None where
     there are none, or Compute does not list them."""
     if google is None:
         return None
-    names = {f"{config.name}-{number}" for number in range(1, config.count + 1)}
     try:
-        found = list(_machines(google, f"labels.{CLUSTER}={config.name}"))
+        found = list(_machines(google, f"labels.{ID}={own_id}"))
     except LookupFailed as why:
-        pulumi.log.warn(f"the machines of this cluster cannot be listed: {why}")
+        pulumi.log.warn(f"the machines of this stack cannot be listed: {why}")
         return None
-    zones = sorted(where for where, name in found if name in names)
+    wanted = names.needed(config)
+    zones = sorted(where for where, one in found if one.get("name") in wanted)
     return next((one for one in zones if one.rpartition("-")[0] == config.region), None)
 
 
@@ -52,11 +87,12 @@ def name_others(
 def _listed(google: Google, own_id: str) -> list[str]:
     """The ids of the machines with this stack's id."""
     found = _machines(google, f"labels.{ID}={own_id}")
-    return [f"projects/{google.project}/zones/{where}/instances/{name}" for where, name in found]
+    path = f"projects/{google.project}/zones"
+    return [f"{path}/{where}/instances/{one.get('name')}" for where, one in found]
 
 
-def _machines(google: Google, wanted: str) -> Iterator[tuple[str, str]]:
-    """The zone and the name of each machine of the project that passes a filter."""
+def _machines(google: Google, wanted: str) -> Iterator[tuple[str, Listed]]:
+    """The zone of each machine of the project that passes a filter, and the machine."""
     for where, listed in google.pages("aggregated/instances", wanted):
         for one in listed.get("instances", ()):
-            yield where.removeprefix("zones/"), str(one.get("name", ""))
+            yield where.removeprefix("zones/"), one

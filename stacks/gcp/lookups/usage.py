@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from ...config.settings import ClusterConfig
 from ...quotas import EVERYWHERE, QuotaNeed, QuotaState
-from ..labels import CLUSTER
+from ..labels import ID
 from ..zone import Location
 from .rest import Google, LookupFailed
 
@@ -27,7 +26,7 @@ class Usage:
     run: int
 
 
-def read(config: ClusterConfig, location: Location, google: Google | None) -> Usage | None:
+def read(own_id: str, location: Location, google: Google | None) -> Usage | None:
     """The use that Compute reports; None where it does not."""
     if google is None:
         return None
@@ -40,7 +39,7 @@ def read(config: ClusterConfig, location: Location, google: Google | None) -> Us
         ours = google.get(
             "compute",
             f"{project}/zones/{location.zone}/instances",
-            filter=f"labels.{CLUSTER}={config.name}",
+            filter=f"labels.{ID}={own_id}",
         )
     except LookupFailed as why:
         pulumi.log.warn(f"Compute does not say what is in use: {why}")

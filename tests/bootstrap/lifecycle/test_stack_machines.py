@@ -40,7 +40,16 @@ def made(id_: str, name: str) -> StateMachine:
 
 def listed(id_: str, name: str = "aws-g4dn-9", cluster_id: str | None = ID) -> Machine:
     return Machine(
-        id_, name, "running", "us-east-1b", "g4dn.xlarge", None, "10.0.1.9", "aws-g4dn", cluster_id
+        id_,
+        name,
+        "running",
+        "us-east-1",
+        "us-east-1b",
+        "g4dn.xlarge",
+        None,
+        "10.0.1.9",
+        "aws-g4dn",
+        cluster_id,
     )
 
 

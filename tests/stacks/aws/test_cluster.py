@@ -562,3 +562,23 @@ def test_an_up_names_machines_with_its_id_that_it_did_not_make() -> None:
     there = world(machines=["i-c-1", "i-c-2", "i-stray"])
     assert "WARNING: i-stray: machines with this stack's id" in made(there).text
     assert "WARNING: i-" not in made(world(machines=["i-c-1", "i-c-2"])).text
+
+
+def test_a_new_stack_does_not_take_the_names_of_anothers_machines() -> None:
+    """Its owner is named, and a name that is free; the first candidate is taken here too."""
+    theirs = {"railhead:cluster": "c", "railhead:owner": "ben", "railhead:id": "ffffffffffff"}
+    others = {"i-7": {**theirs, "Name": "c-1"}, "i-8": {**theirs, "railhead:cluster": "c-ann"}}
+    message = denied(world(others=others))
+    assert "c-1 (i-7, owner ben, id ffffffffffff)" in message
+    assert message.endswith("next: pulumi config set name c-2")
+    assert len(made(world(others=others), name="c-2").every(INSTANCE)) == 2
+    assert len(made(world(others=others, machines=["i-1"])).every(INSTANCE)) == 2, "not a new one"
+    assert "fab adopt ffffffffffff" in denied(world(others=others), owner="ben")
+
+
+def test_machines_of_anothers_stack_with_the_same_name_count_as_anothers() -> None:
+    theirs = {"railhead:cluster": "c", "railhead:stack": "test", "railhead:id": "ffffffffffff"}
+    others = {"i-7": {**theirs, "Name": "c-7"}, "i-8": {**theirs, "Name": "c-8"}}
+    running = dict.fromkeys(others, "g4dn.xlarge")
+    there = world(quota=12, others=others, running=running)
+    assert "have 12, used by others 8, need 8 vCPU" in denied(there)

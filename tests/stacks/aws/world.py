@@ -15,11 +15,12 @@ import pulumi
 from railhead.documents.codec import encode
 from stacks.aws.cluster import Cluster
 from stacks.config.settings import ClusterConfig, read
-from tests.stacks.mocks import Answer, Made, Refused, World, make, preview, refused
+from tests.stacks.mocks import CLUSTER_ID, Answer, Made, Refused, World, make, preview, refused
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
 INSTANCE = "aws:ec2/instance:Instance"
 QUOTA = "aws:servicequotas/serviceQuota:ServiceQuota"
+OWN = {"railhead:id": CLUSTER_ID}  # the tag of this stack's machines
 NAMED = (
     "aws:ec2/placementGroup:PlacementGroup",
     "aws:ec2/keyPair:KeyPair",
@@ -41,19 +42,23 @@ def world(
     sold_in: Sequence[str] = ZONES,
     subnets: dict[str, list[str]] | None = None,
     machines: Sequence[str] = (),
+    others: Mapping[str, Mapping[str, str]] | None = None,
     running: Mapping[str, str] | None = None,
     spot: Sequence[str] = (),
     image_gb: int = 75,
     architecture: str = "x86_64",
 ) -> World:
     """An account with so much quota (None: no right to read it), zones that sell the type, the
-    subnets of an existing VPC by zone, machines of this stack, the types of all machines that run
+    subnets of an existing VPC by zone, machines of this stack, the tags of machines of
+    other stacks, the types of all machines that run
     by their ids, and which of them are spot machines."""
 
     def instances(args: dict[str, Any]) -> dict[str, Any]:
         wanted = {one["name"]: one["values"] for one in args.get("filters") or ()}
-        if args.get("instanceTags"):
-            return {"ids": list(machines)}
+        if tags := args.get("instanceTags"):
+            own = list(machines) if tags in (OWN, {"railhead:cluster": "c"}) else []
+            shared = [id for id, one in (others or {}).items() if tags.items() <= one.items()]
+            return {"ids": [*own, *shared]}
         starts = tuple(text.rstrip("*") for text in wanted["instance-type"])
         found = [id for id, kind in (running or {}).items() if kind.startswith(starts)]
         return {"ids": [id for id in found if "instance-lifecycle" not in wanted or id in spot]}
@@ -88,7 +93,8 @@ def world(
         },
         "aws:ec2/getAmi:getAmi": ami,
         "aws:ec2/getInstance:getInstance": lambda args: {
-            "instanceType": (running or {})[args["instanceId"]]
+            "instanceType": (running or {}).get(args["instanceId"], "g4dn.xlarge"),
+            "tags": (others or {}).get(args["instanceId"], {}),
         },
         "aws:ec2/getInstanceType:getInstanceType": lambda _: {"defaultVcpus": 4},
         "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": lambda _: {

@@ -124,7 +124,7 @@ def test_an_image_and_a_family_are_looked_up_by_their_own_argument(image: str) -
 
 def test_a_first_preview_shows_the_same_resources() -> None:
     seen = preview(cluster(CONFIG), world())
-    assert len(seen.every(INSTANCE)) == 2 and len(seen.resources) == 20
+    assert len(seen.every(INSTANCE)) == 2 and len(seen.resources) == 21
 
 
 def test_everything_goes_through_the_explicit_provider() -> None:

@@ -185,3 +185,27 @@ def test_with_the_role_the_key_and_the_user_os_login_is_accepted() -> None:
     alone.zones = rest.zones
     with asking(alone) as token:
         assert made(world(**token), **LOGIN, bucket=False).every(INSTANCE), "no account to act as"
+
+
+def test_names_of_anothers_machines_are_refused_before_anything_is_made() -> None:
+    """Google has each name once in a project; the message names the owner and a free name."""
+    theirs = {"railhead-cluster": "t4", "railhead-owner": "ben", "railhead-id": "ffffffffffff"}
+    taken = Rest(others={"t4-2": theirs, "t4-ann-1": {**theirs, "railhead-cluster": "t4-ann"}})
+    message = denied(taken)
+    assert "t4-2 (t4-2, owner ben, id ffffffffffff)" in message
+    assert message.endswith("next: pulumi config set name t4-2")
+    assert "fab adopt ffffffffffff" in denied(taken, owner="ben")
+    with asking(Rest(others={"t4-9": theirs}, instances={"t4-1": "RUNNING"})) as token:
+        assert len(made(world(**token)).every(INSTANCE)) == 2
+
+
+def test_machines_of_anothers_stack_are_not_joined_and_not_counted_as_own() -> None:
+    theirs = {"railhead-cluster": "t4", "railhead-id": "ffffffffffff"}
+    there = Rest(
+        zones={T4: ["us-central1-a", "us-central1-c"]},
+        zone="us-central1-c",
+        others={"t4-9": theirs},
+    )
+    with asking(there) as token:
+        hosts = made(world(**token)).every(INSTANCE)
+    assert {host.inputs["zone"] for host in hosts} == {"us-central1-a"}

@@ -17,6 +17,8 @@ from moto.server import ThreadedMotoServer
 from standins.aws import moto_plus
 
 ACCOUNT = "123456789012"
+VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+OWN = ("testing", "testing", "testing")
 
 
 class Cloud:
@@ -28,6 +30,7 @@ class Cloud:
         self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         self.endpoint = ""
         self._clients: dict[tuple[str, str], Any] = {}
+        self._keys = OWN
 
     def __enter__(self) -> Cloud:
         self._server.start()
@@ -41,6 +44,8 @@ class Cloud:
     def reset(self) -> None:
         """Forget everything."""
         moto_plus.reset()
+        self._keys = OWN
+        self._clients.clear()
         query = request.Request(f"{self.endpoint}/moto-api/reset", method="POST")
         with request.urlopen(query) as answer:
             assert json.load(answer) == {"status": "ok"}
@@ -55,15 +60,22 @@ class Cloud:
         """The environment by which AWS's SDKs and CLI ask this one."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
+            **dict(zip(VARIABLES, self._keys, strict=True)),
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    def log_in(self, account: str) -> None:
+        """Let its clients and `env` be those of another account."""
+        role = f"arn:aws:iam::{account}:role/person"
+        given = self.client("sts").assume_role(RoleArn=role, RoleSessionName="person")
+        keys = given["Credentials"]
+        self._keys = keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
+        self._clients.clear()
 
     def client(self, service: str, region: str = "us-east-1") -> Any:
         """A client of a service, made once."""
         if (service, region) not in self._clients:
-            session = boto3.Session("testing", "testing", region_name=region)
+            session = boto3.Session(*self._keys, region_name=region)
             made = session.client(service, endpoint_url=self.endpoint)
             self._clients[service, region] = made
         return self._clients[service, region]

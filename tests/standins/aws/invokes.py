@@ -60,7 +60,8 @@ def _passes(one: dict[str, Any], args: Inputs) -> bool:
 def instance(aws: Aws, args: Inputs) -> Inputs:
     held = aws("ec2").describe_instances(InstanceIds=[args["instanceId"]])["Reservations"]
     one = held[0]["Instances"][0]
-    return {"id": one["InstanceId"], "instanceType": one["InstanceType"]}
+    tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
+    return {"id": one["InstanceId"], "instanceType": one["InstanceType"], "tags": tags}
 
 
 def instance_type(aws: Aws, args: Inputs) -> Inputs:

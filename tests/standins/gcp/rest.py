@@ -22,6 +22,7 @@ from .discovery import DOCUMENTS
 APIS = ("compute", "serviceusage", "cloudresourcemanager", "oslogin")
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 TOKEN = "ya29.of-a-test"
+CLUSTER_ID = "0a1b2c3d4e5f"  # of the stack under test, as tests/stacks/mocks.py has it
 T4 = "nvidia-tesla-t4"
 # Where n1 is, unless a test says otherwise: n1 is not in every zone.
 N1 = [f"us-central1-{letter}" for letter in "abcf"] + ["us-east1-c", "us-east7-a", "us-west1-a"]
@@ -37,7 +38,9 @@ class Rest:
     quotas: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     zones: dict[str, list[str]] = field(default_factory=lambda: {T4: ["us-central1-a"]})
     instances: dict[str, str] = field(default_factory=dict)  # of this stack, with their status
-    zone: str = "us-central1-a"  # of these
+    cluster: str = "t4"  # of these
+    others: dict[str, dict[str, str]] = field(default_factory=dict)  # of other stacks: their labels
+    zone: str = "us-central1-a"  # of all
     permissions: set[str] = field(default_factory=set)
     users: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -82,13 +85,20 @@ class Rest:
         }
 
     def _instances(self, params: Mapping[str, str]) -> Any:
-        assert params["filter"].startswith("labels.railhead-cluster=")
-        return {"items": [{"name": n, "status": s} for n, s in self.instances.items()]}
+        return {"items": self._labelled(params["filter"])}
 
     def _machines(self, params: Mapping[str, str]) -> Any:
-        assert re.fullmatch(r"labels\.railhead-(cluster|id)=[\w-]+", params["filter"])
-        listed = {"instances": [{"name": n, "status": s} for n, s in self.instances.items()]}
-        return {"items": {f"zones/{self.zone}": listed} if self.instances else {}}
+        listed = self._labelled(params["filter"])
+        return {"items": {f"zones/{self.zone}": {"instances": listed}} if listed else {}}
+
+    def _labelled(self, wanted: str) -> list[dict[str, Any]]:
+        """The machines that pass a filter by a label."""
+        match = re.fullmatch(r"labels\.(railhead-(?:cluster|id))=([\w-]+)", wanted)
+        assert match, wanted
+        own = {"railhead-cluster": self.cluster, "railhead-id": CLUSTER_ID}
+        machines = [{"name": n, "status": s, "labels": own} for n, s in self.instances.items()]
+        machines += [{"name": n, "status": "RUNNING", "labels": x} for n, x in self.others.items()]
+        return [one for one in machines if one["labels"].get(match[1]) == match[2]]
 
     def _types(self, kind: str, params: Mapping[str, str]) -> Any:
         """Two pages, and zones without any, as Compute has them."""

@@ -1,0 +1,64 @@
+"""What exists with a stack's id in a place of a cloud, by region.
+
+    python -m bootstrap.clouds.existing ID '{"cloud": "aws", "region": "us-east-1"}'
+
+prints it as JSON for `stacks`, which needs it before a stack may move.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from railhead.documents.codec import decode
+
+from ..errors import RailheadError
+from ..inventory.clouds import CLOUDS
+from . import base
+from .machines import Place, list_machines
+
+
+def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
+    """What has the id, as texts by region. Where the place names no region: the machines of all.
+
+    Raises:
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    by_region: dict[str, list[str]] = {}
+    for one in places(place):
+        for machine in list_machines(one).machines:
+            if machine.cluster_id == cluster_id:
+                text = f"{machine.name} ({machine.id}, {machine.state})"
+                by_region.setdefault(machine.region, []).append(text)
+    if place.region and (listing := CLOUDS[place.cloud].others):
+        others: Callable[[Place, str], list[str]] = base.load(listing)
+        by_region.setdefault(place.region, []).extend(others(place, cluster_id))
+    return {region: each for region, each in by_region.items() if each}
+
+
+def places(place: Place) -> list[Place]:
+    """The place itself; one for each region of a cloud that lists only one region at a time, where
+    the place names none."""
+    regions = CLOUDS[place.cloud].regions
+    if place.region or regions is None:
+        return [place]
+    listed: Callable[[], list[str]] = base.load(regions)
+    return [replace(place, region=region) for region in listed()]
+
+
+def main() -> int:
+    """Print what exists; 1, and why, where that is not known."""
+    cluster_id, place = sys.argv[1:]
+    try:
+        by_region = existing(decode(Place, json.loads(place)), cluster_id)
+    except RailheadError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(by_region))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

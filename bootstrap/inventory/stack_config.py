@@ -1,0 +1,73 @@
+"""The config files of this clone's stacks, read without Pulumi: its state may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from invoke.util import yaml  # type: ignore[attr-defined]
+
+from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.names import login_name, owner_name
+
+from .pulumi_stack import PROJECT
+
+NAMESPACE = "railhead:"
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """The keys of a stack's config that say where its machines are, and how to log in to them."""
+
+    stack: str
+    cloud: str
+    cluster: str
+    owner: str
+    region: str | None = None
+    project: str | None = None
+    ssh_user: str | None = None
+    key_file: str | None = None
+
+
+def read(stack: str) -> StackConfig | None:
+    """The config of a stack, from its file in the clone; None without a file that can be read."""
+    try:
+        document = yaml.safe_load(  # type: ignore[no-untyped-call]
+            (PROJECT / f"Pulumi.{stack}.yaml").read_text()
+        )
+        keys: Mapping[str, object] = document["config"]
+        texts = {key: value for key, value in keys.items() if isinstance(value, (str, int))}
+        values = {key.removeprefix(NAMESPACE): str(value) for key, value in texts.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        return None
+    cloud = values.get("cloud", "")
+    facts = COMMON_FACTS.get(cloud)
+    return StackConfig(
+        stack=stack,
+        cloud=cloud,
+        cluster=values.get("name") or stack,
+        owner=values.get("owner") or own_name(),
+        region=values.get("region") or (facts.default_region if facts else None),
+        project=values.get("project"),
+        ssh_user=values.get("ssh_user") or (facts.ssh_user if facts else None),
+        key_file=_private(values.get("public_key_file")),
+    )
+
+
+def every() -> list[StackConfig]:
+    """The configs of all stacks with a file in the clone."""
+    names = [path.name for path in sorted(PROJECT.glob("Pulumi.*.yaml"))]
+    stacks = [name.removeprefix("Pulumi.").removesuffix(".yaml") for name in names]
+    return [config for stack in stacks if (config := read(stack))]
+
+
+def own_name() -> str:
+    """The owner of a stack whose config has none: whoever runs the command."""
+    return owner_name(login_name()) or "unknown"
+
+
+def _private(public: str | None) -> str | None:
+    """The private key beside a public one, where it exists."""
+    path = Path(public).expanduser().with_suffix("") if public else None
+    return str(path) if path and path.exists() else None
