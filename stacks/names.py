@@ -1,7 +1,7 @@
 """Names of machines: those that a stack needs, and machines of other stacks that have them.
 
 On Google Cloud the second machine of a name is refused in the middle of an `up`; on AWS two stacks
-of one name cannot be told apart in the console. The id tells whose a machine is, never its name.
+of one name look the same in the console. The id tells whose a machine is, never its name.
 """
 
 from __future__ import annotations

@@ -44,4 +44,4 @@ def policy(stack: str | None, cloud: str | None) -> str:
             "which cloud? There is no stack of a cloud here",
             hint=Command("doctor", policy=True, cloud="aws"),
         )
-    return json.dumps(checks.policy(cloud, request), indent=2)
+    return json.dumps(encode(checks.policy(cloud, request)), indent=2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from ..request import Part, StackRequest, with_bucket, with_quota_request
 
@@ -201,20 +201,34 @@ def by_resource(
     return {arn: sorted(rights) for arn, rights in sorted(names.items())}
 
 
-def policy(request: StackRequest | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a policy; the fields have IAM's names."""
+
+    Sid: str
+    Action: tuple[str, ...]
+    Resource: tuple[str, ...]
+    Effect: str = "Allow"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy document of IAM."""
+
+    Statement: tuple[Statement, ...]
+    Version: str = "2012-10-17"
+
+
+def policy(request: StackRequest | None) -> Policy:
     """A policy document of IAM with all rights, those of `fab leaks` too."""
     leaks = [Part("leaks", _part_of(service, calls).rights) for service, calls in LEAKS.items()]
     account, region = "*", request.region if request else "*"
-    statements = [
-        {
-            "Sid": _statement_id(arn),
-            "Effect": "Allow",
-            "Action": rights,
-            "Resource": _resources(arn, request),
-        }
-        for arn, rights in by_resource(request, account, region, leaks).items()
-    ]
-    return {"Version": "2012-10-17", "Statement": statements}
+    return Policy(
+        tuple(
+            Statement(_statement_id(arn), tuple(rights), _resources(arn, request))
+            for arn, rights in by_resource(request, account, region, leaks).items()
+        )
+    )
 
 
 def _statement_id(arn: str) -> str:
@@ -223,10 +237,10 @@ def _statement_id(arn: str) -> str:
     return f"railhead{service.capitalize()}{kind.capitalize()}"
 
 
-def _resources(arn: str, request: StackRequest | None) -> str | list[str]:
+def _resources(arn: str, request: StackRequest | None) -> tuple[str, ...]:
     """A bucket and its objects are two ARNs; a config may name its bucket otherwise."""
     if not arn.startswith("arn:aws:s3:::"):
-        return arn
+        return (arn,)
     own = request.config.get("bucket_name") if request else None
     bucket = f"arn:aws:s3:::{own}" if own else arn
-    return [bucket, f"{bucket}/*"]
+    return (bucket, f"{bucket}/*")

@@ -6,7 +6,7 @@ REST methods that Pulumi's provider and `fab` call.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from ..request import Part, StackRequest, with_bucket, with_quota_request
 
@@ -92,11 +92,16 @@ def names(request: StackRequest | None) -> tuple[str, ...]:
     return tuple(sorted({name for part in parts if part.is_needed(request) for name in part.names}))
 
 
-def policy(request: StackRequest | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Role:
+    """A custom role; the fields have Google's names."""
+
+    includedPermissions: tuple[str, ...]
+    title: str = "Railhead"
+    description: str = "Create and delete the machines, networks and buckets of stacks"
+    stage: str = "GA"
+
+
+def policy(request: StackRequest | None) -> Role:
     """A custom role with all permissions, as `gcloud iam roles create --file` reads it."""
-    return {
-        "title": "Railhead",
-        "description": "Create and delete the machines, networks and buckets of stacks",
-        "stage": "GA",
-        "includedPermissions": list(names(request)),
-    }
+    return Role(names(request))

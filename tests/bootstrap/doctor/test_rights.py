@@ -50,8 +50,7 @@ def test_each_call_to_aws_has_its_right(service: str) -> None:
     operations = {xform_name(n) for n in get_session().get_service_model(service).operation_names}
     own = {path.name for path in AWS_CODE} - {"rights.py"}
     used = {text for path in AWS_CODE if path.name in own for text in texts(path)} & operations
-    statements = aws.policy(None)["Statement"]
-    granted = {action for one in statements for action in one["Action"]}
+    granted = {action for one in aws.policy(None).Statement for action in one.Action}
     assert used and {aws.action_of(service, call) for call in used} - {""} <= granted
 
 
@@ -64,23 +63,22 @@ def test_each_declared_call_exists(service: str) -> None:
 
 def test_a_stack_without_a_bucket_needs_no_right_on_buckets() -> None:
     without = StackRequest("aws", {"bucket": "false"})
-    statements = aws.policy(without)["Statement"]
-    actions = {action for one in statements for action in one["Action"]}
+    actions = {action for one in aws.policy(without).Statement for action in one.Action}
     assert "s3:CreateBucket" not in actions and "ec2:CreateVpc" in actions
     permissions = gcp.names(StackRequest("gcp", {"bucket": "false"}))
     assert not [name for name in permissions if name.startswith("storage.")]
 
 
 def test_a_policy_is_the_least_on_what_has_a_name() -> None:
-    statements = aws.policy(StackRequest("aws", {"region": "eu-west-1"}))["Statement"]
-    by_action = {action: one["Resource"] for one in statements for action in one["Action"]}
-    assert by_action["iam:PassRole"] == "arn:aws:iam::*:role/railhead-*"
-    assert by_action["scheduler:CreateSchedule"].split(":")[3] == "eu-west-1"
-    assert by_action["s3:PutObject"] == ["arn:aws:s3:::railhead-*", "arn:aws:s3:::railhead-*/*"]
-    assert len(by_action) == sum(len(one["Action"]) for one in statements), "one is there twice"
+    statements = aws.policy(StackRequest("aws", {"region": "eu-west-1"})).Statement
+    by_action = {action: one.Resource for one in statements for action in one.Action}
+    assert by_action["iam:PassRole"] == ("arn:aws:iam::*:role/railhead-*",)
+    assert by_action["scheduler:CreateSchedule"][0].split(":")[3] == "eu-west-1"
+    assert by_action["s3:PutObject"] == ("arn:aws:s3:::railhead-*", "arn:aws:s3:::railhead-*/*")
+    assert len(by_action) == sum(len(one.Action) for one in statements), "one is there twice"
 
 
 def test_a_bucket_with_another_name_is_in_the_policy() -> None:
     config = {"bucket_name": "our-results"}
-    resources = [one["Resource"] for one in aws.policy(StackRequest("aws", config))["Statement"]]
-    assert ["arn:aws:s3:::our-results", "arn:aws:s3:::our-results/*"] in resources
+    resources = [one.Resource for one in aws.policy(StackRequest("aws", config)).Statement]
+    assert ("arn:aws:s3:::our-results", "arn:aws:s3:::our-results/*") in resources
