@@ -14,11 +14,13 @@ MOST_PAGES = 100  # of a list; a longer one is an error
 
 @dataclass(frozen=True)
 class Place:
-    """Where machines are listed: a region on AWS, a project on Google Cloud."""
+    """Where machines are listed: a region on AWS, a project on Google Cloud. `account` is that on
+    AWS, where it is known."""
 
     cloud: str
     region: str | None = None
     project: str | None = None
+    account: str | None = None
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,15 @@ def _stack_of(path: Path) -> str | None:
         return None
 
 
+def recorded_account(name: str) -> str | None:
+    """The number of the AWS account in which a cluster's machines were seen; None if unknown."""
+    try:
+        text = (cluster_folder(name) / "account").read_text(errors="replace")
+    except OSError:
+        return None
+    return text.strip().removeprefix("account ") or None
+
+
 def clusters() -> list[str]:
     """Names of the recorded clusters, sorted."""
     return sorted(p.parent.name for p in (home() / "clusters").glob("*/cluster.json"))

@@ -21,6 +21,7 @@ from .survey import Listing, Survey, again
 SECONDS = 900.0
 EVERY = 5.0
 ROUNDS = 12  # in which the clouds refuse to remove what remains, until it counts as kept
+HAS_MACHINE = "kept: a machine of its cluster exists"
 UNLISTED = "kept: another area of its cloud could not be listed, and may have its machines"
 Key = tuple[str, str, str]  # area, kind and id
 
@@ -79,9 +80,13 @@ class Ending:
         """Let the clouds remove what can be removed now."""
         with_machines = {_cluster(leak) for leak, _ in endable.values() if leak.kind == MACHINE}
         for key, (leak, resource) in endable.items():
-            if leak.kind != MACHINE and leak.cloud in self.incomplete:
+            if leak.kind == MACHINE:
+                self._remove(key, resource)
+            elif leak.cloud in self.incomplete:
                 self.refusals[key] = UNLISTED
-            elif leak.kind == MACHINE or _cluster(leak) not in with_machines:
+            elif _cluster(leak) in with_machines:
+                self.refusals[key] = HAS_MACHINE
+            else:
                 self._remove(key, resource)
 
     def _remove(self, key: Key, resource: Resource) -> None:

@@ -41,7 +41,9 @@ def read() -> Living:
     stacks |= {state.cluster_id: state.stack for state in owned if state.cluster_id}
     clusters, damaged = _recorded()
     recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
-    places = {Place(str(state.cloud), state.region, state.project) for state in owned}
+    places = {
+        Place(str(state.cloud), state.region, state.project, state.account) for state in owned
+    }
     places |= {place_of(one) for one in clusters}
     return Living(stacks, recorded, tuple(places), (*unread, *damaged))
 
@@ -90,4 +92,4 @@ def place_of(cluster: Inventory) -> Place:
     """Where a cluster is."""
     parts = str(cluster.chief.id).split("/")
     project = parts[1] if parts[0] == "projects" else None
-    return Place(cluster.cloud, cluster.region, project)
+    return Place(cluster.cloud, cluster.region, project, local_state.recorded_account(cluster.name))

@@ -16,6 +16,7 @@ from railhead.documents.leaks import (
     LeakArea,
     LeakReport,
 )
+from railhead.documents.names import login_name, owner_name
 
 from ..clouds.areas import BUCKET, Area, Resource
 from ..console.text import count
@@ -23,15 +24,14 @@ from ..errors import Command, Hint, RailheadError
 from .living import Living
 
 SCHEMA = 1
-ALL = Command("leaks", end=True, yes=True)
 # A resource without tags belongs to the first of these that its cluster has.
 BY_LIFE = (LIVING, RECORDED, OTHERS, UNKNOWN, LEAKED)
 TITLES = {
-    LEAKED: "leaked: in no stack of this Pulumi backend, and in no record of this computer",
-    UNKNOWN: "not known, because not all stacks could be read:",
-    OTHERS: "of other owners, in no stack of this Pulumi backend; `--end` never ends these:",
-    RECORDED: "in no stack of this Pulumi backend, but in a record of this computer:",
-    LIVING: "of living stacks:",
+    LEAKED: "leaked, in no stack of this Pulumi backend, and in no record of this computer",
+    UNKNOWN: "not known, because not all stacks could be read",
+    OTHERS: "of other owners, in no stack of this Pulumi backend; `--end` never removes these",
+    RECORDED: "in no stack of this Pulumi backend, but in a record of this computer",
+    LIVING: "of living stacks",
 }
 
 
@@ -126,7 +126,7 @@ def describe(report: LeakReport) -> Iterator[str]:
     for status in reversed(TITLES):
         leaks = [one for one in report.resources if one.status == status]
         if leaks:
-            yield f"{TITLES[status]} {_cost(leaks)}"
+            yield f"{TITLES[status]}: {_cost(leaks)}"
             yield from _clusters(leaks)
 
 
@@ -190,16 +190,18 @@ def check(report: LeakReport) -> None:
     if not failures:
         return
     own = [one for one in leaked if one.owner == report.owner]
-    raise RailheadError("; ".join(failures), hint=_next(own, leaked))
+    raise RailheadError("; ".join(failures), hint=_next(own, leaked, report.owner))
 
 
-def _next(own: Collection[Leak], leaked: Collection[Leak]) -> Hint:
+def _next(own: Collection[Leak], leaked: Collection[Leak], owner: str) -> Hint:
+    named = None if owner == owner_name(login_name()) else owner
     if own:
+        end = Command("leaks", end=True, yes=True, owner=named)
         buckets = any(one.kind == BUCKET for one in own)
-        more = Hint("; with the content of buckets: ", ALL.plus(with_bucket=True))
-        return Hint(ALL, f"   # the {len(own)} of this owner", *(more.parts if buckets else ()))
-    if leaked:
+        more = Hint("; with the content of buckets: ", end.plus(with_bucket=True))
         return Hint(
-            "the commands above, or, if you are their owner: ", Command("leaks", owner="NAME")
+            end, f"   # removes the {len(own)} of {owner}", *(more.parts if buckets else ())
         )
-    return Hint(Command("leaks"), "   # again")
+    if leaked:
+        return Hint("the commands above; if they are yours: ", Command("leaks", owner="NAME"))
+    return Hint(Command("leaks", owner=named), "   # again")

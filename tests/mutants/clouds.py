@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import Mutant
 
 CLOUDS, LIFE = "tests/bootstrap/clouds", "tests/bootstrap/lifecycle"
+LEAKS = "tests/bootstrap/leaks"
 
 MUTANTS = [
     Mutant(
@@ -125,5 +126,47 @@ MUTANTS = [
         old="    def __exit__(self, *error: object) -> None:\n        self.teardown()",
         new="    def __exit__(self, *error: object) -> None:\n        error[0] or self.teardown()",
         caught_by=("tests/bootstrap/interface/test_python_api.py",),
+    ),
+    Mutant(
+        what="`fab leaks --end` removes what has no owner or another one",
+        file="bootstrap/leaks/report.py",
+        old="return leak.status == LEAKED and leak.owner == self.owner",
+        new="return leak.status == LEAKED",
+        caught_by=(f"{LEAKS}/test_leaks_gcp.py",),
+    ),
+    Mutant(
+        what="`fab leaks --end` removes the deadline of a machine that still runs",
+        file="bootstrap/leaks/end.py",
+        old="elif _cluster(leak) in with_machines:",
+        new="elif _cluster(leak) in ():",
+        caught_by=(f"{LEAKS}/test_end.py",),
+    ),
+    Mutant(
+        what="a stack that cannot be read counts as one that does not exist",
+        file="bootstrap/leaks/report.py",
+        old="return UNKNOWN if self.living.unread else LEAKED",
+        new="return LEAKED",
+        caught_by=(f"{LEAKS}/test_leaks_aws.py", "-k", "cannot_be_read"),
+    ),
+    Mutant(
+        what="a region that failed counts as one without leaks",
+        file="railhead/documents/leaks.py",
+        old="return self.state in (FAILED, UNREACHABLE)",
+        new="return self.state == UNREACHABLE",
+        caught_by=(f"{LEAKS}/test_survey.py",),
+    ),
+    Mutant(
+        what="a list of Google's without the zones that it does not reach counts as whole",
+        file="bootstrap/clouds/gcp/areas.py",
+        old='if scope.warning.code == "UNREACHABLE":',
+        new='if scope.warning.code == "PARTIAL_SUCCESS":',
+        caught_by=(f"{LEAKS}/test_leaks_gcp.py",),
+    ),
+    Mutant(
+        what="`fab stop --all` stops the machines of other owners",
+        file="bootstrap/lifecycle/stop_all.py",
+        old="        elif others:",
+        new="        elif others and not machines.inventory:",
+        caught_by=(f"{LIFE}/test_stop_all.py",),
     ),
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from railhead.documents.prices import PRICE_LISTS
 
-from ...errors import RailheadError
+from ...errors import UsageError
 from ..areas import BUCKET, MACHINE, Area, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
@@ -57,26 +57,37 @@ UNTAGGED = ("NoSuchTagSet", "NoSuchBucket")
 
 
 def areas(known: Collection[Place]) -> list[Area]:
-    """The regions that are enabled in the account, those that `known` names, and IAM with S3."""
+    """The regions that are enabled in the account, IAM with S3, and as areas that cannot be listed
+    the other regions and accounts that `known` names."""
     session = shared_session()
     region = session.region_name or DEFAULT_REGION
     client = connect(region, session)
-    owner = account(client)
+    current = account(client)
     answer = client("ec2", "describe_regions")
     enabled = {str(one["RegionName"]) for one in answer["Regions"]}
-    named = {place.region for place in known if place.region}
     clients = {name: connect(name, session) for name in sorted(enabled)}
     regions = [Region(name, client) for name, client in clients.items()]
-    missing = [NotEnabled(name, owner) for name in sorted(named - enabled)]
-    return [*regions, *missing, Global(client, clients)]
+    return [*regions, Global(client, clients), *_unlisted(known, current, enabled)]
+
+
+def _unlisted(known: Collection[Place], current: str, enabled: Collection[str]) -> list[Area]:
+    """The accounts and regions of `known` that these credentials do not see."""
+    others = {f"account {place.account}" for place in known if place.account} - {current}
+    own = [place for place in known if f"account {place.account}" not in others]
+    missing = {place.region for place in own if place.region} - {*enabled}
+    why = f"a stack or a record is there, and these credentials are those of {current}"
+    return [
+        *(Unlisted(name, why) for name in sorted(others)),
+        *(Unlisted(name, f"{current} has not enabled this region") for name in sorted(missing)),
+    ]
 
 
 @dataclass(frozen=True)
-class NotEnabled:
-    """A region that something here names and that the account does not have."""
+class Unlisted:
+    """A region or an account that something here names, and that cannot be listed."""
 
     name: str
-    account: str
+    why: str
     cloud: str = "aws"
     expected: bool = True
 
@@ -85,7 +96,7 @@ class NotEnabled:
         return {"regions": self._refuse}
 
     def _refuse(self) -> list[Resource]:
-        raise RailheadError(f"{self.account} has not enabled the region {self.name}")
+        raise UsageError(self.why)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import boto3
 import pytest
 from standins.aws.whole_cluster import tags, whole_cluster
 from standins.leak_reports import LIVES, HasStacks, Run, ids, of
+from standins.pulumi_command import exported, on_aws, resource
 
 from bootstrap.clouds.aws import client as aws
 from bootstrap.clouds.base import Refused
@@ -54,7 +55,7 @@ def test_nothing_with_our_tags_ends_without_an_error(run: Run) -> None:
 def test_everything_is_listed_with_its_owner_stack_time_cost_and_command(run: Run) -> None:
     lost = whole_cluster(tags("gpu", "ann", LOST))
     report, error = run()
-    assert error and error.code == 1 and "fab leaks --end --yes" in error.hint
+    assert error and error.code == 1 and "fab leaks --end --yes --owner ann" in error.hint
     assert lost.keys() == LISTED and ids(report, LEAKED) == lost
     rows = of(report, LEAKED)
     for row in rows.values():
@@ -168,6 +169,15 @@ def test_a_region_of_a_record_that_is_not_enabled_is_named(run: Run) -> None:
     report, error = run()
     (failed,) = (area for area in report.areas if area.name == "af-south-1")
     assert failed.is_missing and error and "af-south-1" in error.message
+
+
+def test_a_stack_in_another_account_is_not_passed_over(run: Run, has_stacks: HasStacks) -> None:
+    arn = "arn:aws:ec2:us-east-1:999999999999:instance/i-1"
+    machine = resource("aws:ec2/instance:Instance", "g4dn-1", id="i-1", outputs={"arn": arn})
+    has_stacks("dev", export=exported(*on_aws(), machine))
+    report, error = run()
+    (failed,) = (area for area in report.areas if area.is_missing)
+    assert failed.name == "account 999999999999" and error and "999999999999" in error.message
 
 
 def test_without_credentials_a_cloud_that_a_stack_uses_is_a_failure(
