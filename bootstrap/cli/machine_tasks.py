@@ -146,8 +146,8 @@ def stop(
     owner: Annotated[OwnerOptions, only(owner="with `--all`: your name in `owner` of the stacks")],
 ) -> None:
     """Stop a stack's machines and wait until the cloud confirms; only spot machines lose disks."""
-    from ..lifecycle import stop, stop_all
-    from ..workflows import attach
+    from ..lifecycle import stop
+    from ..workflows import attach, stop_all
     from .targets import Target
 
     if stacks.every:

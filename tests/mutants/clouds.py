@@ -164,9 +164,9 @@ MUTANTS = [
     ),
     Mutant(
         what="`fab stop --all` stops the machines of other owners",
-        file="bootstrap/lifecycle/stop_all.py",
+        file="bootstrap/workflows/stop_all.py",
         old="        elif others:",
         new="        elif others and not machines.inventory:",
-        caught_by=(f"{LIFE}/test_stop_all.py",),
+        caught_by=("tests/bootstrap/workflows/test_stop_all.py",),
     ),
 ]

@@ -19,7 +19,7 @@ CLUSTER, ID, STACK, OWNER = "railhead:cluster", "railhead:id", "railhead:stack",
 ROLES = "railhead-"  # the names of the stacks' roles begin so
 ENDED = ("deleting", "deleted")  # states of endpoints, which stay listed for a while
 Described = Mapping[str, Any]
-Parameters = Mapping[str, Any]
+Parameters = Described
 
 
 @dataclass(frozen=True)

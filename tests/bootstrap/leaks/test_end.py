@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -44,11 +45,11 @@ class SlowArea:
             )
             if not gone:
                 yield Resource(
-                    kind, f"{kind}-1", "a", "", f"end {kind}", lambda _, kind=kind: self._end(kind),
+                    kind, f"{kind}-1", "a", "", f"end {kind}", partial(self._end, kind),
                     cluster="gpu", cluster_id="aa", owner="ann",
                 )  # fmt: skip
 
-    def _end(self, kind: str) -> None:
+    def _end(self, kind: str, _with_content: bool) -> None:
         if kind in self.refused:
             raise Refused(f"{kind} is protected", "x")
         if kind == "machine":

@@ -13,8 +13,8 @@ from ..errors import Command, HostsFailed, RailheadError, UsageError
 from ..inventory import pulumi_stack
 from ..inventory.hosts import Inventory
 from ..inventory.owner import owner_of
-from . import stack_machines, stop_policy
-from .consent import STOP, stop_or_terminate
+from ..lifecycle import stack_machines, stop_policy
+from ..lifecycle.consent import STOP, stop_or_terminate
 
 STOPPED, NONE = "stopped", "no machine"
 
