@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from typing import Any
 
 import pulumi
 
@@ -33,8 +34,12 @@ def main() -> None:
         for problem in re.split(r"\n(?! )", str(error)):
             pulumi.log.error(settings.with_command(problem, values.get("cloud", "")))
         sys.exit(ERROR_SHOWN)
+
+    def next_line(values: list[Any]) -> str:
+        return summary(config, values[0], pulumi.get_stack(), values[1])
+
     pulumi.export("cluster", cluster.document.apply(encode))
-    pulumi.export("next", cluster.document.apply(lambda document: summary(config, document)))
+    pulumi.export("next", pulumi.Output.all(cluster.document, cluster.gone).apply(next_line))
 
 
 def _check_engine() -> None:

@@ -61,9 +61,10 @@ def on_every_resource(
     return add
 
 
-def warn_of_others(exist: Collection[str], made: Collection[str]) -> None:
+def warn_of_others(exist: Collection[str], made: Collection[str]) -> list[str]:
     """Warn of machines that exist with this stack's id and are not among those of its config: a
-    killed `up` left them, or this one removes them at its end."""
+    killed `up` left them, or this one removes them at its end. Returns those of its config that do
+    not exist, as spot machines that were taken: Pulumi's state has them until it is refreshed."""
     others = sorted(set(exist) - set(made))
     if others:
         stack = shlex.quote(pulumi.get_stack())
@@ -73,3 +74,4 @@ def warn_of_others(exist: Collection[str], made: Collection[str]) -> None:
             f"To see them: fab status --stack {stack}; to end them with the rest: "
             f"fab teardown --destroy --stack {stack}"
         )
+    return sorted(set(made) - set(exist))

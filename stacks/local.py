@@ -118,6 +118,7 @@ class Cluster(pulumi.ComponentResource):
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         names = [f"h{number + 1}" for number in range(config.count)]
         hosts = [Host(config.name, each, opts) for each in names]
+        self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document = pulumi.Output.all(*[host.facts for host in hosts]).apply(
             lambda facts: document(config, facts)
         )

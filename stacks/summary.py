@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from railhead.documents.cluster import ClusterDocument
 
 from .config.settings import ClusterConfig
 from .cost import cost
 
 
-def summary(config: ClusterConfig, document: ClusterDocument | None) -> str:
-    """One line of a cluster and its document; the document is None for a quota request."""
+def summary(
+    config: ClusterConfig, document: ClusterDocument | None, stack: str, gone: Sequence[str] = ()
+) -> str:
+    """One line of a cluster and its document; the document is None for a quota request. `gone` are
+    the ids of its machines that the cloud does not have any more."""
     if document is None:
         return "the quota is requested; once it is granted: pulumi config rm quotas && pulumi up"
+    if names := [host.name for host in document.hosts if host.id in gone]:
+        up = f"fab up --refresh --stack {shlex.quote(stack)}"
+        return f"gone, though in Pulumi's state: {', '.join(names)}; {up}   # creates new ones"
     return "; ".join(["fab train", cost(config), _deadline(document)])
 
 

@@ -54,7 +54,8 @@ class Lookups:
 class Cluster(pulumi.ComponentResource):
     """`count` machines in one zone, each with its deadlines; their network, role and bucket.
 
-    `document` is the cluster document; None where only a quota was requested.
+    `document` is the cluster document; None where only a quota was requested. `gone` are the ids of
+    machines in Pulumi's state that the cloud does not have any more.
     """
 
     def __init__(self, name: str, config: ClusterConfig) -> None:
@@ -81,6 +82,7 @@ class Cluster(pulumi.ComponentResource):
             broken_up.announce(config, found.location.zone, found.others)
         opts = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
         super().__init__(COMPONENT, name, None, opts)
+        self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
         )
@@ -103,7 +105,7 @@ class Cluster(pulumi.ComponentResource):
             tags={**tags(config, pulumi.get_stack()), ID: own_id},
         )
         hosts = [Host(config, number + 1, inputs, opts) for number in range(config.count)]
-        name_others(own_id, [host.machine.id for host in hosts], self)
+        self.gone = name_others(own_id, [host.machine.id for host in hosts], self)
         return _document(config, own_id, hosts, store.id if store else None)
 
 

@@ -47,7 +47,8 @@ class Lookups:
 class Cluster(pulumi.ComponentResource):
     """`count` machines in one zone, with their network, service account and bucket.
 
-    `document` is the cluster document; None where only quotas were requested.
+    `document` is the cluster document; None where only quotas were requested. `gone` are the ids of
+    machines in Pulumi's state that the cloud does not have any more.
     """
 
     def __init__(self, name: str, config: ClusterConfig) -> None:
@@ -73,6 +74,7 @@ class Cluster(pulumi.ComponentResource):
             broken_up.announce(config, found.location.zone, others)
         opts = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
         super().__init__(COMPONENT, name, None, opts)
+        self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             self._request(config, requests) if requests else self._make(config, own_id, found)
         )
@@ -94,7 +96,8 @@ class Cluster(pulumi.ComponentResource):
         inputs = HostInputs(location, found.image, net.subnet, access.account, own_id)
         ready = pulumi.ResourceOptions(parent=self, depends_on=net.ready)
         hosts = [Host(config, number + 1, inputs, ready) for number in range(config.count)]
-        existing.name_others(own_id, [host.machine.id for host in hosts], found.google)
+        ids = [host.machine.id for host in hosts]
+        self.gone = existing.name_others(own_id, ids, found.google)
         return _document(config, own_id, hosts, store.name if store else None)
 
 

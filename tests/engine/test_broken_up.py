@@ -133,10 +133,13 @@ def test_spot_machines_that_were_taken_away_come_back_with_new_deadlines(aws: On
     aws.stack.config(spot=True).up().ended(0)
     first = ids(aws.instances())
     aws.cloud.client("ec2").terminate_instances(InstanceIds=first)
+    aws.stack.up().ended(0)
+    assert "gone, though in Pulumi's state: g4dn-1, g4dn-2" in aws.stack.output()["next"]
     aws.stack.fab("start", "--stack", "g4dn").ended(2, "gone", "fab up --refresh --stack g4dn")
     aws.stack.fab("up", "--refresh", "--yes", "--stack", "g4dn").ended(0)
     now = ids(aws.instances())
     assert len(now) == 2 and not set(now) & set(first)
+    assert "the cloud stops it at" in aws.stack.output()["next"]
     check_deadlines(aws)
     aws.stack.fab("stop", "--stack", "g4dn").ended(
         2, "their disks are deleted", "next: fab stop --stack g4dn --yes"

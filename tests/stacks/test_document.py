@@ -164,5 +164,14 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
 def test_the_summary_has_the_next_command_the_cost_and_the_deadline(
     config: ClusterConfig, document: dict[str, Any] | None, expected: list[str]
 ) -> None:
-    line = summary(config, decode(ClusterDocument, document) if document else None)
+    line = summary(config, decode(ClusterDocument, document) if document else None, "dev")
     assert all(text in line for text in expected), line
+
+
+def test_the_summary_has_no_deadline_of_machines_that_are_gone() -> None:
+    """As spot machines that were taken: Pulumi's state has them until it is refreshed."""
+    document = decode(ClusterDocument, golden("aws"))
+    line = summary(AWS, document, "my dev", [str(document.hosts[1].id), "i-other"])
+    assert f"gone, though in Pulumi's state: {document.hosts[1].name};" in line
+    assert "fab up --refresh --stack 'my dev'" in line
+    assert document.hosts[0].name not in line and "stops it at" not in line

@@ -101,21 +101,20 @@ def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] |
 
 def name_others(
     own_id: pulumi.Output[str], made: Sequence[pulumi.Output[str]], parent: pulumi.Resource
-) -> None:
+) -> pulumi.Output[list[str]]:
     """Warn of machines with this stack's id that are not among `made`: a killed `up` left them, or
-    this one removes them at its end."""
+    this one removes them at its end. Returns those of `made` that do not exist."""
 
-    async def warn(values: list[str]) -> bool:
+    async def warn(values: list[str]) -> list[str]:
         tags = {"instanceTags": {ID: values[0]}, "instanceStateNames": list(ALIVE)}
         opts = pulumi.InvokeOptions(parent=parent)
         try:
             found = await pulumi.runtime.invoke_async(INSTANCES, tags, opts)
         except Exception as error:  # the type that a failed invoke raises
             pulumi.log.info(f"machines with this stack's id cannot be counted: {error}")
-            return False
-        cluster_id.warn_of_others(found["ids"], values[1:])
-        return True
+            return []
+        return cluster_id.warn_of_others(found["ids"], values[1:])
 
     # After the machines: one that is replaced is gone then.
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
-    every.apply(warn)  # type: ignore[arg-type]  # it accepts a coroutine, as any awaitable
+    return every.apply(warn)  # it accepts a coroutine, as any awaitable

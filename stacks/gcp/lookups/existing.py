@@ -65,23 +65,23 @@ def zone(config: ClusterConfig, own_id: str, google: Google | None) -> str | Non
 
 def name_others(
     own_id: pulumi.Output[str], made: Sequence[pulumi.Output[str]], google: Google | None
-) -> None:
+) -> pulumi.Output[list[str]]:
     """Warn of machines with this stack's id that are not among `made`: a killed `up` left them, or
-    this one removes them at its end. `made` are ids: projects/P/zones/Z/instances/NAME."""
+    this one removes them at its end. Returns those of `made` that do not exist. `made` are ids:
+    projects/P/zones/Z/instances/NAME."""
     if google is None or pulumi.runtime.is_dry_run():
-        return
+        return pulumi.Output.from_input([])
 
-    async def warn(values: list[str]) -> bool:
+    async def warn(values: list[str]) -> list[str]:
         try:
             found = await asyncio.to_thread(_listed, google, values[0])
         except LookupFailed as why:
             pulumi.log.info(f"machines with this stack's id cannot be counted: {why}")
-            return False
-        cluster_id.warn_of_others(found, values[1:])
-        return True
+            return []
+        return cluster_id.warn_of_others(found, values[1:])
 
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
-    every.apply(warn)  # type: ignore[arg-type]  # it accepts a coroutine, as any awaitable
+    return every.apply(warn)  # it accepts a coroutine, as any awaitable
 
 
 def _listed(google: Google, own_id: str) -> list[str]:
