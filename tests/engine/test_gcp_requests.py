@@ -94,7 +94,7 @@ GRANTED = {"service": "s", "quotaId": "q", "contactEmail": "e", "quotaConfig": {
         ("compute.networks.insert", {"project": "p-1"}, {"name": "n", "id": "1"}, "only be read"),
         ("compute.networks.insert", {"project": "p-1"}, {"name": "n", "x": 1}, "no property x"),
         ("storage.buckets.insert", {"project": "p-1"}, {"name": "b", "rpo": 1}, "type string"),
-        (QUOTAS, {"parent": "projects/p"}, {}, "is no parent"),
+        (QUOTAS, {"parent": "projects/p"}, {}, "is not a parent"),
         (QUOTAS, GLOBAL, {"quota": 1}, "no field named"),
         (QUOTAS, GLOBAL, {}, "service is missing"),
         (QUOTAS, GLOBAL, GRANTED, "can only be read"),

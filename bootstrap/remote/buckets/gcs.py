@@ -21,7 +21,8 @@ EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 OVERLOADED = (429, 500, 502, 503, 504)
 TRIES = 4
-NONE: Mapping[str, Any] = {}
+Properties = Mapping[str, str | Mapping[str, str]]  # of an object
+NONE: Properties = {}
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class GcsObjects:
         MD5 sent with them, which is computed while the sha256 is checked. A customTime makes it
         short-lived."""
         now = datetime.now(timezone.utc)
-        more = {"customTime": now.isoformat()} if short_lived else {}
+        more: Properties = {"customTime": now.isoformat()} if short_lived else {}
         md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
         with path.open("rb") as file:
             while data := file.read(CHUNK):
@@ -133,7 +134,7 @@ class GcsObjects:
             self._insert(key, file, size, md5, {"metadata": {"sha256": sha256}, **more})
 
     def _insert(
-        self, key: str, content: BinaryIO, size: int, md5: Any, more: Mapping[str, Any] = NONE
+        self, key: str, content: BinaryIO, size: int, md5: Any, more: Properties = NONE
     ) -> None:
         """Create an object from `size` bytes that have this MD5; `more` are other properties."""
         digest = encoded(md5.digest())
