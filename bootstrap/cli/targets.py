@@ -124,10 +124,12 @@ def _machines_of(stack: str) -> StackMachines:
             raise searched.error() from None
         raise NoMachines(f"{error.message}; {searched.text}", hint=error.next) from None
     except UsageError:
-        for record in stack_records.of_stack(stack):
-            names = {id_: machine.name for id_, machine in record.machines.items()}
-            print_lines(*stack_records.describe(names, record.cluster_id))
+        _print_recorded(stack)
         raise
+    if machines.inventory is None and machines.unlisted:
+        print_lines(f"stack {stack}: no machine is in Pulumi's state; others are not known")
+        _print_recorded(stack)
+        stack_machines.of_id(machines)  # raises why, with what to do
     if machines.inventory is None:
         if machines.state.cluster_id is None:
             searched = lost.search(stack)
@@ -138,6 +140,13 @@ def _machines_of(stack: str) -> StackMachines:
         searched_text = f"; {machines.searched.text}" if machines.searched else ""
         print_lines(f"stack {stack}{place}: no machine{searched_text}")
     return machines
+
+
+def _print_recorded(stack: str) -> None:
+    """What this computer knows of the machines of a stack, where nothing else is known now."""
+    for record in stack_records.of_stack(stack):
+        names = {id_: machine.name for id_, machine in record.machines.items()}
+        print_lines(*stack_records.describe(names, record.cluster_id))
 
 
 def _printed(inventory: Inventory) -> ClusterStatus:

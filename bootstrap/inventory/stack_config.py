@@ -11,7 +11,7 @@ from invoke.util import yaml  # type: ignore[attr-defined]
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.names import login_name, owner_name
 
-from .pulumi_stack import PROJECT
+from . import pulumi_stack
 
 NAMESPACE = "railhead:"
 
@@ -34,7 +34,7 @@ def read(stack: str) -> StackConfig | None:
     """The config of a stack, from its file in the clone; None without a file that can be read."""
     try:
         document = yaml.safe_load(  # type: ignore[no-untyped-call]
-            (PROJECT / f"Pulumi.{stack}.yaml").read_text()
+            (pulumi_stack.PROJECT / f"Pulumi.{stack}.yaml").read_text()
         )
         keys: Mapping[str, object] = document["config"]
         texts = {key: value for key, value in keys.items() if isinstance(value, (str, int))}
@@ -57,7 +57,7 @@ def read(stack: str) -> StackConfig | None:
 
 def every() -> list[StackConfig]:
     """The configs of all stacks with a file in the clone."""
-    names = [path.name for path in sorted(PROJECT.glob("Pulumi.*.yaml"))]
+    names = [path.name for path in sorted(pulumi_stack.PROJECT.glob("Pulumi.*.yaml"))]
     stacks = [name.removeprefix("Pulumi.").removesuffix(".yaml") for name in names]
     return [config for stack in stacks if (config := read(stack))]
 

@@ -53,9 +53,8 @@ def adopt(cluster_id: str, *, place: Place | None, owner: str | None, report: Re
     stack_records.save(_record(inventory, found))
     machines = count(len(inventory.hosts), "machine")
     report(f"adopted: {machines} of cluster {first.cluster}: {', '.join(inventory.names)}")
-    for name in ("status", "stop"):
-        report(f"  {Command(name, stack=cluster_id)}")
-    report(f"  {Command('teardown', destroy=True, stack=cluster_id)}   # terminates them")
+    report(f"next: {Command('status', stack=cluster_id)}")
+    report(f"to terminate them: {Command('teardown', destroy=True, stack=cluster_id)}")
 
 
 def _known_places(cluster_id: str) -> Iterable[Place]:

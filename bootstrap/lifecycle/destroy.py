@@ -185,6 +185,8 @@ def _no_machine(machines: StackMachines) -> list[Line]:
     state, searched = machines.state, machines.searched
     if searched:
         return [Line("machines", searched.text, verified=searched.is_evidence)]
+    if state.cluster_id is None:
+        return [Line("machines", "the stack has no id to ask a cloud for", verified=False)]
     if state.cloud is None:
         return [Line("machines", "the stack has none in a cloud")]
     return [Line("machines", f"none has the id {state.cluster_id} in {machines.place}")]

@@ -22,6 +22,11 @@ from .lost import Search
 OTHERS_SHOWN = 20
 
 
+class OtherAccount(UsageError):
+    """The credentials are of another account than the stack. It shows no machine, as if none
+    existed."""
+
+
 @dataclass(frozen=True)
 class StackMachines:
     """The machines of one stack.
@@ -119,8 +124,8 @@ def find(stack: str) -> StackMachines:
     """All machines of a stack.
 
     Raises:
-        UsageError: Pulumi does not answer, there is no such stack, or its document is not one that
-            this Railhead reads.
+        UsageError: Pulumi does not answer, there is no such stack, its document is not one that
+            this Railhead reads, or the credentials are of another account.
     """
     state = pulumi_stack.state(stack)
     document = pulumi_stack.inventory_of(state)
@@ -161,6 +166,8 @@ def _find(state: StackState, document: Inventory | None) -> StackMachines:
         return StackMachines(state, document, document, names)
     try:
         return merge(state, document, _list(state))
+    except OtherAccount:
+        raise
     except RailheadError as error:
         return replace(merge(state, document, None), unlisted=error.message)
 
@@ -210,12 +217,12 @@ def _list(state: StackState) -> Listed:
     """The machines of the recorded place.
 
     Raises:
-        UsageError: the credentials are of another account, which cannot see them.
+        OtherAccount: the credentials cannot see them.
         RailheadError: the cloud does not answer, or refuses.
     """
     listed = list_machines(_place(state))
     if state.account and listed.account != f"account {state.account}":
-        raise UsageError(
+        raise OtherAccount(
             f"these credentials are of {listed.account}, and stack {state.stack} is in account "
             f"{state.account}: they do not see its machines",
             hint=Hint(

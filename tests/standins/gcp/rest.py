@@ -96,7 +96,9 @@ class Rest:
         match = re.fullmatch(r"labels\.(railhead-(?:cluster|id))=([\w-]+)", wanted)
         assert match, wanted
         own = {"railhead-cluster": self.cluster, "railhead-id": CLUSTER_ID}
-        machines = [{"name": n, "status": s, "labels": own} for n, s in self.instances.items()]
+        machines: list[dict[str, Any]] = [
+            {"name": n, "status": s, "labels": own} for n, s in self.instances.items()
+        ]
         machines += [{"name": n, "status": "RUNNING", "labels": x} for n, x in self.others.items()]
         return [one for one in machines if one["labels"].get(match[1]) == match[2]]
 
