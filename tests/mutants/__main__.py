@@ -34,7 +34,7 @@ def main() -> int:
     options = parser.parse_args()
     totals: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="railhead-mutants-") as folder:
-        copy = copied(Path(folder))
+        copy = copied(Path(folder) / "tree")
         for room in options.rooms or rooms():
             for number, mutant in enumerate(mutants(room), 1):
                 if options.only in (None, number):
@@ -52,6 +52,7 @@ def main() -> int:
 
 def copied(folder: Path) -> Path:
     """A copy of the tracked files, with the environment of this clone."""
+    folder.mkdir()
     files = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
     ).stdout
@@ -104,7 +105,7 @@ def run_tests(arguments: tuple[str, ...], copy: Path) -> tuple[int, list[str]]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A traceback per failing worker is of no use here.
     argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line"]
-    argv += ["--basetemp", str(copy.with_name(f"{copy.name}.tmp")), *arguments]
+    argv += ["--basetemp", str(copy.with_name("tmp")), *arguments]
     try:
         process = subprocess.run(
             argv, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS

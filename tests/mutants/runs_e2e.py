@@ -41,7 +41,9 @@ MUTANTS = [
         file="bootstrap/remote/run/end_processes.py",
         old='    return os.fsdecode(runs[0]) if runs else ""',
         new='    return os.fsdecode(runs[0]) if runs and os.getsid(pid) != pid else ""',
-        caught_by=LEFT,
+        caught_by=(
+            "tests/bootstrap/remote/run/test_end_processes.py::test_a_process_of_the_run_is_ended",
+        ),
     ),
     Mutant(
         what="each rank is bound to one core",
