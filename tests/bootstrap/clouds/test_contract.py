@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from standins.sites import ID, SITES, CloudSite, Site
 
-from bootstrap.clouds import base, costs
+from bootstrap.clouds import base, storage
 from bootstrap.clouds.base import MISSING, Deadline, Refused, most_urgent
 from bootstrap.clouds.machines import Listed, list_machines, remove_deadlines, remove_leftovers
 from bootstrap.errors import RailheadError, UsageError
@@ -200,7 +200,7 @@ def test_disks_and_the_bucket_are_billed_while_machines_are_stopped(in_cloud: Cl
     assert in_cloud.inventory.bucket and in_cloud.inventory.bucket in bucket.what
     assert bucket.per == "month" and "--with-bucket" in str(bucket.command)
     price = {"aws": 0.023, "gcp": 0.020}[in_cloud.inventory.cloud]
-    assert bucket.amount == pytest.approx((3 << 20) / costs.GB * price)
+    assert bucket.amount == pytest.approx((3 << 20) / storage.GB * price)
 
 
 def test_a_bucket_that_is_gone_or_not_there_costs_nothing(in_cloud: CloudSite) -> None:
