@@ -1,0 +1,108 @@
+"""Runs a scenario in the model, types what the messages name afterwards, and checks the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from launches.people import Person
+from launches.scenario import PEOPLE, Step, draw
+from launches.world import World
+
+ROUNDS = 4  # of the commands that the messages name, until nothing is left
+
+
+@dataclass
+class Outcome:
+    """What is wrong after a scenario; all empty or zero when it is right.
+
+    Attributes:
+        unnamed: running machines that neither `fab status` nor `fab leaks` of their owner named.
+        touched: machines that were ended by a command of somebody else.
+        left: machines that ran after everything that the messages name was typed.
+        hours: machine-hours beyond a deadline.
+        regions: where machines exist after each step, by owner; compared with the engine's.
+    """
+
+    unnamed: set[str] = field(default_factory=set)
+    touched: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+    hours: float = 0.0
+    regions: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.unnamed or self.touched or self.left or self.hours)
+
+
+def run(seed: int) -> Outcome:
+    """The outcome of the scenario of a seed."""
+    return play(draw(seed))
+
+
+def play(steps: Sequence[Step]) -> Outcome:
+    """The outcome of these events."""
+    world, outcome = World(), Outcome()
+    people = {name: Person(name, world) for name in PEOPLE}
+    for step in steps:
+        alone(world, people[step.person], outcome, lambda s=step: carry_out(people[s.person], s))
+        check_named(world, people, outcome)
+        outcome.regions.append({name: existing(world, name) for name in PEOPLE})
+    for _ in range(ROUNDS):
+        for person in people.values():
+            alone(world, person, outcome, lambda p=person: p.end("gone"))
+            alone(world, person, outcome, person.end_leaks)
+    outcome.left = {one.id for one in world.running()}
+    world.wait(100)
+    for one in world.machines.values():
+        outcome.hours += max(0.0, (one.ran_until or 0.0) - one.ends)
+    return outcome
+
+
+def existing(world: World, owner: str) -> tuple[str, ...]:
+    """The region of each machine of an owner."""
+    return tuple(sorted(one.region for one in world.exists() if one.owner == owner))
+
+
+def carry_out(person: Person, step: Step) -> None:
+    """One event."""
+    commands: dict[str, Callable[[], object]] = {
+        "up": person.up,
+        "killed-up": lambda: person.up(kill=step.value),
+        "stock-out": lambda: person.up(stocked=False),
+        "throttled": lambda: person.up(refused=True),
+        "expired-login": lambda: None,  # whatever the command was, the cloud refuses all calls
+        "region": lambda: setattr(person, "region", step.value),
+        "rename": lambda: setattr(person, "cluster", step.value),
+        "lose-state": person.lose_state,
+        "stop": lambda: person.end("stopped"),
+        "destroy": lambda: person.end("gone"),
+        "lying-stop": lambda: lie(person),
+        "hours": lambda: person.world.wait(float(step.value)),
+    }
+    commands[step.verb]()
+
+
+def lie(person: Person) -> None:
+    """The cloud accepts the next request to end a machine and does nothing."""
+    person.world.lies = 1
+    person.end("gone")
+    person.world.lies = 0
+
+
+def alone(world: World, person: Person, outcome: Outcome, command: Callable[[], object]) -> None:
+    """Carry out a command; it may change only machines of the person who typed it."""
+    before, hour = {own: one.state for own, one in world.machines.items()}, world.now
+    command()
+    if world.now == hour:  # otherwise deadlines may have stopped machines
+        changed = {own for own, state in before.items() if world.machines[own].state != state}
+        outcome.touched |= {own for own in changed if world.machines[own].owner != person.name}
+
+
+def check_named(world: World, people: dict[str, Person], outcome: Outcome) -> None:
+    """Each running machine is named to its owner by `fab status` or `fab leaks`."""
+    for one in world.running():
+        owner = people[one.owner]
+        if one.id not in owner.named() and one.id not in owner.leaks():
+            outcome.unnamed.add(one.id)

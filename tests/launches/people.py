@@ -1,0 +1,157 @@
+"""The commands that people type, with the decisions of the product: which machines a command
+names, whose they are, what it may end."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from launches.scenario import REGIONS, STACK
+from launches.world import World
+from standins.pulumi_command import on_aws
+
+from bootstrap.clouds.areas import MACHINE, Resource
+from bootstrap.inventory.stack_state import StackState, read_state
+from bootstrap.leaks.living import Living
+from bootstrap.leaks.report import Judge
+from bootstrap.lifecycle import stack_machines
+from bootstrap.lifecycle.stack_machines import StackMachines
+from railhead.documents.leaks import LEAKED, LIVING
+
+
+@dataclass
+class State:
+    """What Pulumi's state has of a stack."""
+
+    cluster_id: str = ""
+    region: str = ""
+    cluster: str = ""
+    machines: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Person:
+    """A person with a backend, one stack in it, and the stack's config."""
+
+    name: str
+    world: World
+    state: State | None = None
+    region: str = REGIONS[0]
+    cluster: str = STACK
+
+    def up(self, *, kill: str = "", stocked: bool = True, refused: bool = False) -> bool:
+        """`fab up`; whether it succeeded."""
+        if kill == "early" or refused:
+            return False
+        state = self.state = self.state or State()
+        if not state.cluster_id:
+            state.cluster_id, state.region = secrets.token_hex(6), self.region
+        elif state.region != self.region and self._own(state.region):
+            return False  # the place is refused while something exists in the recorded one
+        state.region, state.cluster = self.region, self.cluster
+        there = {one.id for one in self.world.exists()}
+        state.machines = [own for own in state.machines if own in there]
+        if state.machines:
+            return True
+        if not stocked:
+            return False
+        own = self.world.create(
+            self.region, state.cluster_id, self.cluster, STACK, self.name
+        )
+        if kill == "unrecorded":
+            return False
+        state.machines.append(own)
+        return kill != "recorded"
+
+    def _own(self, region: str) -> list[str]:
+        assert self.state
+        own_id = self.state.cluster_id
+        return [one.id for one in self.world.exists(region) if one.cluster_id == own_id]
+
+    def found(self) -> StackMachines | None:
+        """All machines of the stack, as the product merges state and cloud; None without a
+        state."""
+        state = self._read()
+        if state is None:
+            return None
+        return stack_machines.merge(state, None, self.world.list(state.region))
+
+    def _read(self) -> StackState | None:
+        if not self.state or not self.state.cluster_id:
+            return None
+        own = self.state
+        resources = on_aws(
+            *own.machines,
+            cluster=own.cluster,
+            cluster_id=own.cluster_id,
+            region=own.region,
+        )
+        return read_state(STACK, {"deployment": {"resources": resources}})
+
+    def named(self) -> set[str]:
+        """The machines that `fab status` names as the stack's own."""
+        found = self.found()
+        hosts = found.inventory.hosts if found and found.inventory else ()
+        return {str(host.id) for host in hosts}
+
+    def end(self, state: str) -> bool:
+        """`fab stop` or `fab teardown --destroy`; whether all was verified."""
+        ids = self.named() & set(self.world.machines)
+        self.world.end(sorted(ids), state)
+        wanted = ("gone",) if state == "gone" else ("gone", "stopped")
+        verified = all(self.world.machines[own].state in wanted for own in ids)
+        if verified and state == "gone":
+            self.state = None
+        return verified
+
+    def lose_state(self) -> None:
+        """`pulumi stack rm --force`, or the folder is gone."""
+        self.state = None
+
+    def leaks(self) -> dict[str, str]:
+        """The status of each machine in `fab leaks`, by id."""
+        return {own: status for own, (status, _) in self._judged().items()}
+
+    def end_leaks(self) -> None:
+        """`fab leaks --end --yes`."""
+        self.world.end(sorted(own for own, (_, may) in self._judged().items() if may), "gone")
+
+    def _judged(self) -> dict[str, tuple[str, bool]]:
+        state = self._read()
+        stacks = {}
+        if state and state.cluster_id:
+            stacks = {state.cluster_id: STACK, **{one.id: STACK for one in state.machines}}
+        judge = Judge(Living(stacks), self.name)
+        judged = {}
+        for one in self.world.exists():
+            resource = Resource(
+                MACHINE,
+                one.id,
+                one.region,
+                "",
+                "",
+                lambda _: None,
+                cluster=one.cluster,
+                cluster_id=one.cluster_id,
+                stack=one.stack,
+                owner=one.owner,
+            )
+            ((leak, _),) = judge.leaks(Region(one.region), [resource])
+            judged[one.id] = (leak.status, judge.may_end(leak))
+        return judged
+
+
+@dataclass(frozen=True)
+class Region:
+    """An area with machines."""
+
+    name: str
+    cloud: str = "aws"
+    expected: bool = True
+
+    def lists(self) -> dict[str, object]:
+        """Nothing: the machines are passed to the judge."""
+        return {}
+
+
+__all__ = ["LEAKED", "LIVING", "Person", "State"]

@@ -1,0 +1,91 @@
+"""A cloud: its machines by region, the deadlines that stop them, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from bootstrap.clouds.machines import Listed, Machine
+
+ACCOUNT = "account 123456789012"
+DEADLINE_HOURS = 8.0
+
+
+@dataclass
+class Running:
+    """A machine. `ends`: the hour at which its deadline stops it; `stray` says how it was left."""
+
+    id: str
+    name: str
+    region: str
+    cluster_id: str
+    cluster: str
+    stack: str
+    owner: str
+    ends: float
+    state: str = "running"
+    ran_until: float | None = None
+
+    def listed(self) -> Machine:
+        """As the cloud lists it."""
+        return Machine(
+            id=self.id,
+            name=self.name,
+            state=self.state,
+            zone=f"{self.region}a",
+            type="g4dn.xlarge",
+            address=None,
+            peer_address=None,
+            cluster=self.cluster,
+            cluster_id=self.cluster_id,
+            stack=self.stack,
+            owner=self.owner,
+        )
+
+
+@dataclass
+class World:
+    """All machines that ever were, and the time in hours."""
+
+    now: float = 0.0
+    machines: dict[str, Running] = field(default_factory=dict)
+    lies: int = 0  # requests to end a machine that it accepts and does not carry out
+
+    def create(self, region: str, cluster_id: str, cluster: str, stack: str, owner: str) -> str:
+        """Start a machine with its deadline; its id."""
+        own = f"i-{len(self.machines):017x}"
+        name, ends = f"{cluster}-1", self.now + DEADLINE_HOURS
+        one = Running(own, name, region, cluster_id, cluster, stack, owner, ends)
+        self.machines[own] = one
+        return own
+
+    def exists(self, region: str | None = None) -> Iterator[Running]:
+        """The machines that are not terminated, in one region or in all."""
+        for one in self.machines.values():
+            if one.state != "gone" and region in (None, one.region):
+                yield one
+
+    def running(self) -> list[Running]:
+        """The machines that cost money."""
+        return [one for one in self.exists() if one.state == "running"]
+
+    def list(self, region: str | None) -> Listed:
+        """As one region answers."""
+        return Listed(ACCOUNT, tuple(one.listed() for one in self.exists(region)))
+
+    def end(self, ids: Collection[str], state: str) -> None:
+        """Stop or terminate machines, unless the cloud lies."""
+        for own in ids:
+            one = self.machines[own]
+            if self.lies:
+                self.lies -= 1
+            elif one.state != "gone":
+                one.ran_until = self.now if one.state == "running" else one.ran_until
+                one.state = state
+
+    def wait(self, hours: float) -> None:
+        """Let time pass: deadlines stop machines."""
+        self.now += hours
+        for one in self.running():
+            if one.ends <= self.now:
+                one.state, one.ran_until = "stopped", one.ends
