@@ -5,7 +5,7 @@ bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 typed := $(wildcard tests/*.py) \
-  $(addprefix tests/,bootstrap documents e2e engine fuzz hosts mutants scripts standins training)
+  $(addprefix tests/,bootstrap documents e2e engine fuzz hosts launches mutants scripts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
@@ -75,6 +75,6 @@ mutmut:
 	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
 	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
 
-# Long random tests, resumable: make campaign-fuzz SEEDS=1:20, make campaign-kills SEEDS=1:100.
+# Long random tests, resumable: make campaign-NAME SEEDS=1:20; fuzz, kills, launches, engine-launches.
 campaign-%:
 	@$(bin)/python -m tests.campaign $* $(SEEDS)

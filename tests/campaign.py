@@ -22,6 +22,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
     "fuzz": "-m tests.fuzz --cases 100 --seed {seed}",
+    # A thousand scenarios of the model; one with the real commands.
+    "launches": "-m tests.launches --first {seed}000 --count 1000",
+    "engine-launches": "-m tests.engine.launches --first {seed}",
     # A case's number decides what is killed during what: 12 seeds have all of it, on both clouds.
     "kills": "-m tests.engine.kills --seed {seed} --first {seed} --count 2",
 }

@@ -1,6 +1,6 @@
 """The scenarios of tests/launches with the real commands: Pulumi's engine and `fab`, over moto.
 
-    .venv/bin/python -m tests.engine.launches --seeds 1:11
+    .venv/bin/python -m tests.engine.launches --first 1 --count 10
 
 After each event the machines of each person are where the model has them; at the end nothing runs,
 and nothing of another owner was ended. Events that moto cannot do are left out, here and in the
@@ -164,15 +164,16 @@ def steps_of(seed: int) -> tuple[Step, ...]:
 def main(argv: list[str]) -> int:
     """Run the seeds; 1 where one failed."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", default="1:2", help="from, up to and without")
-    first, end = options.parse_args(argv).seeds.split(":")
+    options.add_argument("--first", type=int, default=0)
+    options.add_argument("--count", type=int, default=1)
+    chosen = options.parse_args(argv)
     from bootstrap.inventory import local_state
 
     engine = find(local_state.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
     failed = 0
     with Cloud() as cloud:
-        for seed in range(int(first), int(end)):
+        for seed in range(chosen.first, chosen.first + chosen.count):
             steps = steps_of(seed)
             with tempfile.TemporaryDirectory() as folder:
                 try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from launches.people import Person
-from launches.scenario import PEOPLE, Step, draw
+from launches.scenario import PEOPLE, Step
 from launches.world import World
 
 ROUNDS = 4  # of the commands that the messages name, until nothing is left
@@ -36,22 +37,17 @@ class Outcome:
         return not (self.unnamed or self.touched or self.left or self.hours)
 
 
-def run(seed: int) -> Outcome:
-    """The outcome of the scenario of a seed."""
-    return play(draw(seed))
-
-
-def play(steps: Sequence[Step]) -> Outcome:
+def play(steps: Sequence[Step], kind: type[Person] = Person) -> Outcome:
     """The outcome of these events."""
     world, outcome = World(), Outcome()
-    people = {name: Person(name, world) for name in PEOPLE}
+    people = {name: kind(name, world) for name in PEOPLE}
     for step in steps:
-        alone(world, people[step.person], outcome, lambda s=step: carry_out(people[s.person], s))
+        alone(world, people[step.person], outcome, partial(carry_out, people[step.person], step))
         check_named(world, people, outcome)
         outcome.regions.append({name: existing(world, name) for name in PEOPLE})
     for _ in range(ROUNDS):
         for person in people.values():
-            alone(world, person, outcome, lambda p=person: p.end("gone"))
+            alone(world, person, outcome, partial(person.end, "gone"))
             alone(world, person, outcome, person.end_leaks)
     outcome.left = {one.id for one in world.running()}
     world.wait(100)

@@ -6,17 +6,16 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from launches.scenario import REGIONS, STACK
-from launches.world import World
 from standins.pulumi_command import on_aws
 
-from bootstrap.clouds.areas import MACHINE, Resource
+from bootstrap.clouds.areas import MACHINE, Lists, Resource
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.leaks.living import Living
 from bootstrap.leaks.report import Judge
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.stack_machines import StackMachines
-from railhead.documents.leaks import LEAKED, LIVING
+from launches.scenario import REGIONS, STACK
+from launches.world import World
 
 
 @dataclass
@@ -55,9 +54,7 @@ class Person:
             return True
         if not stocked:
             return False
-        own = self.world.create(
-            self.region, state.cluster_id, self.cluster, STACK, self.name
-        )
+        own = self.world.create(self.region, state.cluster_id, self.cluster, STACK, self.name)
         if kill == "unrecorded":
             return False
         state.machines.append(own)
@@ -149,9 +146,18 @@ class Region:
     cloud: str = "aws"
     expected: bool = True
 
-    def lists(self) -> dict[str, object]:
+    def lists(self) -> Lists:
         """Nothing: the machines are passed to the judge."""
         return {}
 
 
-__all__ = ["LEAKED", "LIVING", "Person", "State"]
+class PlainPerson(Person):
+    """Somebody who types `pulumi up` and `pulumi destroy` alone: what is in no state is not
+    known."""
+
+    def named(self) -> set[str]:
+        """The machines in Pulumi's state."""
+        return set(self.state.machines) if self.state else set()
+
+    def end_leaks(self) -> None:
+        """There is no such command."""
