@@ -33,6 +33,7 @@ class Running:
             name=self.name,
             state=self.state,
             zone=f"{self.region}a",
+            region=self.region,
             type="g4dn.xlarge",
             address=None,
             peer_address=None,
