@@ -52,13 +52,19 @@ class Person:
         state.machines = [own for own in state.machines if own in there]
         if state.machines:
             return True
-        if not stocked:
+        if self._is_name_taken() or not stocked:
             return False
         own = self.world.create(self.region, state.cluster_id, self.cluster, STACK, self.name)
         if kill == "unrecorded":
             return False
         state.machines.append(own)
         return kill != "recorded"
+
+    def _is_name_taken(self) -> bool:
+        """Whether machines of another stack have the name; those of the own id are no obstacle."""
+        if self._own(self.region):
+            return False
+        return any(one.cluster == self.cluster for one in self.world.exists(self.region))
 
     def _own(self, region: str) -> list[str]:
         assert self.state
