@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 from railhead.documents.codec import decode
 
@@ -27,25 +26,14 @@ def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
         RailheadError: the cloud does not answer, or refuses.
     """
     by_region: dict[str, list[str]] = {}
-    for one in places(place):
-        for machine in list_machines(one).machines:
-            if machine.cluster_id == cluster_id:
-                text = f"{machine.name} ({machine.id}, {machine.state})"
-                by_region.setdefault(machine.region, []).append(text)
+    for machine in list_machines(place).machines:
+        if machine.cluster_id == cluster_id:
+            text = f"{machine.name} ({machine.id}, {machine.state})"
+            by_region.setdefault(machine.region, []).append(text)
     if place.region and (listing := CLOUDS[place.cloud].others):
         others: Callable[[Place, str], list[str]] = base.load(listing)
         by_region.setdefault(place.region, []).extend(others(place, cluster_id))
     return {region: each for region, each in by_region.items() if each}
-
-
-def places(place: Place) -> list[Place]:
-    """The place itself; one for each region of a cloud that lists only one region at a time, where
-    the place names none."""
-    regions = CLOUDS[place.cloud].regions
-    if place.region or regions is None:
-        return [place]
-    listed: Callable[[], list[str]] = base.load(regions)
-    return [replace(place, region=region) for region in listed()]
 
 
 def main() -> int:

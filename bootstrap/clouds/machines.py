@@ -67,17 +67,19 @@ def place_named(region: str | None, project: str | None) -> Place | None:
         return None
     by_region = project is None
     clouds = [name for name, kind in CLOUDS.items() if kind.machines]
-    cloud = next(name for name in clouds if (CLOUDS[name].regions is not None) == by_region)
+    cloud = next(name for name in clouds if (CLOUDS[name].everywhere is not None) == by_region)
     return Place(cloud, region, project)
 
 
 def list_machines(place: Place) -> Listed:
-    """All machines of a place that have Railhead's tags and are not terminated.
+    """All machines of a place that have Railhead's tags and are not terminated; of all regions
+    where it names none.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
     """
-    name = CLOUDS[place.cloud].machines
+    kind = CLOUDS[place.cloud]
+    name = kind.machines if place.region or not kind.everywhere else kind.everywhere
     if name is None:
         return Listed("", ())
     listing: Callable[[Place], Listed] = base.load(name)

@@ -45,8 +45,8 @@ class CloudKind:
 
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
     neither starts nor stops hosts. `machines` is the "module:function" that lists the machines
-    with Railhead's tags, in one region or, where `regions` is None, in all; `regions` is the one
-    that lists the regions. `others` lists what has a stack's id besides machines, `leftovers`
+    with Railhead's tags, of one region or, where `everywhere` is None, of all; `everywhere` lists
+    those of all regions. `others` lists what has a stack's id besides machines, `leftovers`
     removes what of it a killed `up` left, and `deadlines` removes the cloud's own deadlines of
     machines. `examiner` is the "module:function" that checks whether a stack can be created, and
     `policy` the one that lists the rights for that. `areas` returns the areas in which everything
@@ -61,7 +61,7 @@ class CloudKind:
 
     instances: str | None = None
     machines: str | None = None
-    regions: str | None = None
+    everywhere: str | None = None
     others: str | None = None
     leftovers: str | None = None
     deadlines: str | None = None
@@ -83,7 +83,7 @@ CLOUDS = {
     "aws": CloudKind(
         instances=f"{CLOUDS_FOLDER}.aws.instances:Aws",
         machines=f"{CLOUDS_FOLDER}.aws.machines:list_machines",
-        regions=f"{CLOUDS_FOLDER}.aws.ec2:regions",
+        everywhere=f"{CLOUDS_FOLDER}.aws.machines:list_everywhere",
         others=f"{CLOUDS_FOLDER}.aws.leftovers:list_ids",
         leftovers=f"{CLOUDS_FOLDER}.aws.leftovers:remove",
         deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from railhead.documents.clouds import COMMON_FACTS, POWER_OFF
 from railhead.documents.cluster import DocumentDeadline
 
-from ..clouds.existing import places
 from ..clouds.machines import Machine, Place, list_machines
 from ..console.output import Reporter
 from ..console.text import count
@@ -68,13 +67,13 @@ def _find(cluster_id: str, searched: Sequence[Place]) -> Found:
     looked: list[str] = []
     for place in searched:
         try:
-            for one in places(place):
-                looked.append(lost.where(one))
-                listed = list_machines(one)
-                if own := tuple(m for m in listed.machines if m.cluster_id == cluster_id):
-                    return Found(own, one, listed.account)
+            listed = list_machines(place)
         except RailheadError as error:
             looked.append(f"{lost.where(place)}: {error}")
+            continue
+        looked.append(lost.where(place))
+        if own := tuple(m for m in listed.machines if m.cluster_id == cluster_id):
+            return Found(own, place, listed.account)
     raise UsageError(
         f"no machine has the id {cluster_id}; searched: {'; '.join(looked) or 'nowhere'}",
         hint=Hint(

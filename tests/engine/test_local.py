@@ -98,7 +98,7 @@ def made(stack: Stack) -> dict[str, Any]:
 
 
 def test_up_makes_hosts_that_let_us_in_and_destroy_ends_them(stack: Stack, home: Path) -> None:
-    assert stack.preview().ended(0).summary == {"create": 4}
+    assert stack.preview().ended(0).summary == {"create": 6}
     assert not (home / ".railhead").exists()
     done = stack.up().ended(0, "fab train", "it costs nothing")
     assert {step.name for step in done.steps if step.type == HOST} == {"h1", "h2"}

@@ -89,9 +89,8 @@ def test_a_stack_of_which_nothing_exists_moves_and_is_recorded_there(aws: OnAws)
     aws.stack.config(region="us-west-2").up().ended(0)
     assert place(aws)["region"] == "us-west-2"
     aws.log_in("999999999999")
-    aws.stack.up().ended(
-        1, "these credentials are of account 999", "log in to account 123456789012"
-    )
+    refused = aws.stack.preview().ended(1, "these credentials are of account 999999999999")
+    assert "log in to account 123456789012" in refused.text
     aws.stack.fab(*DESTROY, "g4dn").ended(2, "log in to account 123456789012")
     assert aws.stack.resources(), "the state is kept for the account that has the machines"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..machines import MOST_PAGES, too_many
-from .client import AwsClient, ask, connect
+from .client import AwsClient, ask
 
 STATES = {
     "pending": "starting",
@@ -157,26 +157,6 @@ class Caller:
     """Who the credentials belong to."""
 
     Account: str
-
-
-@dataclass(frozen=True)
-class Region:
-    """A region."""
-
-    RegionName: str
-
-
-@dataclass(frozen=True)
-class Regions:
-    """The answer of DescribeRegions."""
-
-    Regions: tuple[Region, ...]
-
-
-def regions() -> list[str]:
-    """The regions that the account has enabled."""
-    listed = ask(Regions, connect("us-east-1"), "ec2", "describe_regions")
-    return sorted(region.RegionName for region in listed.Regions)
 
 
 def account(client: AwsClient) -> str:

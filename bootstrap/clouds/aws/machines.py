@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+
+from railhead.documents.clouds import COMMON_FACTS
 
 from ..machines import Listed, Machine, Place
 from . import scheduler
-from .client import AwsClient, connect
+from .client import AwsClient, connect, shared_session
 from .ec2 import Instance, account, reservations
 from .kinds import CLUSTER, ID, OWNER, STACK
 
+DEFAULT_REGION = COMMON_FACTS["aws"].default_region
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
     """The instances of a region that have the tag `railhead:cluster`."""
     client = client or connect(place.region)
-    shown = reservations(client, tag_key=[CLUSTER], instance_state_name=ALIVE)
-    machines = (
-        _machine(one, place.region) for reservation in shown for one in reservation.Instances
-    )
+    return Listed(account(client), tuple(_in_region(client, place.region)))
+
+
+def list_everywhere(_place: Place) -> Listed:
+    """As `list_machines`, in all regions that the account has enabled."""
+    session = shared_session()
+    client = connect(DEFAULT_REGION, session)
+    regions = [str(one["RegionName"]) for one in client("ec2", "describe_regions")["Regions"]]
+    machines = (m for one in regions for m in _in_region(connect(one, session), one))
     return Listed(account(client), tuple(machines))
+
+
+def _in_region(client: AwsClient, region: str | None) -> Iterator[Machine]:
+    shown = reservations(client, tag_key=["railhead:cluster"], instance_state_name=ALIVE)
+    for reservation in shown:
+        yield from (_machine(one, region) for one in reservation.Instances)
 
 
 def _machine(instance: Instance, region: str | None) -> Machine:
