@@ -9,12 +9,13 @@ from typing import Any
 
 import pulumi
 
+from railhead.documents.cluster import ClusterDocument
 from railhead.documents.codec import encode
 from stacks.clouds import CLOUDS
 from stacks.config import settings
 from stacks.config.validators import ConfigError
 from stacks.cost import cost
-from stacks.summary import summary
+from stacks.summary import Summary, summary
 
 ENGINE = ">=3.259.0"  # stashes and error hooks
 ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
@@ -35,11 +36,21 @@ def main() -> None:
             pulumi.log.error(settings.with_command(problem, values.get("cloud", "")))
         sys.exit(ERROR_SHOWN)
 
-    def next_line(values: list[Any]) -> str:
+    def summarized(values: list[Any]) -> Summary:
         return summary(config, values[0], pulumi.get_stack(), values[1])
 
-    pulumi.export("cluster", cluster.document.apply(encode))
-    pulumi.export("next", pulumi.Output.all(cluster.document, cluster.gone).apply(next_line))
+    short = pulumi.Output.all(cluster.document, cluster.gone).apply(summarized)
+    pulumi.export("cluster", cluster.document.apply(_not_printed))
+    pulumi.export("next", short.apply(lambda one: one.next))
+    pulumi.export("hosts", short.apply(lambda one: one.hosts))
+    pulumi.export("deadline", short.apply(lambda one: one.deadline))
+
+
+def _not_printed(document: ClusterDocument | None) -> pulumi.Output[object] | None:
+    """The cluster document as a secret: nothing in it is one, but a secret takes one line of what
+    each `pulumi up` prints. Who reads it adds --show-secrets; `fab` reads it in the state, where it
+    is an output of the component, too."""
+    return pulumi.Output.secret(encode(document)) if document else None
 
 
 def _check_engine() -> None:

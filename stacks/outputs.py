@@ -32,7 +32,7 @@ def cluster_document(
     deadlines: Sequence[DocumentDeadline] = (),
     price: Price | None = None,
 ) -> ClusterDocument:
-    """The document that `pulumi stack output cluster` prints; slots and GPUs are the config's."""
+    """The document in the output `cluster`; slots and GPUs are the config's."""
     machine = config.machine
     gpu = Gpu(machine.gpu, machine.gpus) if machine and machine.gpu else None
     slots = machine.slots if machine else 1

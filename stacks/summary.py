@@ -1,9 +1,10 @@
-"""The output `next` of a stack: the next command, the cost, and when the cloud stops it. Pure."""
+"""The short outputs of a stack: what to type next, the hosts, when the cloud stops them. Pure."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from railhead.documents.cluster import ClusterDocument
 
@@ -11,23 +12,37 @@ from .config.settings import ClusterConfig
 from .cost import cost
 
 
+@dataclass(frozen=True)
+class Summary:
+    """`next`: the next command, and the cost. `hosts`: the address of each, by its name.
+    `deadline`: when the cloud stops the first of them."""
+
+    next: str
+    hosts: dict[str, str] | None = None
+    deadline: str | None = None
+
+
 def summary(
     config: ClusterConfig, document: ClusterDocument | None, stack: str, gone: Sequence[str] = ()
-) -> str:
-    """One line of a cluster and its document; the document is None for a quota request. `gone` are
-    the ids of its machines that the cloud does not have any more."""
+) -> Summary:
+    """The summary of a cluster document, which is None for a quota request. `gone` are the ids of
+    its machines that the cloud does not have any more: they have no address and no deadline."""
     if document is None:
-        return "the quota is requested; once it is granted: pulumi config rm quotas && pulumi up"
-    if names := [host.name for host in document.hosts if host.id in gone]:
-        up = f"fab up --refresh --stack {shlex.quote(stack)}"
-        return f"gone, though in Pulumi's state: {', '.join(names)}; {up}   # creates new ones"
-    return "; ".join(["fab train", cost(config), _deadline(document)])
+        request = "the quota is requested; once it is granted: pulumi config rm quotas && pulumi up"
+        return Summary(request)
+    hosts = {host.name: host.address for host in document.hosts if host.id not in gone}
+    names = [host.name for host in document.hosts if host.name not in hosts]
+    up = f"fab up --refresh --stack {shlex.quote(stack)}"
+    creates = f"gone, though in Pulumi's state: {', '.join(names)}; {up}   # creates new ones"
+    return Summary(
+        creates if names else f"fab train; {cost(config)}", hosts, _deadline(document, hosts)
+    )
 
 
-def _deadline(document: ClusterDocument) -> str:
-    if not document.deadlines:
-        return "nothing stops it by itself: fab teardown"
-    if times := sorted(deadline.at for deadline in document.deadlines if deadline.at):
-        return f"the cloud stops it at {times[0]}"
-    hours = document.deadlines[0].seconds / 3600
-    return f"the cloud stops each host {hours:g} hours after its start"
+def _deadline(document: ClusterDocument, hosts: dict[str, str]) -> str | None:
+    deadlines = [one for one in document.deadlines if one.host in hosts]
+    if times := sorted(one.at for one in deadlines if one.at):
+        return times[0]
+    if deadlines:
+        return f"{deadlines[0].seconds / 3600:g} hours after each start of a host"
+    return "none: nothing stops it by itself but fab teardown" if hosts else None

@@ -61,15 +61,13 @@ def cluster_of(stack: str) -> Inventory:
     """The machines of a stack, as its last `pulumi up` recorded them.
 
     Raises:
-        UsageError: there is no pulumi, no such stack or nothing in it, the passphrase is missing
-            or wrong, or the document is not one that this Railhead reads.
+        UsageError: there is no pulumi, no such stack or nothing in it, or the document is not one
+            that this Railhead reads.
     """
-    if not shutil.which("pulumi"):
-        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    process = _pulumi("stack", "output", "cluster", "--json", "--stack", stack)
-    if process.returncode:
-        raise _error(stack, process.stderr)
-    return _inventory(stack, _json(stack, process.stdout))
+    inventory = inventory_of(state(stack))
+    if inventory is None:
+        raise _unfinished(stack)
+    return inventory
 
 
 @dataclass(frozen=True)
@@ -377,8 +375,6 @@ def _error(stack: str, stderr: str) -> UsageError:
         return UsageError(f"stack {stack} is locked by a passphrase", hint=PASSPHRASE)
     if "incorrect passphrase" in stderr:
         return UsageError(f"the passphrase is not that of stack {stack}", hint=PASSPHRASE)
-    if "does not have output property" in stderr:
-        return _unfinished(stack)
     if "no stack named" in stderr:
         stacks = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"

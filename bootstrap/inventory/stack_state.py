@@ -23,6 +23,7 @@ STASH = "pulumi:index:Stash"
 # The names of the stashes; stacks/ makes them.
 ID, PLACE, ACCOUNT = "cluster-id", "cluster-place", "cluster-account"
 PRICE, ZONES = "price-per-machine", "zones"
+SECRET = "4dabf18193072939515e22adb298388d"  # the key by which Pulumi marks an encrypted value
 COMPONENTS = frozenset(f"railhead:{name}:Cluster" for name in CLOUDS)
 PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
 BUCKETS = {k.state.bucket: k.scheme for k in CLOUDS.values() if k.state and k.state.bucket}
@@ -135,7 +136,8 @@ def read_state(stack: str, exported: object) -> StackState:
     """The state of `stack`: as `resources_of`. UsageError also where its price is damaged."""
     resources = resources_of(stack, exported)
     outputs = next((r.outputs for r in resources if r.type == ROOT), {})
-    document = outputs.get("cluster")
+    component = next((r for r in resources if r.type in COMPONENTS), None)
+    document = (component and component.outputs.get("document")) or outputs.get("cluster")
     price = _stash(resources, PRICE).get("input")
     zones = _stash(resources, ZONES).get("input")
     what = f"{PRICE} in Pulumi's state of stack {stack}"
@@ -144,8 +146,8 @@ def read_state(stack: str, exported: object) -> StackState:
     machines = tuple(machine for r in resources if (machine := _machine(r, schedules)))
     return StackState(
         stack=stack,
-        document=document if isinstance(document, Mapping) else None,
-        cluster=next((r.name for r in resources if r.type in COMPONENTS), None),
+        document=document if isinstance(document, Mapping) and SECRET not in document else None,
+        cluster=component.name if component else None,
         cluster_id=_text(_stash(resources, ID).get("output")),
         cloud=place.cloud,
         region=place.region,

@@ -122,7 +122,8 @@ def _no_machines(config: ClusterConfig) -> pulumi.Output[str]:
             f"{CONSOLE}?project={config.project}"
         )
 
-    return pulumi.StackReference(own).get_output("cluster").apply(refuse)
+    found = pulumi.StackReference(own).get_output("cluster").apply(refuse)
+    return pulumi.Output.unsecret(found)
 
 
 def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:

@@ -188,7 +188,7 @@ def check_what_bootstrap_reads(stack: Stack, cloud: Cloud) -> None:
     assert host.host_key_source == "guest-attributes" and host.user == "railhead"
     deadline = DocumentDeadline("max-run-duration", "t4-1", host="t4-1", seconds=28800)
     assert inventory.deadlines == (deadline,)
-    assert "8 hours after its start" in stack.output()["next"]
+    assert "8 hours after each start" in stack.output()["deadline"]
 
 
 def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(

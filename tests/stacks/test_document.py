@@ -149,29 +149,34 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
 
 
 @pytest.mark.parametrize(
-    ("config", "document", "expected"),
+    ("config", "document", "cost", "end"),
     [
-        (
-            AWS,
-            golden("aws"),
-            ["fab train", "7.82 USD per hour", "stops it at 2026-11-21T18:00:00Z"],
-        ),
-        (GCP, golden("gcp"), ["not in our table", "stops each host 4 hours after its start"]),
-        (LOCAL, golden("local"), ["costs nothing", "nothing stops it by itself: fab teardown"]),
-        (AWS, None, ["pulumi config rm quotas"]),
+        (AWS, golden("aws"), "7.82 USD per hour", "2026-11-21T18:00:00Z"),
+        (GCP, golden("gcp"), "not in our table", "4 hours after each start of a host"),
+        (LOCAL, golden("local"), "costs nothing", "none: nothing stops it"),
     ],
 )
-def test_the_summary_has_the_next_command_the_cost_and_the_deadline(
-    config: ClusterConfig, document: dict[str, Any] | None, expected: list[str]
+def test_the_summary_has_the_next_command_the_cost_the_hosts_and_the_deadline(
+    config: ClusterConfig, document: dict[str, Any], cost: str, end: str
 ) -> None:
-    line = summary(config, decode(ClusterDocument, document) if document else None, "dev")
-    assert all(text in line for text in expected), line
+    short = summary(config, decode(ClusterDocument, document), "dev")
+    assert short.next.startswith("fab train; ") and cost in short.next
+    assert str(short.deadline).startswith(end)
+    assert short.hosts == {host["name"]: host["address"] for host in document["hosts"]}
+
+
+def test_a_quota_request_has_no_hosts_and_no_deadline() -> None:
+    short = summary(AWS, None, "dev")
+    assert "pulumi config rm quotas" in short.next and short.hosts is short.deadline is None
 
 
 def test_the_summary_has_no_deadline_of_machines_that_are_gone() -> None:
     """As spot machines that were taken: Pulumi's state has them until it is refreshed."""
     document = decode(ClusterDocument, golden("aws"))
-    line = summary(AWS, document, "my dev", [str(document.hosts[1].id), "i-other"])
-    assert f"gone, though in Pulumi's state: {document.hosts[1].name};" in line
-    assert "fab up --refresh --stack 'my dev'" in line
-    assert document.hosts[0].name not in line and "stops it at" not in line
+    first, second = document.hosts
+    short = summary(AWS, document, "my dev", [str(second.id), "i-other"])
+    assert f"gone, though in Pulumi's state: {second.name};" in short.next
+    assert "fab up --refresh --stack 'my dev'" in short.next
+    assert short.hosts == {first.name: first.address} and short.deadline
+    none = summary(AWS, document, "dev", [str(first.id), str(second.id)])
+    assert none.hosts == {} and none.deadline is None

@@ -10,7 +10,7 @@ from places import CASES
 from standins.pulumi_command import PulumiCommand, exported, resource
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory import pulumi_stack, stack_state
 from bootstrap.inventory.stack_state import MACHINES
 
 GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
@@ -23,7 +23,6 @@ LOGGED_OUT = (
     " >&2; exit 3"
 )
 NO_STACK = "echo \"error: no stack named 'nope' found\" >&2; exit 6"
-NEVER_UPPED = "echo \"error: current stack does not have output property 'cluster'\" >&2; exit 1"
 LOCKED = (
     "echo 'error: get stack outputs: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or "
     "PULUMI_CONFIG_PASSPHRASE_FILE environment variables' >&2; exit 1"
@@ -47,6 +46,12 @@ OWN = (resource("pulumi:pulumi:Stack"), resource("railhead:aws:Cluster"))
 def made(*kinds: str) -> str:
     """What answers `pulumi stack export` for a state with these kinds of resources."""
     return exported(*OWN, *(resource(k, id=f"i-{n}") for n, k in enumerate(kinds, 1)))
+
+
+def documented(document: object) -> str:
+    """As `made`, for a state with this cluster document."""
+    component = resource("railhead:aws:Cluster", outputs={"document": document})
+    return exported(OWN[0], component)
 
 
 def test_the_selected_stack_is_the_current_one(pulumi: PulumiCommand) -> None:
@@ -82,22 +87,22 @@ def test_pulumi_gets_no_input_and_a_limited_time(
 
 
 def test_a_stacks_document_becomes_an_inventory(pulumi: PulumiCommand) -> None:
-    pulumi.answers(stack_output=f"cat {CASES}/documents/cluster-aws.json")
+    pulumi.answers(stack_export=documented(GOLDEN))
     inventory = pulumi_stack.cluster_of("dev")
     assert (inventory.name, inventory.cloud, inventory.stack) == ("aws-g4dn", "aws", "dev")
     assert inventory.hosts[1].id == "i-0a1b2c3d4e5f60719"
-    assert pulumi.calls == ["stack output cluster --json --stack dev"]
+    assert pulumi.calls == ["stack export --stack dev"]
 
 
 def test_no_such_stack_names_those_that_there_are(pulumi: PulumiCommand) -> None:
-    pulumi.answers(stack_output=NO_STACK, stack_ls=LISTED)
+    pulumi.answers(stack_export=NO_STACK, stack_ls=LISTED)
     with pytest.raises(UsageError, match="no stack 'nope'; there are: dev, aws-g4dn"):
         pulumi_stack.cluster_of("nope")
 
 
 @pytest.mark.parametrize("output", [LOCKED, WRONG_PASSPHRASE])
 def test_a_passphrase_is_requested_by_its_variable(pulumi: PulumiCommand, output: str) -> None:
-    pulumi.answers(stack_output=output)
+    pulumi.answers(stack_export=output)
     with pytest.raises(UsageError, match="passphrase") as caught:
         pulumi_stack.cluster_of("dev")
     assert "PULUMI_CONFIG_PASSPHRASE" in caught.value.hint
@@ -105,7 +110,7 @@ def test_a_passphrase_is_requested_by_its_variable(pulumi: PulumiCommand, output
 
 
 def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: PulumiCommand) -> None:
-    pulumi.answers(stack_output=NEVER_UPPED, stack_export=made())
+    pulumi.answers(stack_export=made())
     with pytest.raises(UsageError, match="has no machines") as caught:
         pulumi_stack.cluster_of("dev")
     assert caught.value.hint.startswith("pulumi up --stack dev")
@@ -113,7 +118,7 @@ def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: PulumiCommand) -> N
 
 @pytest.mark.parametrize("kind", MACHINES)
 def test_machines_of_an_up_that_broke_off_are_named(pulumi: PulumiCommand, kind: str) -> None:
-    pulumi.answers(stack_output=NEVER_UPPED, stack_export=made(kind, "aws:ec2/vpc:Vpc"))
+    pulumi.answers(stack_export=made(kind, "aws:ec2/vpc:Vpc"))
     with pytest.raises(UsageError, match=r"broke off: i-1 exist, and cost money") as caught:
         pulumi_stack.cluster_of("dev")
     assert "fab teardown --destroy --stack dev" in caught.value.hint
@@ -127,13 +132,13 @@ def test_a_state_that_was_half_written_names_the_damaged_file(pulumi: PulumiComm
 
 
 def test_no_login_and_unknown_text(pulumi: PulumiCommand) -> None:
-    pulumi.answers(stack_output=LOGGED_OUT)
+    pulumi.answers(stack_export=LOGGED_OUT)
     with pytest.raises(UsageError, match="not logged in"):
         pulumi_stack.cluster_of("dev")
-    pulumi.answers(stack_output="echo 'error: the sky fell' >&2; exit 255")
+    pulumi.answers(stack_export="echo 'error: the sky fell' >&2; exit 255")
     with pytest.raises(UsageError, match="pulumi: error: the sky fell"):
         pulumi_stack.cluster_of("dev")
-    pulumi.answers(stack_output="echo Please choose:")
+    pulumi.answers(stack_export="echo Please choose:")
     with pytest.raises(UsageError, match="printed no JSON"):
         pulumi_stack.cluster_of("dev")
 
@@ -149,16 +154,23 @@ def test_no_login_and_unknown_text(pulumi: PulumiCommand) -> None:
 def test_another_document_names_the_way_out(
     pulumi: PulumiCommand, change: dict[str, object], output: str, hint: str
 ) -> None:
-    (pulumi.folder / "out.json").write_text(json.dumps(GOLDEN | change))
-    pulumi.answers(stack_output=f"cat {pulumi.folder}/out.json")
+    pulumi.answers(stack_export=documented(GOLDEN | change))
     with pytest.raises(UsageError, match=output) as caught:
         pulumi_stack.cluster_of("dev")
     assert caught.value.hint.startswith(hint)
 
 
-def test_a_secret_output_is_no_document(pulumi: PulumiCommand) -> None:
-    pulumi.answers(stack_output="""echo '"[secret]"'""")
-    with pytest.raises(UsageError, match="must be an object"):
+def test_the_document_is_read_where_it_is_no_secret(pulumi: PulumiCommand) -> None:
+    """The component has it in plain text, the output as a secret; an output of before 0.1.0 is
+    plain."""
+    secret = resource("pulumi:pulumi:Stack", outputs={"cluster": {stack_state.SECRET: "1b47"}})
+    component = resource("railhead:aws:Cluster", "c", outputs={"document": GOLDEN})
+    plain = resource("pulumi:pulumi:Stack", outputs={"cluster": GOLDEN})
+    for resources in ((secret, component), (plain, OWN[1])):
+        pulumi.answers(stack_export=exported(*resources))
+        assert pulumi_stack.cluster_of("dev").name == "aws-g4dn"
+    pulumi.answers(stack_export=exported(secret, OWN[1]))
+    with pytest.raises(UsageError, match="has no machines"):
         pulumi_stack.cluster_of("dev")
 
 

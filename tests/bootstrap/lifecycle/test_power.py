@@ -6,7 +6,6 @@ The cloud is the tests' own; its machines are two SSH hosts of this machine.
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import threading
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import paramiko
 import pytest
 from standins.machines_of_a_cloud import GOLDEN, ONE, TWO, Machines, Operator, Sky
-from standins.pulumi_command import PulumiCommand
+from standins.pulumi_command import PulumiCommand, exported, resource
 
 from bootstrap.cli.targets import Target
 from bootstrap.clouds.base import MISSING, Deadline, Refused
@@ -62,9 +61,9 @@ def operator(
     machines: Machines, pulumi: PulumiCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Operator:
     """No stack is selected, and there is no terminal."""
-    document = tmp_path / "cluster.json"
-    document.write_text(json.dumps(to_document(machines.inventory)))
-    pulumi.answers(stack_output=f"cat {document}", stack=NONE_SELECTED)
+    document = to_document(machines.inventory)
+    component = resource("railhead:aws:Cluster", outputs={"document": document})
+    pulumi.answers(stack_export=exported(component), stack=NONE_SELECTED)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr(timer, "TOOL", str(tmp_path / "none"))  # not that of this machine
     return Operator(pulumi, machines, monkeypatch)
@@ -88,8 +87,8 @@ def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
     operator.has()
     local_state.save_cluster(target(hosts="last").running())
     assert addresses(target().running()) == ["last"]
-    document = (operator.pulumi.folder / "stack_output.1").read_text()
-    operator.pulumi.answers(stack_output=document, stack="echo chosen")
+    document = (operator.pulumi.folder / "stack_export.1").read_text()
+    operator.pulumi.answers(stack_export=document, stack="echo chosen")
     assert target().running().stack == "chosen"
     assert target(stack="dev").running().stack == "dev"
     assert addresses(target(hosts="a,b").running()) == ["a", "b"]
@@ -100,8 +99,8 @@ def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
     )
     assert f"aws-g4dn (aws, account 1234, us-east-1, stack dev): {shown}" in lines
     assert lines[-1].endswith("(hosts): a, b")
-    assert operator.pulumi.called("stack output --json", "stack output cluster") == [
-        f"stack output cluster --json --stack {name}" for name in ("chosen", "dev")
+    assert operator.pulumi.called("stack export") == [
+        f"stack export --stack {name}" for name in ("chosen", "dev")
     ]
 
 
