@@ -86,7 +86,8 @@ def read(
     except ConfigError as error:
         raise ConfigError(with_command(str(error))) from None
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
-    errors = [_unknown(name, cloud) for name in values if name not in keys]
+    foreign = {name: text for name, text in values.items() if name not in keys}
+    errors = [_unknown(name, cloud) for name, text in foreign.items() if not _default(name, text)]
     found: dict[str, object] = {}
     for key in keys.values():
         try:
@@ -145,6 +146,11 @@ def _without_effect(package: str, key: str, value: str, cloud: str) -> str:
         f"has no effect: the stack takes its settings from its own keys, and the credentials from "
         f"your shell\n  next: {remove}"
     )
+
+
+def _default(name: str, text: str) -> bool:
+    """Whether a value is the key's default, which Pulumi.yaml gives to every stack."""
+    return any(key.name == name and key.default == text for key in KEYS)
 
 
 def _unknown(name: str, cloud: str) -> str:

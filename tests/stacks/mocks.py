@@ -52,7 +52,7 @@ class Resource:
     protect: bool
     deleted_with: str
     secret_outputs: tuple[str, ...]
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...]  # those that are whole URNs
 
 
 @dataclass(frozen=True)
@@ -284,5 +284,5 @@ def _resource(request: Any, urn: str) -> Resource:
         protect=request.protect,
         deleted_with=request.deletedWith,
         secret_outputs=tuple(request.additionalSecretOutputs),
-        aliases=tuple(alias.urn for alias in request.aliases),
+        aliases=tuple(alias.urn for alias in request.aliases if alias.urn),
     )

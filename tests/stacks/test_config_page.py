@@ -1,12 +1,16 @@
-"""docs/config.md has every key, machine and zone that the code has, and no other."""
+"""docs/config.md has every key, machine and zone that the code has, and no other; Pulumi.yaml has
+every default that does not depend on the cloud."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import yaml
 from places import ROOT
 
 from stacks.aws import machine_types as aws
+from stacks.config import validators
 from stacks.config.schema import KEYS, Key
 from stacks.gcp import machine_types as gcp
 
@@ -26,6 +30,22 @@ def test_every_key_has_its_row() -> None:
     for key in KEYS:
         row = f"| `{key.name}` | {', '.join(key.clouds)} | {default(key)} | {key.doc} |"
         assert row in PAGE, row
+
+
+def declared(key: Key, default: str) -> dict[str, Any]:
+    """The key in `config:` of Pulumi.yaml."""
+    if key.read is validators.switch:
+        return {"type": "boolean", "default": default == "true"}
+    if key.read in (validators.count, validators.disk_gb, validators.disk_mbps):
+        return {"type": "integer", "default": int(default)}
+    return {"type": "string", "default": default}
+
+
+def test_pulumi_has_the_types_and_defaults_of_the_keys() -> None:
+    """Not those that depend on the cloud or the user: a default of Pulumi.yaml is for all."""
+    config = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    same = [key for key in KEYS if key.default and "{" not in key.default and not key.defaults]
+    assert config == {key.name: declared(key, str(key.default)) for key in same}
 
 
 def test_every_machine_type_is_listed_with_its_price() -> None:
