@@ -1,8 +1,9 @@
 """The second deadline: for each instance a schedule of EventBridge Scheduler that stops it, once.
 
-It is created as soon as its instance exists, and waits for no other. A new instance gets a new
-schedule with a new name and time, which are fixed when the schedule is created: a second `up`
-changes nothing. `fab start` and `fab extend` move it through the Scheduler's API.
+It is created as soon as its instance exists, and waits for no other. Its name comes from the
+instance's id: a new instance gets a new schedule with a new time. The time is fixed when the
+schedule is created, so that a second `up` changes nothing. `fab start` and `fab extend` move it
+through the Scheduler's API.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ KIND = "scheduled-stop"
 
 @dataclass(frozen=True)
 class StopRole:
-    """The role of the schedules, and its policy: no schedule works before both exist."""
+    """The role of the schedules, and its policy: no schedule works before both exist. `prefix` of
+    their names has the name that the cluster had first: another one replaces no schedule."""
 
     role: iam.Role
     rights: iam.RolePolicy
+    prefix: pulumi.Output[str]
 
 
 def stop_role(
@@ -55,7 +58,10 @@ def stop_role(
         policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own, spot=config.spot))),
         opts=opts,
     )
-    return StopRole(role, rights)
+    first = pulumi.Stash(
+        "schedule-prefix", input=f"railhead-{config.name}", opts=keeping(opts, "input")
+    )
+    return StopRole(role, rights, first.output)
 
 
 def rights_over(instances: str, own_id: str, *, spot: bool) -> dict[str, object]:
@@ -81,7 +87,7 @@ def schedule(
     verb = "terminate" if config.spot else "stop"
     return scheduler.Schedule(
         f"host-{number}",
-        name=machine.id.apply(lambda id: f"railhead-{config.name}-{id}"),
+        name=pulumi.Output.concat(stopper.prefix, "-", machine.id),
         description=f"The deadline of {config.name}-{number}",
         schedule_expression=machine.id.apply(lambda _: _expression(config.deadline_hours)),
         schedule_expression_timezone="UTC",
@@ -97,9 +103,7 @@ def schedule(
         opts=pulumi.ResourceOptions.merge(
             opts,
             pulumi.ResourceOptions(
-                depends_on=[stopper.rights],
-                ignore_changes=["name", "scheduleExpression"],
-                replace_on_changes=["target.input"],
+                depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]
             ),
         ),
     )

@@ -25,15 +25,15 @@ MUTANTS = [
     Mutant(
         what="a second `up` postpones the deadline of machines that run",
         file="stacks/aws/schedule.py",
-        old='ignore_changes=["name", "scheduleExpression"]',
-        new='ignore_changes=["name"]',
+        old='depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]',
+        new="depends_on=[stopper.rights]",
         caught_by=(f"{AWS}test_cluster.py", "-k", "deadline or schedule"),
     ),
     Mutant(
         what="a replaced machine keeps the schedule of the one before, which stops nothing",
         file="stacks/aws/schedule.py",
-        old='replace_on_changes=["target.input"]',
-        new="replace_on_changes=[]",
+        old='name=pulumi.Output.concat(stopper.prefix, "-", machine.id)',
+        new='name=pulumi.Output.concat(stopper.prefix, f"-{number}")',
         caught_by=(f"{AWS}test_cluster.py", "-k", "deadline"),
     ),
     Mutant(

@@ -119,7 +119,7 @@ class World:
 
     def state(self, kind: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
         if kind == STASH:  # the engine's own: keeps the value of the first `up`
-            inputs = {**inputs, "output": CLUSTER_ID}
+            inputs = {**inputs, "output": CLUSTER_ID if name == "cluster-id" else inputs["input"]}
         compute = self.computed.get(kind)
         added = compute(name, inputs) if compute else {}
         return {"arn": f"arn:mock:{name}", "id": f"{name}-id", **inputs, **added}

@@ -167,7 +167,8 @@ def test_the_summary_has_the_next_command_the_cost_the_hosts_and_the_deadline(
 
 def test_a_quota_request_has_no_hosts_and_no_deadline() -> None:
     short = summary(AWS, None, "dev")
-    assert "pulumi config rm quotas" in short.next and short.hosts is short.deadline is None
+    assert "pulumi config rm quotas" in short.next
+    assert short.hosts is None and short.deadline is None
 
 
 def test_the_summary_has_no_deadline_of_machines_that_are_gone() -> None:
