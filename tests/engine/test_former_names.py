@@ -6,6 +6,7 @@ logical names were constants and a cluster had parts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,12 +72,37 @@ def test_a_renamed_stack_on_aws_keeps_all(aws: OnAws) -> None:
     stack = aws.stack
     stack.config(count=1, data_buckets="s3://images/v1").up().ended(0)
     before = ids(stack)
+    check_no_machine_with_results_is_replaced(aws)
     stack.run("stack", "rename", "other", "--stack", "g4dn").ended(0)
     stack.name = "other"
     operations = {op for op, _, _ in changes(stack.up())}
     assert operations == {"update"} and ids(stack).keys() == before.keys()
     assert [tags(one)["Name"] for one in aws.instances()] == ["other-1"]
     stack.up("--expect-no-changes").ended(0)
+    check_one_host_can_be_the_target(aws)
+
+
+def check_no_machine_with_results_is_replaced(aws: OnAws) -> None:
+    """By `fab up`, which reads what the preview would replace."""
+    machines = aws.running()
+    results = str(aws.stack.folder / "nowhere")
+    record = Path(aws.stack.env["HOME"], ".railhead/clusters/g4dn/runs/r1.json")
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"run_id": "r1", "cluster": "g4dn", "results": results}))
+    aws.stack.config(spot=True, bucket=False)
+    done = aws.stack.fab("up", "--yes", "--stack", "g4dn")
+    done.ended(2, "results of r1 were not all fetched: g4dn-1 would be", "fab fetch --run r1")
+    assert aws.running() == machines
+    aws.stack.config(spot=None, bucket=None)
+
+
+def check_one_host_can_be_the_target(aws: OnAws) -> None:
+    aws.stack.config(count=2).up().ended(0)
+    aws.stack.config(deadline_hours=4, machine_type="g4dn.2xlarge")
+    done = aws.stack.up("--target", "**::host-2").ended(0)
+    assert {step.name for step in done.steps if not step.type.startswith(OWN)} == {"host-2"}
+    sizes = {tags(one)["Name"]: one["InstanceType"] for one in aws.instances()}
+    assert sizes == {"other-1": "g4dn.xlarge", "other-2": "g4dn.2xlarge"}
 
 
 def test_another_name_on_google_cloud_keeps_all(gcp: OnGcp) -> None:
