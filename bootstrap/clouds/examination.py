@@ -30,14 +30,15 @@ def clock_check(header: str | None, now: datetime) -> Check:
     return Check("clock", state, text, "" if state == "ok" else "sudo timedatectl set-ntp true")
 
 
-def rights_check(missing: Sequence[str], total: int) -> Check:
-    """Whether the user has the rights that a stack needs."""
+def rights_check(missing: Sequence[str], total: int, *, exists: bool = False) -> Check:
+    """Whether the user has the rights that a stack needs. For one that exists they may be more than
+    its change needs."""
     if not missing:
         return Check("rights", "ok", f"all {total} are there")
     names = sorted(set(missing))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     text = f"{count(len(names), 'right')} of {total} missing: {', '.join(names[:SHOWN])}{more}"
-    return Check("rights", "blocks", text, str(ADMINISTRATOR))
+    return Check("rights", "warns" if exists else "blocks", text, str(ADMINISTRATOR))
 
 
 def quota_check(name: str, limit: float, used: float, need: float, next_command: str) -> Check:

@@ -35,6 +35,11 @@ def with_bucket(config: Mapping[str, str]) -> bool:
     return config.get("bucket") != "false"
 
 
+def with_own_network(config: Mapping[str, str]) -> bool:
+    """Whether the stack creates its network: the default."""
+    return not config.get("network")
+
+
 def with_quota_request(config: Mapping[str, str]) -> bool:
     """Whether the stack requests quotas."""
     return config.get("quotas") == "request"

@@ -62,6 +62,7 @@ def request_of(stack: str) -> StackRequest | None:
     cloud = config.get("cloud", "")
     if cloud not in CLOUDS or not CLOUDS[cloud].examiner:
         return None
+    config = {"name": stack.rpartition("/")[2], **config}
     return StackRequest(cloud, config, frozenset(pulumi_stack.state(stack).kinds))
 
 

@@ -422,10 +422,12 @@ def no_machines(stack: str) -> NoMachines:
 
 @dataclass(frozen=True)
 class ListedStack:
-    """A stack in the output of `pulumi stack ls`; not every backend reports `resourceCount`."""
+    """A stack in the output of `pulumi stack ls`; not every backend reports `resourceCount`, and
+    Pulumi Cloud does not count what an `up` in progress has created."""
 
     name: str
     resourceCount: int | None = None
+    updateInProgress: bool = False
 
 
 def _stacks() -> list[str]:
@@ -455,4 +457,4 @@ def all_stacks() -> list[str]:
     except ValueError:
         what = f"pulumi stack ls printed no list of stacks: {process.stdout[:200]!r}"
         raise UsageError(what, hint="pulumi stack ls --all") from None
-    return [stack.name for stack in listed if stack.resourceCount != 0]
+    return [s.name for s in listed if s.resourceCount != 0 or s.updateInProgress]

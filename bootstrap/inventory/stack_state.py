@@ -121,6 +121,11 @@ class StackState:
     ids: tuple[str, ...] = ()
     account: str | None = None
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether Railhead created it. A backend may have stacks of other Pulumi projects."""
+        return bool(self.cluster_id or self.cluster)
+
 
 def resources_of(stack: str, exported: object) -> tuple[Resource, ...]:
     """All resources of `stack`, from what `pulumi stack export` prints.

@@ -8,11 +8,12 @@ from typing import TextIO
 
 from railhead.documents.codec import encode
 from railhead.documents.leaks import LEAKED, Leak, LeakReport
+from railhead.documents.names import COMMON_LOGINS, login_name
 from railhead.documents.options.hosts import LeaksOptions, TeardownOptions
 
 from ..clouds.base import utc_now
 from ..console.output import print_lines
-from ..errors import Command, UsageError
+from ..errors import Command, Hint, UsageError
 from ..inventory.owner import owner_of
 from . import living, report
 from .end import Ending
@@ -30,6 +31,15 @@ def leaks(
     """
     if (removal.yes or removal.with_bucket) and not options.end:
         raise UsageError("--yes and --with-bucket need --end", hint=Command("leaks", end=True))
+    if options.end and owner is None and login_name() in COMMON_LOGINS:
+        raise UsageError(
+            f"--end needs --owner here: {login_name()} is the login name of many computers, and "
+            "what other people's stacks created there would be removed too",
+            hint=Hint(
+                Command("leaks", end=True, owner=login_name()),
+                f"   # if all with owner {login_name()} is yours; set `owner` in the config",
+            ),
+        )
     judge = Judge(living.read(), owner_of(owner))
     found = survey(judge.living.places)
     judge = judge.knowing(one for listing in found.listings for one in listing.resources)

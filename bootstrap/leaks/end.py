@@ -6,7 +6,7 @@ the areas are listed again until nothing is left, or nothing changes any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from railhead.documents.leaks import Leak
@@ -24,6 +24,7 @@ ROUNDS = 12  # in which the clouds refuse to remove what remains, until it count
 HAS_MACHINE = "kept: a machine of its cluster exists"
 UNLISTED = "kept: another area of its cloud could not be listed, and may have its machines"
 Key = tuple[str, str, str]  # area, kind and id
+Cluster = tuple[str | None, ...]  # what tells the machines of one cluster from those of others
 
 
 @dataclass
@@ -31,30 +32,35 @@ class Ending:
     """The removal of what a judge lets it remove.
 
     Attributes:
-        refusals: why the clouds did not remove something, at the last attempt.
         incomplete: clouds of which not all areas were listed: of those only machines are removed,
             because the rest may be what stops a machine.
+        unchanging: clusters with machines in areas that are not listed again.
+        refusals: why the clouds did not remove something, at the last attempt.
     """
 
     judge: Judge
     report: Reporter
     with_bucket: bool
     incomplete: Collection[str] = ()
+    unchanging: Collection[Cluster] = ()
     refusals: dict[Key, str] = field(default_factory=dict)
 
     def end(self, survey: Survey, clock: Clock | None = None) -> list[str]:
-        """Remove what leaked; the ids of what is gone."""
-        self.incomplete = {area.cloud for area in survey.areas if area.is_missing}
+        """Remove what leaked; the ids of what is gone. Nothing else is removed that appears
+        meanwhile: it may be of a stack whose first `up` has begun since."""
+        self.incomplete = incomplete = {area.cloud for area in survey.areas if area.is_missing}
         wanted = [*self._endable(survey.listings)]
         remaining, unchanged = wanted, 0
         listings = [one for one in survey.listings if _has(one, wanted)]
+        self.unchanging = self._with_machines(o for o in survey.listings if not _has(o, wanted))
 
         def settled() -> bool:
             nonlocal listings, remaining, unchanged
-            self._request(self._endable(listings))
+            self._request(listings, wanted)
             now = again(listings)
             exist = set(_keys(now.listings))
             missing = {area.name for area in now.areas if area.is_missing}
+            self.incomplete = incomplete | {a.cloud for a in now.areas if a.is_missing}
             before, remaining = remaining, [k for k in wanted if k in exist or k[0] in missing]
             listings = list(now.listings)
             stuck = before == remaining and (missing or self.refusals.keys() >= {*remaining})
@@ -76,10 +82,17 @@ class Ending:
             if self.judge.may_end(leak)
         }
 
-    def _request(self, endable: dict[Key, tuple[Leak, Resource]]) -> None:
+    def _with_machines(self, listings: Iterable[Listing]) -> set[Cluster]:
+        """The clusters that have machines, whoever they belong to."""
+        leaks = (leak for one in listings for leak, _ in self.judge.leaks(one.area, one.resources))
+        return {_cluster(leak) for leak in leaks if leak.kind == MACHINE}
+
+    def _request(self, listings: Sequence[Listing], wanted: Collection[Key]) -> None:
         """Let the clouds remove what can be removed now."""
-        with_machines = {_cluster(leak) for leak, _ in endable.values() if leak.kind == MACHINE}
-        for key, (leak, resource) in endable.items():
+        with_machines = {*self._with_machines(listings), *self.unchanging}
+        for key, (leak, resource) in self._endable(listings).items():
+            if key not in wanted:
+                continue
             if leak.kind == MACHINE:
                 self._remove(key, resource)
             elif leak.cloud in self.incomplete:
@@ -108,6 +121,5 @@ def _has(listing: Listing, keys: Collection[Key]) -> bool:
     return any(area == listing.area.name for area, _, _ in keys)
 
 
-def _cluster(leak: Leak) -> tuple[str | None, ...]:
-    """What tells the machines of one cluster from those of others."""
+def _cluster(leak: Leak) -> Cluster:
     return (leak.cluster_id,) if leak.cluster_id else (leak.cluster, leak.stack)

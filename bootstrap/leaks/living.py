@@ -36,13 +36,14 @@ class Living:
 def read() -> Living:
     """Read the states of all stacks of the backend, and the records of this computer."""
     states, unread = _states()
-    owned = [state for state in states if state.cloud]
-    stacks = {own: state.stack for state in owned for own in state.ids}
-    stacks |= {state.cluster_id: state.stack for state in owned if state.cluster_id}
+    stacks = {own: state.stack for state in states for own in state.ids}
+    stacks |= {state.cluster_id: state.stack for state in states if state.cluster_id}
     clusters, damaged = _recorded()
     recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
     places = {
-        Place(str(state.cloud), state.region, state.project, state.account) for state in owned
+        Place(state.cloud, state.region, state.project, state.account)
+        for state in states
+        if state.cloud
     }
     places |= {place_of(one) for one in clusters}
     return Living(stacks, recorded, tuple(places), (*unread, *damaged))

@@ -16,7 +16,7 @@ from railhead.documents.leaks import (
     LeakArea,
     LeakReport,
 )
-from railhead.documents.names import login_name, owner_name
+from railhead.documents.names import COMMON_LOGINS, login_name, owner_name
 
 from ..clouds.areas import BUCKET, Area, Resource
 from ..console.text import count
@@ -194,7 +194,8 @@ def check(report: LeakReport) -> None:
 
 
 def _next(own: Collection[Leak], leaked: Collection[Leak], owner: str) -> Hint:
-    named = None if owner == owner_name(login_name()) else owner
+    login = login_name()
+    named = None if owner == owner_name(login) and login not in COMMON_LOGINS else owner
     if own:
         end = Command("leaks", end=True, yes=True, owner=named)
         buckets = any(one.kind == BUCKET for one in own)

@@ -84,7 +84,7 @@ def _find(cluster_id: str, searched: Sequence[Place]) -> Found:
 
 
 def _check_owner(cluster_id: str, found: Found, owner: str) -> None:
-    others = sorted({str(m.owner) for m in found.machines if m.owner != owner})
+    others = sorted({m.owner for m in found.machines if m.owner} - {owner})
     if others:
         names = ", ".join(machine.name for machine in found.machines)
         raise UsageError(

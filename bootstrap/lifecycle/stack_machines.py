@@ -127,11 +127,16 @@ def find(stack: str) -> StackMachines:
         UsageError: Pulumi does not answer, there is no such stack, its document is not one that
             this Railhead reads, or the credentials are of another account.
     """
-    state = pulumi_stack.state(stack)
+    return of_state(pulumi_stack.state(stack))
+
+
+def of_state(state: StackState) -> StackMachines:
+    """As `find`, for a state that was read already."""
     document = pulumi_stack.inventory_of(state)
     stack_records.save_state(state)
     if state.account:
-        _record_account(document.name if document else state.cluster or stack, state.account)
+        cluster = document.name if document else state.cluster or state.stack
+        _record_account(cluster, state.account)
     return _find(state, document)
 
 

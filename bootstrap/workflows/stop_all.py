@@ -16,7 +16,7 @@ from ..inventory.owner import owner_of
 from ..lifecycle import stack_machines, stop_policy
 from ..lifecycle.consent import STOP, stop_or_terminate
 
-STOPPED, NONE = "stopped", "no machine"
+STOPPED, NONE, OTHER = "stopped", "no machine", "not of Railhead, not stopped"
 
 
 @dataclass
@@ -64,7 +64,11 @@ def stop_all(target: TargetOptions, options: TeardownOptions, owner: str | None)
 def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
     """Let the cloud stop the machines of one stack."""
     try:
-        machines = stack_machines.find(one.stack)
+        state = pulumi_stack.state(one.stack)
+        if not state.is_cluster:
+            one.outcome = OTHER if state.kinds else NONE
+            return
+        machines = stack_machines.of_state(state)
         others = {m.owner for m in machines.state.machines if m.owner} - {mine}
         if machines.inventory is None:
             one.outcome = NONE

@@ -15,6 +15,11 @@ def is_name(name: str) -> bool:
     return len(name) <= NAME_LENGTH and bool(NAME_FORM.fullmatch(name)) and ".." not in name
 
 
+# Login names that many computers have: they do not tell one person from another.
+COMMON_LOGINS = frozenset(
+    "root admin user unknown nobody ubuntu debian ec2-user centos runner vscode jovyan "
+    "codespace sagemaker-user".split()
+)
 NAME = (is_name, "a name that can be part of a path")  # a rule of a key
 
 

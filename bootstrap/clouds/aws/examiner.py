@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -18,6 +18,11 @@ from . import rights
 from .client import AwsClient, ask, connect, credentials_end
 
 IDENTITY = "aws sts get-caller-identity"
+# Resources of EC2 that a policy may name; their ids are examples.
+EC2_KINDS = (
+    "instance", "volume", "network-interface", "vpc", "subnet", "security-group",
+    "internet-gateway", "route-table", "vpc-endpoint", "key-pair", "placement-group",
+)  # fmt: skip
 ACTIONS = 50  # in one request to simulate a policy
 PAGES = 20  # of one simulation
 VPCS = "L-F678F1CE"  # the quota "VPCs per Region"
@@ -63,13 +68,30 @@ class OfOrganization:
 
 
 @dataclass(frozen=True)
+class OfResource:
+    """The decision about one action on one resource."""
+
+    EvalResourceDecision: str = ""
+    MissingContextValues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Simulated:
     """The decision about one action."""
 
     EvalActionName: str
     EvalDecision: str
     MissingContextValues: tuple[str, ...] = ()
+    ResourceSpecificResults: tuple[OfResource, ...] = ()
     OrganizationsDecisionDetail: OfOrganization = OfOrganization()
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it depends on what is not known here. IAM names conditions in one place where no
+        resource is named, in another where one is."""
+        of_resources = self.ResourceSpecificResults
+        missing = [self.MissingContextValues, *(one.MissingContextValues for one in of_resources)]
+        return any(missing) or any(o.EvalResourceDecision == "allowed" for o in of_resources)
 
 
 @dataclass(frozen=True)
@@ -147,12 +169,48 @@ def _rights(request: StackRequest, identity: Identity, client: AwsClient) -> Ite
         decisions = [
             decision
             for arn, names in needed.items()
-            for decision in _simulate(client, principal, arn, names)
+            for one, own in _examples(arn, names, request)
+            for decision in _simulate(client, principal, [one], own)
         ]
     except Refused as error:
-        yield _by_dry_runs(client, error)
+        yield _by_dry_runs(client, request, error)
         return
-    yield from _decided(decisions)
+    limited = _on_some(client, principal, identity.Account, request, decisions)
+    yield from _decided(decisions, limited, exists=bool(request.kinds))
+
+
+def _examples(
+    arn: str, names: Sequence[str], request: StackRequest
+) -> Iterator[tuple[str, list[str]]]:
+    """An ARN as one of this stack would be, and the rights that apply to it: a policy may be for
+    the names of one cluster, and that of a bucket has other rights than its objects."""
+    own = request.config.get("bucket_name") if arn == rights.BUCKETS else None
+    example = arn.replace("*", f"{request.config.get('name', 'x')}-x") if arn != "*" else arn
+    if own:
+        example = rights.BUCKETS.replace("railhead-*", own)
+    objects = [name for name in names if rights.OBJECT.fullmatch(name)]
+    yield example, [name for name in names if name not in objects]
+    if objects:
+        yield f"{example}/x", objects
+
+
+def _on_some(
+    client: AwsClient,
+    principal: str,
+    account: str,
+    request: StackRequest,
+    decisions: Sequence[Simulated],
+) -> set[str]:
+    """The rights of EC2 that are denied on all resources, and allowed on some, as on those of one
+    region: or all denied, where IAM does not answer that."""
+    denied = [one for one in decisions if one.EvalDecision == "implicitDeny"]
+    names = [o.EvalActionName for o in denied if o.EvalActionName.startswith("ec2:")]
+    arns = [f"arn:aws:ec2:{request.region}:{account}:{kind}/x" for kind in EC2_KINDS]
+    try:
+        again = [*_simulate(client, principal, arns, names)]
+    except Refused:
+        return {*names}
+    return {o.EvalActionName for o in again if o.EvalDecision == "allowed" or o.is_conditional}
 
 
 def _principal(identity: Identity, client: AwsClient) -> str:
@@ -165,13 +223,13 @@ def _principal(identity: Identity, client: AwsClient) -> str:
 
 
 def _simulate(
-    client: AwsClient, principal: str, arn: str, names: Sequence[str]
+    client: AwsClient, principal: str, arns: Sequence[str], names: Sequence[str]
 ) -> Iterator[Simulated]:
     for start in range(0, len(names), ACTIONS):
         parameters: dict[str, Any] = {
             "PolicySourceArn": principal,
             "ActionNames": names[start : start + ACTIONS],
-            "ResourceArns": [arn.replace("*", "x") if arn != "*" else arn],
+            "ResourceArns": [*arns],
         }
         for _ in range(PAGES):
             page = ask(Simulation, client, "iam", "simulate_principal_policy", **parameters)
@@ -181,38 +239,45 @@ def _simulate(
             parameters["Marker"] = page.Marker
 
 
-def _decided(decisions: Sequence[Simulated]) -> Iterator[Check]:
+def _decided(
+    decisions: Sequence[Simulated], limited: Collection[str], *, exists: bool
+) -> Iterator[Check]:
     refused = [one for one in decisions if one.EvalDecision != "allowed"]
     by_organization = [
         one for one in refused if not one.OrganizationsDecisionDetail.AllowedByOrganizations
     ]
     conditional = [
-        one for one in refused if one.MissingContextValues and one not in by_organization
+        one
+        for one in refused
+        if (one.is_conditional or one.EvalActionName in limited) and one not in by_organization
     ]
     missing = [one for one in refused if one not in by_organization and one not in conditional]
-    yield rights_check([one.EvalActionName for one in missing], len(decisions))
+    yield rights_check([one.EvalActionName for one in missing], len(decisions), exists=exists)
     if by_organization:
         names = ", ".join(one.EvalActionName for one in by_organization)
         text = f"policies of the organisation (SCPs) refuse {names}"
         yield Check("organisation", "blocks", text, str(ADMINISTRATOR))
     if conditional:
         names = ", ".join(one.EvalActionName for one in conditional)
-        text = f"allowed under conditions that cannot be evaluated here: {names}"
+        text = f"allowed on some resources, or under conditions not known here: {names}"
         yield Check("conditions", "unknown", text)
 
 
-def _by_dry_runs(client: AwsClient, reason: Refused) -> Check:
-    """A check by a few requests to EC2, for a user who may not simulate policies."""
+def _by_dry_runs(client: AwsClient, request: StackRequest, reason: Refused) -> Check:
+    """A check by a few requests to EC2, for a user who may not simulate policies. It only warns:
+    they have no tags, which a policy may require."""
+    needed = rights.by_resource(request)["*"]
+    calls = {call: p for call, p in DRY_RUNS.items() if rights.action_of("ec2", call) in needed}
     denied = []
-    for call, parameters in DRY_RUNS.items():
+    for call, parameters in calls.items():
         try:
             client("ec2", call, DryRun=True, **parameters)
         except Refused as error:
             if error.error_code in UNAUTHORIZED:
                 denied.append(rights.action_of("ec2", call))
     if denied:
-        return rights_check(denied, len(DRY_RUNS))
-    text = f"{count(len(DRY_RUNS), 'right')} of EC2 are there; the others: {reason.message}"
+        return rights_check(denied, len(calls), exists=True)
+    text = f"{count(len(calls), 'right')} of EC2 are there; the others: {reason.message}"
     return Check("rights", "unknown", text, str(ADMINISTRATOR))
 
 

@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..request import Part, StackRequest, with_bucket, with_quota_request
+from ..request import Part, StackRequest, with_bucket, with_own_network, with_quota_request
 
 ROLES = "arn:aws:iam::{account}:role/railhead-*"
 PROFILES = "arn:aws:iam::{account}:instance-profile/railhead-*"
 SCHEDULES = "arn:aws:scheduler:{region}:{account}:schedule/default/railhead-*"
 BUCKETS = "arn:aws:s3:::railhead-*"
+OBJECT = re.compile("s3:(Get|Put|Delete)Object(Version)?|s3:AbortMultipartUpload")  # not of buckets
 
 _ROLE = Part(
     "roles",
@@ -44,30 +45,44 @@ RESOURCES: dict[str, Part] = {
         "networks",
         "ec2:CreateVpc ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:ModifyVpcAttribute"
         " ec2:DeleteVpc ec2:DescribeNetworkAcls ec2:DescribeRouteTables",
+        when=with_own_network,
     ),
     "ec2.DefaultSecurityGroup": Part(
-        "firewalls", "ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress"
+        "firewalls",
+        "ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
+        when=with_own_network,
     ),
     "ec2.Subnet": Part(
         "networks",
         "ec2:CreateSubnet ec2:DescribeSubnets ec2:ModifySubnetAttribute ec2:DeleteSubnet",
+        when=with_own_network,
     ),
     "ec2.InternetGateway": Part(
         "networks",
         "ec2:CreateInternetGateway ec2:AttachInternetGateway ec2:DescribeInternetGateways"
         " ec2:DetachInternetGateway ec2:DeleteInternetGateway",
+        when=with_own_network,
     ),
     "ec2.RouteTable": Part(
-        "networks", "ec2:CreateRouteTable ec2:DescribeRouteTables ec2:DeleteRouteTable"
+        "networks",
+        "ec2:CreateRouteTable ec2:DescribeRouteTables ec2:DeleteRouteTable",
+        when=with_own_network,
     ),
-    "ec2.Route": Part("networks", "ec2:CreateRoute ec2:DeleteRoute"),
+    "ec2.Route": Part(
+        "networks",
+        "ec2:CreateRoute ec2:DeleteRoute",
+        when=with_own_network,
+    ),
     "ec2.RouteTableAssociation": Part(
-        "networks", "ec2:AssociateRouteTable ec2:DisassociateRouteTable"
+        "networks",
+        "ec2:AssociateRouteTable ec2:DisassociateRouteTable",
+        when=with_own_network,
     ),
     "ec2.VpcEndpoint": Part(
         "networks",
         "ec2:CreateVpcEndpoint ec2:DescribeVpcEndpoints ec2:ModifyVpcEndpoint"
         " ec2:DeleteVpcEndpoints ec2:DescribePrefixLists",
+        when=with_own_network,
     ),
     "ec2.SecurityGroup": Part(
         "firewalls",
@@ -138,15 +153,16 @@ CALLS = {
     " delete_subnet delete_internet_gateway delete_vpc delete_key_pair delete_placement_group",
     "iam": "list_roles list_role_tags list_instance_profiles_for_role list_role_policies"
     " remove_role_from_instance_profile delete_instance_profile delete_role_policy delete_role"
-    " get_role simulate_principal_policy",
+    " get_role",
     "scheduler": "get_schedule update_schedule delete_schedule",
     "service-quotas": "get_service_quota",
     "sts": "get_caller_identity",
     "s3": "get_object put_object list_objects_v2 list_object_versions delete_objects head_bucket"
     " create_multipart_upload upload_part complete_multipart_upload abort_multipart_upload",
 }
-# The calls of `fab leaks` besides: a stack does not need them.
-LEAKS = {
+# The calls of `fab leaks` and `fab doctor` besides: a stack does not need them.
+BESIDES = {
+    "iam": "simulate_principal_policy",
     "ec2": "describe_regions describe_volumes describe_snapshots describe_addresses delete_volume"
     " delete_snapshot disassociate_address release_address",
     "scheduler": "list_schedules",
@@ -192,13 +208,22 @@ def by_resource(
 ) -> dict[str, list[str]]:
     """The rights that a stack needs, by the ARN that they apply to; all without a stack."""
     names: dict[str, set[str]] = {}
+    unneeded = _unneeded(request)
     for part in (*parts(), *more):
         if part.is_needed(request):
             resource = part.resource.format(account=account, region=region)
-            names.setdefault(resource, set()).update(part.names)
+            names.setdefault(resource, set()).update({*part.names} - unneeded)
     specific = set().union(*(rights for arn, rights in names.items() if arn != "*"))
     names["*"] -= specific
     return {arn: sorted(rights) for arn, rights in sorted(names.items())}
+
+
+def _unneeded(request: StackRequest | None) -> set[str]:
+    """The rights to change only what this stack does not create, as a VPC beside an existing one:
+    `fab` has calls that remove it."""
+    needed = {name for p in RESOURCES.values() if p.is_needed(request) for name in p.names}
+    every = {name for part in RESOURCES.values() for name in part.names}
+    return {name for name in every - needed if not name.startswith("ec2:Describe")}
 
 
 @dataclass(frozen=True)
@@ -220,13 +245,13 @@ class Policy:
 
 
 def policy(request: StackRequest | None) -> Policy:
-    """A policy document of IAM with all rights, those of `fab leaks` too."""
-    leaks = [Part("leaks", _part_of(service, calls).rights) for service, calls in LEAKS.items()]
+    """A policy document of IAM with all rights, those of `fab leaks` and `fab doctor` too."""
+    besides = [Part("fab", _part_of(service, calls).rights) for service, calls in BESIDES.items()]
     account, region = "*", request.region if request else "*"
     return Policy(
         tuple(
             Statement(_statement_id(arn), tuple(rights), _resources(arn, request))
-            for arn, rights in by_resource(request, account, region, leaks).items()
+            for arn, rights in by_resource(request, account, region, besides).items()
         )
     )
 

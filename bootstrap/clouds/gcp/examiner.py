@@ -72,6 +72,14 @@ class OrgPolicy:
     listPolicy: Listed = Listed()
 
 
+def _image_projects(config: Mapping[str, str]) -> set[str]:
+    """The projects that may have the image of a config."""
+    image = config.get("image", "")
+    if image.startswith("projects/"):
+        return {"/".join(image.split("/")[:2])}
+    return {IMAGES[0 if image.startswith("ubuntu") else 1]} if image else {*IMAGES}
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A constraint that can prevent a stack; `what` it does, and the command that avoids it."""
@@ -85,8 +93,9 @@ class Constraint:
         if self.name == "compute.requireOsLogin":
             return policy.booleanPolicy.enforced and config.get("oslogin") != "true"
         if self.name == "compute.trustedImageProjects":
-            allowed = policy.listPolicy.allowedValues
-            return bool(allowed) and not set(IMAGES) <= set(allowed)
+            allowed = {value.removeprefix("is:") for value in policy.listPolicy.allowedValues}
+            folders = [value for value in allowed if value.startswith(("under:", "in:"))]
+            return bool(allowed) and not folders and not allowed & _image_projects(config)
         return policy.booleanPolicy.enforced or policy.listPolicy.allValues == "DENY"
 
 
@@ -157,7 +166,8 @@ def _rights(request: StackRequest, client: GoogleClient) -> Check:
             granted |= {*decode(Permissions, answer, what=kind, error=RailheadError).permissions}
     except RailheadError as error:
         return Check("rights", "unknown", error.message)
-    return rights_check([name for name in needed if name not in granted], len(needed))
+    missing = [name for name in needed if name not in granted]
+    return rights_check(missing, len(needed), exists=bool(request.kinds))
 
 
 def _constraint(constraint: Constraint, request: StackRequest, client: GoogleClient) -> Check:

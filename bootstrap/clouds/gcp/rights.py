@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..request import Part, StackRequest, with_bucket, with_quota_request
+from ..request import Part, StackRequest, with_bucket, with_own_network, with_quota_request
 
 # By the class of pulumi-gcp.
 RESOURCES: dict[str, Part] = {
@@ -24,18 +24,19 @@ RESOURCES: dict[str, Part] = {
     ),
     "compute.Network": Part(
         "networks",
-        "compute.networks.create compute.networks.get compute.networks.delete"
-        " compute.networks.updatePolicy compute.globalOperations.get",
+        "compute.networks.create compute.networks.delete",
+        when=with_own_network,
     ),
     "compute.Subnetwork": Part(
         "networks",
         "compute.subnetworks.create compute.subnetworks.get compute.subnetworks.delete"
         " compute.regionOperations.get",
+        when=with_own_network,
     ),
     "compute.Firewall": Part(
         "firewalls",
         "compute.firewalls.create compute.firewalls.get compute.firewalls.update"
-        " compute.firewalls.delete",
+        " compute.firewalls.delete compute.networks.updatePolicy compute.globalOperations.get",
     ),
     "serviceaccount.Account": Part(
         "the service account",
@@ -59,7 +60,7 @@ RESOURCES: dict[str, Part] = {
 }
 LOOKUPS = Part(
     "lookups",
-    "compute.projects.get compute.regions.get compute.acceleratorTypes.list"
+    "compute.projects.get compute.networks.get compute.regions.get compute.acceleratorTypes.list"
     " compute.machineTypes.list compute.images.getFromFamily serviceusage.services.get",
 )
 # By the method of the discovery documents; `""`: it needs no permission on the project.
@@ -76,8 +77,10 @@ CALLS = {
     "compute.firewalls.list": "compute.firewalls.list",
     "compute.projects.get": "compute.projects.get",
     "cloudresourcemanager.projects.testIamPermissions": "",
-    "cloudresourcemanager.projects.getEffectiveOrgPolicy": "orgpolicy.policy.get",
+    "cloudresourcemanager.projects.getEffectiveOrgPolicy": "",
 }
+# What `fab doctor` needs besides: a stack does not need it.
+BESIDES = ("orgpolicy.policy.get",)
 _OBJECTS = Part(
     "the bucket",
     "storage.objects.create storage.objects.get storage.objects.list storage.objects.delete",
@@ -104,4 +107,4 @@ class Role:
 
 def policy(request: StackRequest | None) -> Role:
     """A custom role with all permissions, as `gcloud iam roles create --file` reads it."""
-    return Role(names(request))
+    return Role(tuple(sorted({*names(request), *BESIDES})))

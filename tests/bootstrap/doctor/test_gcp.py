@@ -74,6 +74,34 @@ def test_a_policy_of_the_organisation_that_prevents_a_stack_blocks(
         assert checks(compute, **mended)[f"policy {constraint}"].state == "ok"
 
 
+@pytest.mark.parametrize(
+    ("allowed", "image", "state"),
+    [
+        ("projects/ubuntu-os-cloud", "ubuntu-2204", "ok"),
+        ("is:projects/ubuntu-os-cloud", "ubuntu-2204", "ok"),
+        ("projects/ours", "projects/ours/global/images/gold", "ok"),
+        ("under:folders/12", "ubuntu-2204", "ok"),
+        ("projects/ours", "ubuntu-2204", "blocks"),
+        ("projects/ubuntu-os-cloud", "dlvm-cu129-ubuntu-2204", "blocks"),
+    ],
+)
+def test_only_the_project_of_the_image_must_be_trusted(
+    compute: Compute, allowed: str, image: str, state: str
+) -> None:
+    compute.policies = {
+        "compute.trustedImageProjects": {"listPolicy": {"allowedValues": [allowed]}}
+    }
+    assert checks(compute, image=image)["policy trustedImageProjects"].state == state
+
+
+def test_rights_that_a_stack_can_do_without_are_not_missed(compute: Compute) -> None:
+    compute.missing = {"compute.networks.create", "compute.subnetworks.delete"}
+    assert checks(compute, network="shared")["rights"].state == "ok"
+    assert checks(compute)["rights"].state == "blocks"
+    compute.missing = {"orgpolicy.policy.get"}
+    assert checks(compute)["rights"].state == "ok"
+
+
 def test_a_full_quota_of_networks_blocks_unless_one_is_named(compute: Compute) -> None:
     compute.quotas = {"NETWORKS": (5.0, 5.0)}
     assert checks(compute)["quota NETWORKS"].state == "blocks"

@@ -29,6 +29,10 @@ class SlowArea:
     removed: list[str] = field(default_factory=list)
     early: list[str] = field(default_factory=list)  # removed while the machine existed
     left: int | None = None
+    starts: str | None = None  # a cluster of which a machine appears after the first list
+    machines_owner: str = "ann"
+    lists_fail: int = 0  # the number of lists, after the first, that fail after that
+    listed: int = 0
     cloud: str = "aws"
     name: str = "here"
     expected: bool = True
@@ -37,6 +41,15 @@ class SlowArea:
         return {"all": self._all}
 
     def _all(self) -> Iterator[Resource]:
+        self.listed += 1
+        if 1 < self.listed <= 1 + self.lists_fail:
+            yield from [self._one("role")] * ("role" not in self.removed)
+            raise Refused("no right", "x")
+        if self.starts and self.listed > 1:
+            new = partial(self._end, "new machine")
+            yield Resource(
+                "machine", "new", "a", "", "", new, cluster_id=self.starts, owner="ann"
+            )  # fmt: skip
         if self.left is not None:
             self.left -= 1
         for kind in KINDS:
@@ -44,10 +57,13 @@ class SlowArea:
                 kind != "machine" or self.left is not None and self.left <= 0
             )
             if not gone:
-                yield Resource(
-                    kind, f"{kind}-1", "a", "", f"end {kind}", partial(self._end, kind),
-                    cluster="gpu", cluster_id="aa", owner="ann",
-                )  # fmt: skip
+                yield self._one(kind)
+
+    def _one(self, kind: str) -> Resource:
+        return Resource(
+            kind, f"{kind}-1", "a", "", f"end {kind}", partial(self._end, kind), cluster="gpu",
+            cluster_id="aa", owner=self.machines_owner if kind == "machine" else "ann",
+        )  # fmt: skip
 
     def _end(self, kind: str, _with_content: bool) -> None:
         if kind in self.refused:
@@ -98,3 +114,25 @@ def test_what_the_cloud_refuses_stays_and_is_named() -> None:
 def test_nothing_of_another_owner_is_removed() -> None:
     area = SlowArea()
     assert run(area, owner="bob") == ([], []) and area.removed == []
+
+
+def test_a_machine_that_appears_meanwhile_is_not_removed() -> None:
+    """`fab up` of a new stack began after the states of all stacks were read."""
+    area = SlowArea(starts="bb")
+    ended, _ = run(area)
+    assert ended == ["machine-1", "schedule-1", "role-1"]
+    assert area.removed == ["machine", "schedule", "role"]
+
+
+def test_what_stops_the_machine_of_another_owner_stays() -> None:
+    """A machine whose tags were changed, or a second one with the same id."""
+    area = SlowArea(machines_owner="bob")
+    ended, lines = run(area)
+    assert ended == [] and area.removed == []
+    assert any("NOT REMOVED schedule schedule-1: kept" in line for line in lines)
+
+
+def test_a_machine_keeps_its_role_while_its_area_is_not_listed() -> None:
+    area = SlowArea(lists_fail=3)
+    run(area)
+    assert area.early == [] and area.removed == ["machine", "schedule", "role"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -11,13 +12,16 @@ import boto3
 import pytest
 from standins.aws.whole_cluster import tags, whole_cluster
 from standins.leak_reports import LIVES, HasStacks, Run, ids, of
-from standins.pulumi_command import exported, on_aws, resource
+from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
 from bootstrap.clouds.aws import client as aws
 from bootstrap.clouds.base import Refused
+from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.leaks.command import leaks
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS, RECORDED, UNKNOWN
+from railhead.documents.options.hosts import LeaksOptions, TeardownOptions
 
 pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 LOST, BOBS = "0a1b2c3d4e5f", "bbbbbbbbbbbb"
@@ -121,6 +125,30 @@ def test_without_yes_nothing_is_removed(run: Run) -> None:
     lost = whole_cluster(tags("gpu", "ann", LOST))
     report, error = run(end=True)
     assert error and ids(report, LEAKED) == lost and report.ended == ()
+
+
+def test_a_login_name_of_many_computers_removes_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people who work as root, each in a container, would remove each other's machines."""
+    lost = whole_cluster(tags("gpu", "root", LOST))
+    monkeypatch.setenv("LOGNAME", "root")
+    with pytest.raises(UsageError, match="--end needs --owner") as refused:
+        leaks(LeaksOptions(end=True), TeardownOptions(yes=True), None, None)
+    assert refused.value.hint.startswith("fab leaks --end --owner root")
+    report, error = run("root")
+    assert ids(report, LEAKED) == lost
+    assert error and "fab leaks --end --yes --owner root" in error.hint
+
+
+def test_a_stack_whose_first_up_is_in_progress_lives(run: Run, pulumi: PulumiCommand) -> None:
+    """Pulumi Cloud counts its resources when the update has ended."""
+    new = whole_cluster(tags("gpu", "ann", LOST))
+    listed = json.dumps([{"name": "new", "resourceCount": 0, "updateInProgress": True}])
+    state = exported(*on_aws(cluster_id=LOST))
+    pulumi.answers(stack_ls=f"echo {shlex.quote(listed)}", stack_export=state)
+    report, error = run(end=True, yes=True)
+    assert error is None and ids(report, LIVING) == new
 
 
 def test_what_has_no_owner_is_listed_and_stays(run: Run) -> None:

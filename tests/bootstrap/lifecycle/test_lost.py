@@ -109,6 +109,14 @@ def test_machines_of_another_owner_are_adopted_only_by_that_name() -> None:
     assert local_state.adopted(THEIRS)
 
 
+def test_machines_without_an_owner_are_adopted() -> None:
+    """Somebody removed their tag, or an older version did not set it: no owner would fit."""
+    values = {"cluster": "gpu", "stack": "gpu", "id": OURS}
+    run_instances(1, {f"railhead:{key}": value for key, value in values.items()})
+    adopt(OURS, place=None, owner=None, report=lambda _: None)
+    assert local_state.adopted(OURS)
+
+
 def test_an_adopted_cluster_does_not_replace_another_of_its_name() -> None:
     """Two people, one stack name: each cluster keeps its record, its keys and its runs."""
     machine(OURS), machine(THEIRS)

@@ -108,6 +108,21 @@ def test_a_machine_that_no_state_has_stops_with_its_stack(
     assert states(aws_client) == {stray: "stopped"}
 
 
+def test_a_stack_of_another_project_runs_on(
+    aws_client: Callable[[str], Any], pulumi: PulumiCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A backend has the stacks of all its projects; machines of others have no owner's tag."""
+    from standins.aws.account import run_instances
+
+    server = str(run_instances(1, {"Name": "shop"})[0]["InstanceId"])
+    kinds = ("pulumi:pulumi:Stack", "pulumi:providers:aws", "aws:ec2/instance:Instance")
+    resources = [r for r in on_aws(server) if r["type"] in kinds]
+    backend(pulumi, shop=exported(*resources))
+    run(yes=True)
+    assert states(aws_client) == {server: "running"}
+    assert "stack shop: not of Railhead" in capsys.readouterr().out
+
+
 def test_hosts_or_a_stack_beside_all_are_refused(pulumi: PulumiCommand) -> None:
     for target in (TargetOptions(hosts="a"), TargetOptions(stack="gpu")):
         with pytest.raises(UsageError, match="--all"):
