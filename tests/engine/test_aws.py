@@ -191,16 +191,17 @@ def check_that_a_stack_from_before_ids_gets_one(aws: OnAws) -> None:
     resources = state["deployment"]["resources"]
     old = json.loads(without_id(json.dumps([r for r in resources if r["type"] != STASH])))
     for one in old:
-        others = [urn for urn in one.get("dependencies") or () if f"::{STASH}::" not in urn]
+        others = [urn for urn in one.get("dependencies") or () if f"{STASH}::" not in urn]
         by_property = one.get("propertyDependencies") or {}
         one["dependencies"] = others
         one["propertyDependencies"] = {
-            key: [u for u in urns or () if f"::{STASH}::" not in u]
+            key: [u for u in urns or () if f"{STASH}::" not in u]
             for key, urns in by_property.items()
         }
     state["deployment"]["resources"] = old
     (aws.stack.folder / "old.json").write_text(json.dumps(state))
     aws.stack.run("stack", "import", "--stack", "g4dn", "--file", "old.json").ended(0)
+    aws.cloud.client("ec2").delete_tags(Resources=before, Tags=[{"Key": "railhead:id"}])
     assert not [r for r in aws.stack.resources() if r["type"] == STASH]
     up = aws.stack.up().ended(0)
     assert {step.op for step in up.steps if step.type.startswith("aws:")} == {"update"}

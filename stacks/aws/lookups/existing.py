@@ -56,6 +56,8 @@ def check_names(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) 
     described = [_describe(one, opts) for one in others[:SHOWN]]
     wanted = names.needed(config)
     conflicts = [one for one in described if one.name in wanted or one.name == one.id]
+    # Machines without an id are this stack's own, of a version without ids.
+    conflicts = [one for one in conflicts if one.cluster_id or one.stack != pulumi.get_stack()]
     names.refuse(config, conflicts, lambda name: bool(_tagged({CLUSTER: name}, opts)))
 
 
