@@ -11,6 +11,7 @@ It is not a security boundary: its root is the machine's root.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -218,7 +219,8 @@ class FullHost:
     def _signal(self, number: signal.Signals, *, whole: bool) -> None:
         for process in self.processes():
             if whole or "sshd" in process.argv[0]:
-                os.kill(process.pid, number)
+                with contextlib.suppress(ProcessLookupError):  # it has ended since it was listed
+                    os.kill(process.pid, number)
 
     def swap_host_key(self) -> None:
         """Replace the host key, as a reinstallation or a stranger at its address would."""
