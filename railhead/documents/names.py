@@ -17,8 +17,8 @@ def is_name(name: str) -> bool:
 
 # Login names that many computers have: they do not tell one person from another.
 COMMON_LOGINS = frozenset(
-    "root admin user unknown nobody ubuntu debian ec2-user centos runner vscode jovyan "
-    "codespace sagemaker-user".split()
+    {"root", "admin", "user", "unknown", "nobody", "ubuntu", "debian", "ec2-user", "centos"}
+    | {"runner", "vscode", "jovyan", "codespace", "sagemaker-user"}
 )
 NAME = (is_name, "a name that can be part of a path")  # a rule of a key
 
