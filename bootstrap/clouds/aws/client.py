@@ -19,6 +19,7 @@ from ..base import NoCredentials, Refused
 
 T = TypeVar("T")
 AwsClient = Call
+UNAUTHORIZED = ("UnauthorizedOperation", "AccessDenied")  # codes of errors
 _one_at_a_time = Lock()
 
 _EXPIRED = "aws sso login   # or new keys: aws sts get-caller-identity shows who you are"

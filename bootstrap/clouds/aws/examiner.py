@@ -15,7 +15,7 @@ from ..base import Refused
 from ..examination import ADMINISTRATOR, clock_check, quota_check, rights_check
 from ..request import StackRequest
 from . import rights
-from .client import AwsClient, ask, connect, credentials_end
+from .client import UNAUTHORIZED, AwsClient, ask, connect, credentials_end
 
 IDENTITY = "aws sts get-caller-identity"
 # Resources of EC2 that a policy may name; their ids are examples.
@@ -35,7 +35,6 @@ DRY_RUNS: Mapping[str, Mapping[str, Any]] = {
     "create_internet_gateway": {},
     "import_key_pair": {"KeyName": "railhead-doctor", "PublicKeyMaterial": b"ssh-ed25519 AAAA"},
 }
-UNAUTHORIZED = ("UnauthorizedOperation", "AccessDenied")
 
 
 @dataclass(frozen=True)

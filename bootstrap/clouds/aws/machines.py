@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from railhead.documents.clouds import COMMON_FACTS
 
+from ..base import Refused
 from ..machines import Listed, Machine, Place
 from . import scheduler
-from .client import AwsClient, connect, shared_session
+from .client import UNAUTHORIZED, AwsClient, connect, shared_session
 from .ec2 import Instance, account, reservations
 from .kinds import CLUSTER, ID, OWNER, STACK
 
@@ -24,11 +25,26 @@ def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
 
 
 def list_everywhere(_place: Place) -> Listed:
-    """As `list_machines`, in all regions that the account has enabled."""
+    """As `list_machines`, in all regions that the account has enabled. Many organisations forbid
+    some of them: nobody has machines there.
+
+    Raises:
+        Refused: all regions refuse; or as `list_machines`.
+    """
     session = shared_session()
     client = connect(DEFAULT_REGION, session)
     regions = [str(one["RegionName"]) for one in client("ec2", "describe_regions")["Regions"]]
-    machines = (m for one in regions for m in _in_region(connect(one, session), one))
+    machines: list[Machine] = []
+    refusals: list[Refused] = []
+    for region in regions:
+        try:
+            machines += _in_region(connect(region, session), region)
+        except Refused as refused:
+            if refused.error_code not in UNAUTHORIZED:
+                raise
+            refusals.append(refused)
+    if len(refusals) == len(regions):
+        raise refusals[0]
     return Listed(account(client), tuple(machines))
 
 

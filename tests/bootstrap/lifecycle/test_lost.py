@@ -13,6 +13,8 @@ pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
 from standins.aws.account import account, run_instances  # noqa: E402
 
+from bootstrap.clouds.aws import machines as aws_machines  # noqa: E402
+from bootstrap.clouds.base import Refused  # noqa: E402
 from bootstrap.clouds.existing import existing  # noqa: E402
 from bootstrap.clouds.machines import Place, place_named  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
@@ -141,6 +143,38 @@ def test_what_exists_with_an_id_is_listed_by_region() -> None:
     assert existing(Place("aws"), OURS) == {"us-east-1": [f"gpu-1 ({own}, running)"]}
     assert existing(Place("aws", "eu-west-1"), OURS) == {}
     assert existing(Place("local"), OURS) == {}
+
+
+@pytest.mark.parametrize("refused", [("eu-north-1",), ("eu-north-1", "us-east-1")])
+def test_a_region_that_an_organisation_forbids_hides_no_other(
+    refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all regions refuse, what exists is not known."""
+    own = machine()
+    of_region = aws_machines.reservations
+
+    def reservations(client: Any, **filters: Any) -> Any:
+        if client.region in refused:
+            raise Refused("AWS refuses describe_instances", "UnauthorizedOperation")
+        return of_region(client, **filters)
+
+    class Client:
+        def __init__(self, region: str, session: Any) -> None:
+            self.region, self.call = region, connect(region, session)
+
+        def __call__(self, service: str, operation: str, **parameters: Any) -> Any:
+            if operation == "describe_regions":
+                return {"Regions": [{"RegionName": r} for r in ("eu-north-1", "us-east-1")]}
+            return self.call(service, operation, **parameters)
+
+    connect = aws_machines.connect
+    monkeypatch.setattr(aws_machines, "connect", Client)
+    monkeypatch.setattr(aws_machines, "reservations", reservations)
+    if len(refused) == 2:
+        with pytest.raises(Refused):
+            existing(Place("aws"), OURS)
+    else:
+        assert existing(Place("aws"), OURS) == {"us-east-1": [f"gpu-1 ({own}, running)"]}
 
 
 def test_credentials_of_another_account_are_refused() -> None:
