@@ -58,6 +58,10 @@ class Incomplete(RailheadError):
     """A list lacks the resources of some zones, which the cloud does not reach."""
 
 
+class Forbidden(RailheadError):
+    """The credentials may not use this area, and nothing here names it."""
+
+
 class Area(Protocol):
     """An area. `expected`: a config, a record or a stack here names it, or it is always there; of
     others, missing rights are no failure."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from railhead.documents.leaks import FAILED, OK, SKIPPED, UNREACHABLE, LeakArea
 
-from ..clouds.areas import Area, Incomplete, Resource, areas, clouds_with_areas
+from ..clouds.areas import Area, Forbidden, Incomplete, Resource, areas, clouds_with_areas
 from ..clouds.base import NoCredentials, Refused
 from ..clouds.machines import Place
 from ..console.threads import all_within
@@ -33,6 +33,9 @@ class Listing:
             try:
                 for resource in listed():
                     self.resources.append(resource)
+            except Forbidden as error:
+                self.skipped = error.message
+                return
             except Refused as refused:
                 if not self.area.expected:
                     self.skipped = refused.message

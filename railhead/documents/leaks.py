@@ -39,8 +39,8 @@ class Leak:
 @dataclass(frozen=True)
 class LeakArea:
     """A region of AWS, its global services, or a project of Google Cloud, and whether all kinds of
-    resources were listed there. `skipped`: without credentials, or without rights in a project that
-    nothing here names."""
+    resources were listed there. `skipped`: without credentials, or without rights in a region or a
+    project that nothing here names."""
 
     cloud: str
     name: str

@@ -12,13 +12,13 @@ from typing import Any
 from railhead.documents.prices import PRICE_LISTS
 
 from ...errors import UsageError
-from ..areas import BUCKET, MACHINE, Area, Lists, Resource
+from ..areas import BUCKET, MACHINE, Area, Forbidden, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
 from ..costs import DAYS
 from ..machines import MOST_PAGES, Place, too_many
 from ..storage import GB, count_objects, describe_contents
-from .client import AwsClient, connect, shared_session
+from .client import UNAUTHORIZED, AwsClient, connect, shared_session
 from .ec2 import Instance, account, reservations
 from .instances import DISKS, OBJECTS
 from .kinds import (
@@ -66,7 +66,8 @@ def areas(known: Collection[Place]) -> list[Area]:
     answer = client("ec2", "describe_regions")
     enabled = {str(one["RegionName"]) for one in answer["Regions"]}
     clients = {name: connect(name, session) for name in sorted(enabled)}
-    regions = [Region(name, client) for name, client in clients.items()]
+    used = {region, *(place.region for place in known)}
+    regions = [Region(name, client, name in used) for name, client in clients.items()]
     return [*regions, Global(client, clients), *_unlisted(known, current, enabled)]
 
 
@@ -101,10 +102,12 @@ class Unlisted:
 
 @dataclass(frozen=True)
 class Region:
-    """One region: EC2 and EventBridge Scheduler."""
+    """One region: EC2 and EventBridge Scheduler. `is_used`: the user's configuration, a stack or a
+    record names it; many organisations forbid most of the others."""
 
     name: str
     client: AwsClient
+    is_used: bool
     cloud: str = "aws"
     expected: bool = True
 
@@ -120,8 +123,7 @@ class Region:
         return with_tags(Resource(kind, id_, self.name, "", end, remove), tags)
 
     def _machines(self) -> Iterator[Resource]:
-        shown = reservations(self.client, tag_key=[CLUSTER, ID], instance_state_name=ALIVE)
-        for instance in (one for reservation in shown for one in reservation.Instances):
+        for instance in self._instances():
             own = instance.InstanceId
             calls = [Call("ec2", "terminate_instances", {"InstanceIds": [own]})]
             yield replace(
@@ -132,6 +134,15 @@ class Region:
                 since=moment(instance.LaunchTime),
                 usd_per_day=self._price(instance),
             )
+
+    def _instances(self) -> list[Instance]:
+        listed = reservations(self.client, tag_key=[CLUSTER, ID], instance_state_name=ALIVE)
+        try:
+            return [instance for reservation in listed for instance in reservation.Instances]
+        except Refused as refused:
+            if self.is_used or refused.error_code not in UNAUTHORIZED:
+                raise
+            raise Forbidden(refused.message) from None
 
     def _price(self, instance: Instance) -> float | None:
         if instance.state == "stopped":

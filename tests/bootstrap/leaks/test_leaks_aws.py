@@ -190,6 +190,28 @@ def test_a_region_that_refuses_is_named_and_only_machines_are_removed_then(
     assert {*ids(report, LEAKED)} == LISTED - {"machine"}
 
 
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "Throttling"])
+def test_only_a_forbidden_region_that_nothing_names_is_no_failure(
+    run: Run, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = aws._call
+
+    def refuse(client: Any, service: str, operation: str, parameters: Any) -> Any:
+        if operation == "describe_instances" and client("ec2").meta.region_name == "us-west-2":
+            raise Refused(f"AWS refuses describe_instances: {code}", code)
+        return real(client, service, operation, parameters)
+
+    monkeypatch.setattr(aws, "_call", refuse)
+    is_forbidden = code == "UnauthorizedOperation"
+    report, error = run()
+    (area,) = (area for area in report.areas if area.name == "us-west-2")
+    assert area.state == ("skipped" if is_forbidden else "failed") and code in area.reason
+    assert (error is None) == is_forbidden
+    host = Host("gpu-1", "10.77.0.4", id="i-1")
+    local_state.save_cluster(Inventory("gpu", (host,), cloud="aws", region="us-west-2"))
+    assert run()[1], "a record names it"
+
+
 def test_a_region_of_a_record_that_is_not_enabled_is_named(run: Run) -> None:
     host = Host("gpu-1", "10.77.0.4", id="i-1")
     cluster = Inventory("gpu", (host,), cloud="aws", region="af-south-1", cluster_id=BOBS)

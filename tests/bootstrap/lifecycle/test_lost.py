@@ -13,7 +13,7 @@ pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
 from standins.aws.account import account, run_instances  # noqa: E402
 
-from bootstrap.clouds.aws import machines as aws_machines  # noqa: E402
+from bootstrap.clouds.aws import client as aws_client  # noqa: E402
 from bootstrap.clouds.base import Refused  # noqa: E402
 from bootstrap.clouds.existing import existing  # noqa: E402
 from bootstrap.clouds.machines import Place, place_named  # noqa: E402
@@ -151,25 +151,16 @@ def test_a_region_that_an_organisation_forbids_hides_no_other(
 ) -> None:
     """Where all regions refuse, what exists is not known."""
     own = machine()
-    of_region = aws_machines.reservations
+    call = aws_client._call
 
-    def reservations(client: Any, **filters: Any) -> Any:
-        if client.region in refused:
+    def answer(client: Any, service: str, operation: str, parameters: Any) -> Any:
+        if operation == "describe_regions":
+            return {"Regions": [{"RegionName": r} for r in ("eu-north-1", "us-east-1")]}
+        if operation == "describe_instances" and client("ec2").meta.region_name in refused:
             raise Refused("AWS refuses describe_instances", "UnauthorizedOperation")
-        return of_region(client, **filters)
+        return call(client, service, operation, parameters)
 
-    class Client:
-        def __init__(self, region: str, session: Any) -> None:
-            self.region, self.call = region, connect(region, session)
-
-        def __call__(self, service: str, operation: str, **parameters: Any) -> Any:
-            if operation == "describe_regions":
-                return {"Regions": [{"RegionName": r} for r in ("eu-north-1", "us-east-1")]}
-            return self.call(service, operation, **parameters)
-
-    connect = aws_machines.connect
-    monkeypatch.setattr(aws_machines, "connect", Client)
-    monkeypatch.setattr(aws_machines, "reservations", reservations)
+    monkeypatch.setattr(aws_client, "_call", answer)
     if len(refused) == 2:
         with pytest.raises(Refused):
             existing(Place("aws"), OURS)
