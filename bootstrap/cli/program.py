@@ -91,7 +91,10 @@ class Program(Fab):  # type: ignore[misc]
                 words = [topic.value, *self.core.unparsed]
                 topic.value, *self.core.unparsed = join_task_name(words)
             else:
-                self.core.unparsed = name_first_argument(join_task_name(self.core.unparsed))
+                words = join_task_name(self.core.unparsed)
+                if words[1:2] == ["--help"]:  # Invoke takes it for a positional argument
+                    topic.value, words = words[0], []
+                self.core.unparsed = name_first_argument(words)
             super().parse_tasks()
             named = [self.collection[context.name] for context in self.tasks]
             if not named or any(map(is_ours, named)):

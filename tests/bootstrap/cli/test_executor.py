@@ -299,7 +299,9 @@ def test_data_push_and_data_list_may_be_two_words(
     assert expected in process.stdout + process.stderr
 
 
-@pytest.mark.parametrize("args", ["--list", "--help", "--help train", "--version"])
+@pytest.mark.parametrize(
+    "args", ["--list", "--help", "--help train", "ssh-config --help", "--version"]
+)
 def test_help_exits_with_0(fab: Fab, args: str) -> None:
     assert fab(*args.split()).returncode == 0
 
