@@ -57,6 +57,13 @@ def up(
         TargetOptions, only(stack="[which stack](#hosts); default: the selected one")
     ],
     options: UpOptions,
+    removal: Annotated[
+        TeardownOptions,
+        only(
+            discard_results="also replace or remove machines whose disks alone have results of a"
+            " run"
+        ),
+    ],
 ) -> None:
     """Run `pulumi up`; report what a failure leaves; without capacity, try the next zone."""
     from ..doctor import doctor
@@ -70,7 +77,7 @@ def up(
         print_lines,
         yes=options.yes,
         refresh=options.refresh,
-        discard=options.discard_results,
+        discard=removal.discard_results,
     )
 
 
@@ -96,13 +103,22 @@ def doctor(
 
 
 @task()
-def adopt(c: Context, options: AdoptOptions) -> None:
+def adopt(
+    c: Context,
+    options: AdoptOptions,
+    owner: Annotated[
+        OwnerOptions,
+        only(
+            owner="whose machines may be adopted; default: the owner of the stack's config, or you"
+        ),
+    ],
+) -> None:
     """Record the machines of a stack whose state Pulumi has lost, so that commands find them."""
     from ..clouds.machines import place_named
     from ..lifecycle import adopt as lifecycle
 
     place = place_named(options.region, options.project)
-    lifecycle.adopt(options.id, place=place, owner=options.owner, report=print_lines)
+    lifecycle.adopt(options.id, place=place, owner=owner.owner, report=print_lines)
 
 
 @task()

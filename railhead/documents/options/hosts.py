@@ -164,11 +164,6 @@ class UpOptions:
         doc="first check in the cloud which resources still exist: machines that are gone are"
         " created again, with empty disks and new deadlines",
     )
-    discard_results: bool = option(
-        False,
-        "continue even if results that would be deleted were not fetched",
-        doc="also replace or remove machines whose disks alone have results of a run",
-    )
 
 
 @dataclass(frozen=True)
@@ -216,10 +211,6 @@ class AdoptOptions:
         None,
         "the Google Cloud project of the machines; default: those of this computer's records and"
         " stacks",
-    )
-    owner: str | None = option(
-        None,
-        "whose machines may be adopted; default: the owner of the stack's config, or you",
     )
 
 
