@@ -122,7 +122,9 @@ def _machines_of(stack: str) -> StackMachines:
         searched = lost.search(stack)
         if searched.machines:
             raise searched.error() from None
-        raise NoMachines(f"{error.message}; {searched.text}", hint=error.next) from None
+        raise NoMachines(
+            f"{error.message}; {searched.text}", hint=searched.hint or error.next
+        ) from None
     except UsageError:
         _print_recorded(stack)
         raise

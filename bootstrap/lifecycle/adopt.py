@@ -60,23 +60,28 @@ def _known_places(cluster_id: str) -> Iterable[Place]:
     records = sorted(stack_records.every(), key=lambda record: record.cluster_id != cluster_id)
     known = [lost.place_of(record) for record in records]
     known += [lost.place_of(config) for config in stack_config.every()]
-    return dict.fromkeys(place for place in known if place.cloud in CLOUDS)
+    return dict.fromkeys(
+        place for place in known if place.cloud in CLOUDS and CLOUDS[place.cloud].machines
+    )
 
 
 def _find(cluster_id: str, searched: Sequence[Place]) -> Found:
     looked: list[str] = []
+    hints: list[str] = []
     for place in searched:
         try:
             listed = list_machines(place)
         except RailheadError as error:
-            looked.append(f"{lost.where(place)}: {error}")
+            looked.append(f"{lost.where(place)}: {error.message}")
+            hints.append(error.hint)
             continue
         looked.append(lost.where(place))
         if own := tuple(m for m in listed.machines if m.cluster_id == cluster_id):
             return Found(own, place, listed.account)
     raise UsageError(
         f"no machine has the id {cluster_id}; searched: {'; '.join(looked) or 'nowhere'}",
-        hint=Hint(
+        hint=next(filter(None, hints), "")
+        or Hint(
             Command("adopt", cluster_id, region="REGION"),
             "   # on AWS; on Google Cloud: --project PROJECT",
         ),

@@ -22,13 +22,15 @@ class Search:
     """Where a stack's machines were searched, and what was found.
 
     `machines` have the tags of the stack and of its owner, or an id that this computer recorded.
-    `listed` are the places whose machines are known, `unlisted` why those of others are not.
+    `listed` are the places whose machines are known, `unlisted` why those of others are not;
+    `hint` is the command that may correct that.
     """
 
     stack: str
     machines: tuple[Machine, ...] = ()
     listed: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
+    hint: str = ""
 
     @property
     def is_evidence(self) -> bool:
@@ -73,12 +75,12 @@ def search(stack: str) -> Search:
 
 def _search(found: Search, place: Place, ids: set[str], config: StackConfig | None) -> Search:
     if place.cloud not in CLOUDS or CLOUDS[place.cloud].machines is None:
-        return replace(found, listed=(*found.listed, "this computer"))
+        return replace(found, listed=(*found.listed, "the local cloud"))
     try:
         listed = list_machines(place)
     except RailheadError as error:
-        why = f"the machines in {where(place)} are not known: {error}"
-        return replace(found, unlisted=(*found.unlisted, why))
+        why = f"the machines in {where(place)} are not known: {error.message}"
+        return replace(found, unlisted=(*found.unlisted, why), hint=found.hint or error.hint)
     own = [
         machine
         for machine in listed.machines

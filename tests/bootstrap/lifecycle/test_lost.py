@@ -85,6 +85,10 @@ def test_a_search_without_a_place_or_without_credentials_is_no_evidence(
     record(region="eu-west-1")
     blind = lost.search("gpu")
     assert not blind.is_evidence and "aws, eu-west-1 are not known" in blind.text
+    assert "next:" not in blind.text and blind.hint.startswith("aws sso login")
+    with pytest.raises(UsageError, match="searched: aws, ") as refused:
+        adopt(OURS, place=None, owner="ann", report=lambda _: None)
+    assert "next:" not in refused.value.message and refused.value.hint == blind.hint
 
 
 def test_adopted_machines_are_those_of_a_stack_with_their_id_as_its_name() -> None:
