@@ -26,7 +26,7 @@ def check(cidrs: str) -> Check:
             text = answer.read(LONGEST).decode("ascii", "replace").strip()
         return check_address(ipaddress.ip_address(text), cidrs)
     except (OSError, ValueError, error.URLError) as why:
-        text = f"this computer's public address is not known: {why}"
+        text = f"this computer's public address was not compared: {why}"
         return Check("ssh_cidrs", "unknown", text, f"curl {SERVICE}   # is it in ssh_cidrs?")
 
 

@@ -88,7 +88,8 @@ def _of_cloud(stack: str) -> Iterator[Check]:
         yield Check("credentials", "blocks", error.message, str(error.hint))
     except RailheadError as error:
         yield Check(request.cloud, "unknown", error.message, str(error.hint))
-    yield addresses.check(request.config.get("ssh_cidrs", ""))
+    if cidrs := request.config.get("ssh_cidrs"):
+        yield addresses.check(cidrs)
 
 
 def _preview(stack: str) -> Iterator[Check]:

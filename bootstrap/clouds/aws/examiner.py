@@ -151,7 +151,7 @@ def _region(request: StackRequest, client: AwsClient) -> Check:
         client("ec2", "describe_availability_zones", AllAvailabilityZones=False)
     except RailheadError as error:
         listing = (
-            "aws ec2 describe-regions --all-regions --query Regions[].[RegionName,OptInStatus]"
+            "aws ec2 describe-regions --all-regions --query 'Regions[].[RegionName,OptInStatus]'"
         )
         return Check("region", "blocks", f"{request.region}: {error.message}", listing)
     return Check("region", "ok", f"{request.region} answers")
