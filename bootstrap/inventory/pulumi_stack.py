@@ -131,6 +131,26 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Credentials:
+    """The part of Pulumi's file of credentials that is read here: the address of the backend."""
+
+    current: str = ""
+
+
+def backend() -> str | None:
+    """The address of the backend that Pulumi uses; None where it has none. It is read without the
+    pulumi command, which takes a second."""
+    if address := os.environ.get("PULUMI_BACKEND_URL"):
+        return address
+    folder = os.environ.get("PULUMI_HOME")
+    path = (Path(folder) if folder else Path.home() / ".pulumi") / "credentials.json"
+    try:
+        return decode(Credentials, json.loads(path.read_text())).current or None
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
 class Login:
     """Who is logged in to which backend."""
 

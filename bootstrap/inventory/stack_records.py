@@ -30,7 +30,8 @@ class KnownMachine:
 
 @dataclass(frozen=True)
 class StackRecord:
-    """Where a stack is. `machines` are those seen last, by their ids."""
+    """Where a stack is. `machines` are those seen last, by their ids. `backend` is the address of
+    the Pulumi backend that has its state."""
 
     cluster_id: str
     cluster: str
@@ -40,6 +41,7 @@ class StackRecord:
     project: str | None = None
     account: str | None = None
     bucket: str | None = None
+    backend: str | None = None
     machines: Mapping[str, KnownMachine] = field(default_factory=dict)
 
 
@@ -49,9 +51,9 @@ def save(record: StackRecord) -> None:
         _write(record)
 
 
-def save_state(state: StackState) -> None:
-    """Record a stack of a cloud, as Pulumi's state has it. A later deadline that this computer
-    knows is kept."""
+def save_state(state: StackState, backend: str | None = None) -> None:
+    """Record a stack of a cloud, as Pulumi's state in this backend has it. A later deadline that
+    this computer knows is kept."""
     if not state.cluster_id or not state.cloud:
         return
     before = find(state.cluster_id)
@@ -65,6 +67,7 @@ def save_state(state: StackState) -> None:
         project=state.project,
         account=state.account,
         bucket=state.bucket,
+        backend=backend,
         machines={m.id: known.get(m.id) or KnownMachine(m.name, m.until) for m in state.machines},
     )
     save(record)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from ..clouds.machines import Place
 from ..console.threads import all_within
 from ..errors import RailheadError
-from ..inventory import local_state, pulumi_stack
+from ..inventory import local_state, pulumi_stack, stack_records
 from ..inventory.hosts import Inventory
+from ..inventory.stack_records import StackRecord
 from ..inventory.stack_state import StackState
 
 STATE_SECONDS = 120.0  # until the states of all stacks are read
@@ -22,7 +23,8 @@ class Living:
 
     Attributes:
         stacks: the stack of each cluster id, and of each id of a resource.
-        recorded: the name of each cluster id that this computer has recorded.
+        recorded: the name of each cluster id that this computer has recorded: of a cluster that
+            it used, or of a stack whose state is in another Pulumi backend.
         places: where they are.
         unread: why it is not known of some stacks.
     """
@@ -40,6 +42,7 @@ def read() -> Living:
     stacks |= {state.cluster_id: state.stack for state in states if state.cluster_id}
     clusters, damaged = _recorded()
     recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
+    recorded |= {one.cluster_id: one.cluster for one in _elsewhere()}
     places = {
         Place(state.cloud, state.region, state.project, state.account)
         for state in states
@@ -87,6 +90,12 @@ def _recorded() -> tuple[list[Inventory], list[str]]:
         if cluster.kind.areas:
             clusters.append(cluster)
     return clusters, damaged
+
+
+def _elsewhere() -> list[StackRecord]:
+    """The records of stacks whose state was in another backend when it was read last."""
+    here = pulumi_stack.backend()
+    return [one for one in stack_records.every() if one.backend and one.backend != here]
 
 
 def place_of(cluster: Inventory) -> Place:

@@ -133,7 +133,7 @@ def find(stack: str) -> StackMachines:
 def of_state(state: StackState) -> StackMachines:
     """As `find`, for a state that was read already."""
     document = pulumi_stack.inventory_of(state)
-    stack_records.save_state(state)
+    stack_records.save_state(state, pulumi_stack.backend())
     if state.account:
         cluster = document.name if document else state.cluster or state.stack
         _record_account(cluster, state.account)

@@ -199,3 +199,15 @@ def test_a_pulumi_that_does_not_end_is_ended(
     monkeypatch.setattr(pulumi_stack, "UP_SECONDS", 0.1)
     monkeypatch.setattr(pulumi_stack, "END_SECONDS", 0.1)
     assert pulumi_stack.up("dev", refresh=False).code == -9
+
+
+def test_the_backend_is_that_of_the_environment_or_of_the_last_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path))
+    assert pulumi_stack.backend() is None
+    (tmp_path / "credentials.json").write_text('{"current": "https://api.pulumi.com"}')
+    assert pulumi_stack.backend() == "https://api.pulumi.com"
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file://~")
+    assert pulumi_stack.backend() == "file://~"

@@ -20,6 +20,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.leaks.command import leaks
+from bootstrap.lifecycle import stack_machines
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS, RECORDED, UNKNOWN
 from railhead.documents.options.hosts import LeaksOptions, TeardownOptions
 
@@ -149,6 +150,21 @@ def test_a_stack_whose_first_up_is_in_progress_lives(run: Run, pulumi: PulumiCom
     pulumi.answers(stack_ls=f"echo {shlex.quote(listed)}", stack_export=state)
     report, error = run(end=True, yes=True)
     assert error is None and ids(report, LIVING) == new
+
+
+def test_a_stack_in_another_backend_is_kept(
+    run: Run, pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This computer has read its state there. In its own backend it has leaked: it is lost."""
+    made = whole_cluster(tags("gpu", "ann", LOST))
+    pulumi.answers(stack_export=exported(*on_aws(made["machine"], cluster_id=LOST)))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///mine")
+    stack_machines.find("gpu")
+    pulumi.answers(stack_ls="echo '[]'")
+    assert ids(run()[0], LEAKED) == made
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://ours")
+    report, _ = run(end=True, yes=True)
+    assert report.ended == () and ids(report, RECORDED) == made
 
 
 def test_what_has_no_owner_is_listed_and_stays(run: Run) -> None:
