@@ -59,8 +59,8 @@ check:
 	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks railhead fabfile.py scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
-	@# four workers on two cores: most tests wait for hosts half of the time
-	$(bin)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
+	@# five workers on two cores: most tests wait for hosts half of the time
+	$(bin)/pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=25
 
 # Whether the tests notice faults that are put into the product: tests/mutants, or ROOMS of it.
 mutants:
