@@ -170,7 +170,8 @@ def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, clo
     stack.config(count=3)
     cloud.refuse["t4-3"] = "ZONE_RESOURCE_POOL_EXHAUSTED: us-central1-a has no n1 with T4 now"
     failed = stack.up().ended(1, "ZONE_RESOURCE_POOL_EXHAUSTED")
-    assert "host-3" in failed.text and instances(cloud) == ["t4-1", "t4-2"]
+    # The engine starts no step after a refusal: the others exist if they were begun before it.
+    assert "host-3" in failed.text and {*instances(cloud)} <= {"t4-1", "t4-2"}
     cloud.refuse.clear()
     assert "create Instance host-3" in changes(stack.up())
     assert instances(cloud) == ["t4-1", "t4-2", "t4-3"]

@@ -60,8 +60,8 @@ PARTS: dict[str, Callable[[Path, str], bool]] = {
 }
 # They open no session with a host: OpenSSH does, or the cloud, or nobody.
 WITHOUT = {
-    "data-list", "data-push", "data-shard", "demo", "extend", "report", "runs", "ssh",
-    "ssh-config", "start", "stop", "trust", "up",
+    "adopt", "data-list", "data-push", "data-shard", "demo", "doctor", "extend", "leaks",
+    "report", "runs", "ssh", "ssh-config", "start", "stop", "trust", "up",
 }  # fmt: skip
 
 
