@@ -42,10 +42,11 @@ test-cloud:
 	@$(setup) --dev
 	@PATH="$(CURDIR)/$(bin):$$PATH" $(bin)/pytest -s tests/cloud
 
-# The Horovod wheel for GPUs, compiled and tried on any machine, once: it needs no GPU. Minutes, 1 GB.
+# The Horovod wheel for GPUs, compiled and tested on any machine, once: it needs no GPU. Minutes, 1 GB.
+# Another TensorFlow: make gpu-wheel RUNTIME=tf2.21
 gpu-wheel:
 	@$(setup)
-	@$(bin)/python -m bootstrap.gpu_tools.wheel
+	@$(bin)/fab wheel --gpu $(if $(RUNTIME),--runtime $(RUNTIME))
 
 # On a machine with NVIDIA GPUs: whether all of ours works there, written to tested-on/<gpu>.json.
 gpu-check:
@@ -75,6 +76,6 @@ mutmut:
 	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
 	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
 
-# Long random tests, resumable: make campaign-NAME SEEDS=1:20; fuzz, kills, launches, engine-launches.
+# Long random tests, resumable: make campaign-NAME SEEDS=1:20; fuzz, keras, kills, launches, engine-launches.
 campaign-%:
 	@$(bin)/python -m tests.campaign $* $(SEEDS)

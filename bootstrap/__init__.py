@@ -24,6 +24,6 @@ The folders tell the story of a run, in this order:
 * cli          tasks, and the hosts that a command is about
 * interface    `import railhead`
 
-A folder imports only folders above it, `gpu_tools` (`make gpu-*`) those above `workflows`. `remote`
-is sent to hosts: standard library only. More: docs/architecture.md.
+A folder imports only folders above it, `gpu_tools` (`make gpu-check`) those above `workflows`.
+`remote` is sent to hosts: standard library only. More: docs/architecture.md.
 """

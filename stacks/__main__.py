@@ -15,6 +15,7 @@ from stacks.clouds import CLOUDS
 from stacks.config import settings
 from stacks.config.validators import ConfigError
 from stacks.cost import cost
+from stacks.next_command import naming
 from stacks.summary import Summary, summary
 
 ENGINE = ">=3.259.0"  # stashes and error hooks
@@ -33,7 +34,8 @@ def main() -> None:
         cluster = component.Cluster(config.name, config)
     except ConfigError as error:
         for problem in re.split(r"\n(?! )", str(error)):
-            pulumi.log.error(settings.with_command(problem, values.get("cloud", "")))
+            message = settings.with_command(problem, values.get("cloud", ""))
+            pulumi.log.error(naming(message, pulumi.get_stack()))
         sys.exit(ERROR_SHOWN)
 
     def summarized(values: list[Any]) -> Summary:

@@ -48,7 +48,8 @@ def keep_account(account: str, own: ClusterId) -> pulumi.Resource:
             raise pulumi.RunError(
                 f"these credentials are of account {account}, and this stack is in account "
                 f"{recorded}: they cannot see what of it exists there\n  next: log in to account "
-                f"{recorded}, then {_continue()}   # or, to end all of it there: {_end()}"
+                f"{recorded}, then {_continue()}   # or, to end all of it there: {_end()}; if that "
+                f"account is closed: {_forget()} && {_continue()}"
             )
 
     return _kept(ACCOUNT, account, check)
@@ -125,6 +126,12 @@ def _text(place: Place) -> str:
 
 def _continue() -> str:
     return f"fab up --stack {shlex.quote(pulumi.get_stack())}"
+
+
+def _forget() -> str:
+    """The stack without its state: nothing of it exists."""
+    stack = shlex.quote(pulumi.get_stack())
+    return f"pulumi stack rm --force --preserve-config --yes {stack} && pulumi stack init {stack}"
 
 
 def _end() -> str:

@@ -10,6 +10,7 @@ from railhead.documents.cluster import ClusterDocument
 
 from .config.settings import ClusterConfig
 from .cost import cost
+from .next_command import with_stack
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ def summary(
     """The summary of a cluster document, which is None for a quota request. `gone` are the ids of
     its machines that the cloud does not have any more: they have no address and no deadline."""
     if document is None:
-        request = "the quota is requested; once it is granted: pulumi config rm quotas && pulumi up"
-        return Summary(request)
+        granted = with_stack("pulumi config rm quotas && pulumi up", stack)
+        return Summary(f"the quota is requested; once it is granted: {granted}")
     hosts = {host.name: host.address for host in document.hosts if host.id not in gone}
     names = [host.name for host in document.hosts if host.name not in hosts]
     up = f"fab up --refresh --stack {shlex.quote(stack)}"

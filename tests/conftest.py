@@ -82,14 +82,17 @@ def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
     """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
     home = home_of_session.parent / "ready"
     with local_hosts.cluster(home, "ready", shared_caches):
-        with kept_environments.alone(shared_caches) as kept:
-            kept_environments.give_to_hosts(kept, home, "horovod")
-            bootstrap = local_hosts.Operator(home, home, shared_caches).fab(
-                "bootstrap", seconds=1500
-            )
-            bootstrap.ended(0, "[h1]", "[h2]")
-            kept_environments.keep(kept, home)
+        make_ready(home, shared_caches, kept_environments.DEFAULT)
         yield home
+
+
+def make_ready(home: Path, caches: Path, row: str) -> None:
+    """Install a runtime on the local hosts in `home`, as it was kept or by a bootstrap."""
+    with kept_environments.alone(caches) as kept:
+        kept_environments.give_to_hosts(kept, home, row)
+        operator = local_hosts.Operator(home, home, caches)
+        operator.fab("bootstrap", "--runtime", row, seconds=1500).ended(0, "[h1]", "[h2]")
+        kept_environments.keep(kept, home)
 
 
 @pytest.fixture(scope="session")
@@ -97,14 +100,17 @@ def runtime_python(request: pytest.FixtureRequest) -> Iterator[str]:
     """The python of a runtime: RAILHEAD_TEST_PYTHON, else that of a ready host."""
     python = os.environ.get("RAILHEAD_TEST_PYTHON")
     if not python:
-        home: Path = request.getfixturevalue("ready")
-        envs = home / ".railhead/clusters/ready/hosts/h1/home/.railhead/envs"
-        # Tests may have made more environments there: a bucket's client, one without Horovod.
-        found = sorted(envs.glob("*/lib/python*/site-packages/horovod/tensorflow"))
-        python = str(found[0].parents[4] / "bin" / "python")
+        python = kept_environments.python_of(request.getfixturevalue("ready"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAILHEAD_TEST_PYTHON", python)
         yield python
+
+
+@pytest.fixture(scope="session")
+def newest_python(ready: Path, shared_caches: Path) -> str:
+    """The python of the newest runtime, on the same ready host."""
+    make_ready(ready, shared_caches, kept_environments.NEWEST)
+    return kept_environments.python_of(ready, kept_environments.NEWEST)
 
 
 @pytest.fixture(scope="session")

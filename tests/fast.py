@@ -31,6 +31,7 @@ FIXTURES = {
     "on_gcs",
     "one_host",
     "runtime_python",
+    "newest_python",
 }
 FIXTURES |= {"ready", "s3_server", "s3_store", "shared_caches", "site", "world"}
 STARTERS = {"subprocess", "multiprocessing", "moto", "pulumi"}

@@ -28,7 +28,12 @@ pytestmark = pytest.mark.skipif(
 
 # Of the blocks of the story that no later one needs and that train, each run of the tests types
 # one, which has these words.
-DRAWN = ("train.py --args='--epochs 3'", "min_accuracy=0.9", "train.py --keras 3\n", "fab health")
+DRAWN = (
+    "train.py --args='--epochs 3'",
+    "min_accuracy=0.9",
+    "train.py --no-keras-patches\n",
+    "fab health",
+)
 STORY = ("getting-started.md", "tasks.md", "troubleshooting.md")  # the `run` blocks, in order
 
 # They join the ranks without the seconds of an import of TensorFlow.
@@ -154,7 +159,7 @@ def test_the_story_of_the_runs(tmp_path: Path, shared_caches: Path) -> None:
 def give_runtime(reader: Reader) -> None:
     """The runtime that the next command would install; test_the_demo installs it."""
     with kept_environments.alone(reader.caches) as kept:
-        kept_environments.give_to_hosts(kept, reader.machines, "horovod")
+        kept_environments.give_to_hosts(kept, reader.machines)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from . import configs, job
-from .config import STRATEGIES, ConfigError, describe_fields
+from .config import STRATEGIES, ConfigError, describe_fields, metric_name
 from .data import DataError, data_folder
 from .results import METRICS, Records, TrainingError
 from .tasks import metrics_of
@@ -81,7 +81,10 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
         "presets": configs.summaries(),
         "strategies": list(STRATEGIES),
         "fields": describe_fields(),
-        "metrics": metrics_of(chosen.config.task),
+        "metrics": [
+            *metrics_of(chosen.config.task),
+            *map(metric_name, chosen.config.more_metrics),
+        ],
     }
     print(json.dumps(document))
 

@@ -42,6 +42,8 @@ class Position:
     best: float | None = None  # lowest held-out loss so far
     waited: int = 0  # epochs since then
     done: bool = False
+    rate_scale: float = 1.0  # what callbacks have made of the learning rate
+    stopped: bool = False  # by a callback
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,19 @@ class Beside:
 
     `moving`: the moving averages of each replica, [replicas, values]; None where they are the same.
     `best`: the weights of the best epoch so far; empty where they are not kept.
+    `callbacks`: the state of the callbacks, as text.
     """
 
     moving: Any = None
     best: Sequence[Any] = ()
+    callbacks: str = ""
 
     def named(self) -> dict[str, Any]:
         """The arrays by their names in the file."""
+        import numpy as np
+
         own = {} if self.moving is None else {"moving": self.moving}
+        own |= {"callbacks": np.array(self.callbacks)} if self.callbacks else {}
         return own | {f"best_{index}": array for index, array in enumerate(self.best)}
 
 
@@ -190,7 +197,9 @@ def read(folder: Path) -> Checkpoint:
         arrays = [stored[f"arr_{index}"] for index in range(len(document["shapes"]))]
         count = sum(name.startswith("best_") for name in stored.files)
         best = [stored[f"best_{index}"] for index in range(count)]
-        beside = Beside(stored["moving"] if "moving" in stored.files else None, best)
+        moving = stored["moving"] if "moving" in stored.files else None
+        callbacks = str(stored["callbacks"]) if "callbacks" in stored.files else ""
+        beside = Beside(moving, best, callbacks)
     fields = dict(document["position"])
     fields["tallies"] = tuple(float(value) for value in fields["tallies"])
     return Checkpoint(Position(**fields), document["settings"], document["shapes"], arrays, beside)

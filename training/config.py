@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
@@ -24,10 +25,19 @@ STRATEGIES = {
     "parameter-server": "parameter_server:create",
     "auto": "",
 }
-OPTIMIZERS = ("adam", "sgd")
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}  # name -> in keras.optimizers
 DECAYS = ("cosine", "linear", "none")
 PRECISIONS = ("float32", "mixed_float16", "mixed_bfloat16")
 SWITCH = ("off", "on")
+PLACE = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*", re.ASCII)  # module:name
+METRIC = re.compile(rf"{PLACE.pattern}|[A-Za-z_]\w*", re.ASCII)
+TOP = re.compile(r"top_([1-9]\d*)")
+# What a record or evaluation.json contains beside the further metrics.
+OWN_FIGURES = (
+    "loss", "accuracy", "mae", "precision", "recall", "f1", "samples", "epoch", "epochs", "split",
+    "classes", "confusion", "per_class", "worst", "worst_of", "model", "data", "threshold",
+    "passed", "kind", "rank", "time", "host",
+)  # fmt: skip
 
 
 class ConfigError(ValueError):
@@ -46,6 +56,9 @@ class TrainConfig:
     # Data
     data: str = setting("digits", "data set", choices=tuple(DATASETS))
     label: str = setting("label", "column of the labels in CSV files")
+    sample_weights: str = setting(
+        "", "column of the factors of the loss in CSV files, or name of their array in NumPy files"
+    )
     input_feature: str = setting("image/encoded", "feature of the inputs in TFRecord files")
     label_feature: str = setting("image/class/label", "feature of the labels in TFRecord files")
     image_size: int = setting(64, "pixels per side of image files after decoding", least=8)
@@ -60,6 +73,9 @@ class TrainConfig:
     synthetic_samples: int = setting(2048, "size of the synthetic training set", least=1)
     shift: int = setting(1, "pixels by which training images move at random", least=0, most=8)
     flip: str = setting("off", "mirror training images left to right at random", choices=SWITCH)
+    augment: str = setting(
+        "", "module:name of a function that returns Keras layers, for training samples only"
+    )
     shuffle_window: int = setting(
         512, "records of shards that are shuffled together, per lane", least=1
     )
@@ -67,6 +83,18 @@ class TrainConfig:
     task: str = setting("classification", "what is learned", choices=tuple(TASKS))
     model: str = setting("cnn", "network", choices=tuple(MODELS))
     weights: str = setting("", "weights of a pre-trained network: a file, or imagenet")
+    label_smoothing: float = setting(
+        0.0, "part of each label that is shared evenly by all classes", least=0, below=1
+    )
+    class_weights: str = setting(
+        "", "factors of the training loss, one for each class: 1,2.5,1; empty: all 1"
+    )
+    unfreeze_epochs: int = setting(
+        0, "train the frozen layers, too, after this many epochs; 0 = never", least=0
+    )
+    unfreeze_rate: float = setting(
+        0.1, "factor of the learning rate from unfreeze_epochs on", above=0
+    )
     # Length and batches
     epochs: int = setting(20, "passes over the training set", least=1)
     steps: int = setting(0, "end the training after this many steps; 0 = by epochs", least=0)
@@ -87,13 +115,43 @@ class TrainConfig:
         choices=("auto", *SWITCH),
     )
     # Optimizer
-    optimizer: str = setting("adam", "update rule", choices=OPTIMIZERS)
+    optimizer: str = setting("adam", "update rule", choices=tuple(OPTIMIZERS))
     learning_rate: float = setting(
         0.001, "for a batch of batch_size; grows with the global batch", above=0
     )
     warmup_epochs: float = setting(1.0, "epochs until the full rate is reached", least=0)
     decay: str = setting("cosine", "how the rate falls after the warm-up", choices=DECAYS)
+    plateau_epochs: int = setting(
+        0,
+        "reduce the rate after so many epochs without a held-out loss lower by 0.0001; 0 = never",
+        least=0,
+    )
+    plateau_factor: float = setting(
+        0.1, "by which plateau_epochs reduces the rate", above=0, below=1
+    )
+    ema: float = setting(
+        0.0,
+        "momentum of the averages of the weights that are evaluated and exported; 0 = none",
+        least=0,
+        below=1,
+    )
+    weight_decay: float | None = setting(
+        None,
+        "part of each weight, times the rate, that a step removes; none: adamw 0.004, others 0",
+        least=0,
+    )
     clip_norm: float = setting(0.0, "largest global norm of the gradients; 0 = any", least=0)
+    callbacks: str = setting(
+        "", "module:name of a function that returns one or more Keras callbacks"
+    )
+    # Evaluation
+    validation_steps: int = setting(
+        0, "evaluate after so many steps, too, not only after epochs; 0 = never", least=0
+    )
+    metrics: str = setting(
+        "",
+        "further metrics of the held-out data: top_5, auc, names of keras.metrics, module:name",
+    )
     # Speed
     precision: str = setting("float32", "number format of the computation", choices=PRECISIONS)
     xla: str = setting("off", "compile forward and backward pass with XLA", choices=SWITCH)
@@ -128,8 +186,26 @@ class TrainConfig:
             value = _typed(item.name, hints[item.name], getattr(self, item.name))
             _check_rules(item.name, value, item.metadata)
             object.__setattr__(self, item.name, value)
-        if self.min_accuracy is not None and self.task == "regression":
-            raise ConfigError("min_accuracy needs a task with an accuracy, not regression")
+        _check_task(self)
+        if not self.steps and 0 < self.epochs <= self.unfreeze_epochs:
+            raise ConfigError(f"unfreeze_epochs must be less than epochs, {self.epochs}")
+        if self.class_weights and not sum(self.factors_of_classes):
+            raise ConfigError("class_weights needs a number above 0")
+        for name in ("augment", "callbacks"):
+            place = getattr(self, name)
+            if place and not PLACE.fullmatch(place):
+                raise ConfigError(f"{name} is module:name, not {place!r}")
+        _check_metrics(self.more_metrics)
+
+    @property
+    def more_metrics(self) -> list[str]:
+        """The metrics in `metrics`."""
+        return _words(self.metrics)
+
+    @property
+    def factors_of_classes(self) -> tuple[float, ...]:
+        """`class_weights` as numbers; () where all classes count alike."""
+        return tuple(_factor(text) for text in _words(self.class_weights))
 
     @property
     def exports_best(self) -> bool:
@@ -192,6 +268,50 @@ def _parse(name: str, kind: Any, text: str) -> Any:
         return number(text)
     except ValueError:
         raise ConfigError(f"{name} must be {_wanted(kind)}, not {text!r}") from None
+
+
+def _check_task(config: TrainConfig) -> None:
+    if config.label_smoothing and config.task == "regression":
+        raise ConfigError("label_smoothing needs a task with classes, not regression")
+    if config.task not in ("multi-label", "regression"):
+        return
+    if config.min_accuracy is not None:
+        raise ConfigError(f"min_accuracy needs a task with an accuracy, not {config.task}")
+    if config.class_weights:
+        text = f"class_weights needs a task with one class per sample, not {config.task}"
+        raise ConfigError(text)
+
+
+def _words(text: str) -> list[str]:
+    """The parts of a list that is separated by commas or spaces; a sweep splits at commas."""
+    return text.replace(",", " ").split()
+
+
+def metric_name(text: str) -> str:
+    """The name of a metric in records: that of `module:name` is `name`."""
+    return text.rpartition(":")[2]
+
+
+def _check_metrics(metrics: Sequence[str]) -> None:
+    names = [metric_name(text) for text in metrics]
+    for name, text in zip(names, metrics, strict=True):
+        if not METRIC.fullmatch(text) or text in ("top_0", *OWN_FIGURES) or name in OWN_FIGURES:
+            raise ConfigError(
+                f"metrics has {text!r}, which is not top_K, auc, a name of keras.metrics or "
+                f"module:name, or is the name of another figure: {', '.join(OWN_FIGURES)}"
+            )
+        if names.count(name) > 1:
+            raise ConfigError(f"metrics has {name} twice")
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 <= factor < math.inf:
+        raise ConfigError(f"class_weights are numbers from 0, such as 1,2.5,1, not {text!r}")
+    return factor
 
 
 def _typed(name: str, kind: Any, value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Turns positions of an epoch into batches of tensors, with tf.data.
 
 A batch is (inputs, labels, weights, total): weights are 1, and 0 for padding; total is the number
-of samples of the whole step, of all replicas together.
+of samples of the whole step, of all replicas together. With `sample_weights` there is a fifth
+element, the factor of each sample's loss.
 """
 
 from __future__ import annotations
@@ -161,12 +162,23 @@ def gathered(samples: Any, plan: Plan, config: TrainConfig, replica: int, read: 
 
     def epoch_batches(epoch: Any) -> Any:
         return generated(steps, (VECTOR, FLOATS, SCALAR), epoch).map(
-            lambda *step: finished(plan, config, epoch, step, read(step[0])),
+            lambda *step: finished(plan, config, epoch, step, read(step[0])) + factors(step[0]),
             num_parallel_calls=calls(config),
         )
 
+    factors = reader_of_factors(samples, config)
     # Plain tf.data, built from Python generators: AutoGraph has nothing to convert.
     return epochs_of(plan).flat_map(tf.autograph.experimental.do_not_convert(epoch_batches))
+
+
+def reader_of_factors(samples: Any, config: TrainConfig) -> Callable[[Any], tuple[Any, ...]]:
+    """A function from sample numbers to their factors, (float32 [batch],); () without any."""
+    if not config.sample_weights:
+        return lambda numbers: ()
+    own = getattr(samples, "factors", None)
+    with tf.device("cpu"):
+        factors = tf.ones([len(samples)]) if own is None else tf.constant(own, tf.float32)
+    return lambda numbers: (tf.gather(factors, numbers),)
 
 
 def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> Any:

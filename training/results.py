@@ -12,7 +12,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -93,7 +93,9 @@ def plain(record: dict[str, Any]) -> str:
     if record["kind"] in ("progress", "checkpoint"):
         return ""
     shown = ("loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae", "samples")
-    numbers = [f"{name} {record[name]:.6g}" for name in shown if record.get(name) is not None]
+    more = (name for name in record if name.startswith("val_") and name not in shown)
+    names = [name for name in (*shown, *more) if record.get(name) is not None]
+    numbers = [f"{name} {record[name]:.6g}" for name in names]
     if record["kind"] == "epoch":
         numbers.insert(0, f"{record['epoch']}/{record['epochs']}")
     return "  ".join([str(record["kind"]), *numbers])
@@ -191,6 +193,23 @@ class Progress:
             return None
         per_step = (self.clock() - self.first_end) / (steps_done - 1)
         return per_step * (self.steps - self.step)
+
+
+def epoch_figures(
+    metric: str, trained: Metrics, held_out: Metrics, more: Mapping[str, float]
+) -> dict[str, float | None]:
+    """The figures of an epoch by their names in records; `more` are of the held-out data."""
+    figures: dict[str, float | None] = {"loss": trained.loss, "accuracy": None}
+    return figures | {metric: trained.score} | held_out_figures(metric, held_out, more)
+
+
+def held_out_figures(
+    metric: str, held_out: Metrics, more: Mapping[str, float]
+) -> dict[str, float | None]:
+    """The figures of the held-out data by their names in records."""
+    figures: dict[str, float | None] = {"val_loss": held_out.loss, "val_accuracy": None}
+    figures |= {f"val_{metric}": held_out.score}
+    return figures | {f"val_{name}": value for name, value in more.items()}
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path, **more: Any) -> None:

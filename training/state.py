@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from .variables import is_seed, moving, tensors_of
 # With other values of these, a checkpoint would continue with other samples or arrays.
 FIXED = (
     "data", "label", "input_feature", "label_feature", "image_size", "vocabulary", "text_length",
-    "held_out", "task", "model", "optimizer", "seed",
+    "held_out", "task", "model", "optimizer", "seed", "ema", "unfreeze_epochs",
+    "augment",
 )  # fmt: skip
+DEFAULTS = {item.name: item.default for item in fields(TrainConfig)}  # of an older checkpoint
 CHECK_EVERY = 20  # steps after which the ranks agree whether minutes have passed
 COST = 20  # a checkpoint of a better model waits for so many times the last one's duration
 
@@ -155,12 +157,13 @@ class State:
         """Rank 0's wish, on every rank."""
         return bool(self.strategy.total(np.array([float(wish and self.strategy.rank == 0)]))[0])
 
-    def save(self, position: Position, model: Any, optimizer: Any) -> None:
-        """Write a checkpoint: all processes read the variables, rank 0 writes."""
+    def save(self, position: Position, model: Any, optimizer: Any, callbacks: str) -> None:
+        """Write a checkpoint: all processes read the variables, rank 0 writes. `callbacks` is the
+        state of the callbacks."""
         begin = time.monotonic()
         variables = [*model.variables, *optimizer.variables]
         arrays = self.strategy.values(tensors_of(variables))
-        beside = Beside(self._moving(model), self.best)
+        beside = Beside(self._moving(model), self.best, callbacks)
         if self.strategy.rank == 0:
             try:
                 self.checkpoints.write(position, self.settings, arrays, beside)
@@ -193,7 +196,8 @@ class State:
     def _check(self, checkpoint: Checkpoint) -> None:
         """Refuse a checkpoint of other samples or another model."""
         for name in (*FIXED, "samples"):
-            before, now = checkpoint.settings.get(name), self.settings[name]
+            before = checkpoint.settings.get(name, DEFAULTS.get(name))
+            now = self.settings[name]
             if before != now:
                 raise TrainingError(
                     f"the checkpoint in {self.checkpoints.folder} is of another training: "
@@ -208,23 +212,26 @@ def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:
 
 def _numbers(at: Position) -> list[float]:
     """A position as numbers, which processes can add up: all but rank 0 add zeros."""
-    counts = (at.step, at.epoch, at.samples, at.global_batch, at.lanes, at.waited, at.done)
+    counts = [at.step, at.epoch, at.samples, at.global_batch, at.lanes, at.waited]
+    counts += [at.done, at.stopped]
     best = (0.0, 0.0) if at.best is None or math.isnan(at.best) else (1.0, at.best)
-    return [*map(float, counts), *best, *at.tallies]
+    return [*map(float, counts), *best, at.rate_scale, *at.tallies]
 
 
 def _position(numbers: Any) -> Position:
     """The position that `_numbers` describes."""
-    *counts, has_best = (int(value) for value in numbers[:8])
-    step, epoch, samples, global_batch, lanes, waited, done = counts
+    *counts, has_best = (int(value) for value in numbers[:9])
+    step, epoch, samples, global_batch, lanes, waited, done, stopped = counts
     return Position(
         step=step,
         epoch=epoch,
         samples=samples,
         global_batch=global_batch,
         lanes=lanes,
-        tallies=tuple(float(value) for value in numbers[9:]),
-        best=float(numbers[8]) if has_best else None,
+        tallies=tuple(float(value) for value in numbers[11:]),
+        best=float(numbers[9]) if has_best else None,
         waited=waited,
         done=bool(done),
+        rate_scale=float(numbers[10]),
+        stopped=bool(stopped),
     )

@@ -14,7 +14,7 @@ import tensorflow as tf
 from .config import TrainConfig
 from .strategies.protocol import Strategy
 from .tasks import Task
-from .variables import tensors_of
+from .variables import is_seed, moving, tensors_of
 from .watch import Watch
 
 SUMS = 3  # losses, samples, metric
@@ -67,22 +67,26 @@ class Step:
         self.optimizer.apply_gradients(pairs)
         return tallies
 
-    def _gradients(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
+    def _gradients(
+        self, inputs: Any, labels: Any, weights: Any, total: Any, factors: Any = None
+    ) -> tuple[Any, Any]:
         """Gradients and sums of one replica's batch, computed in so many parts.
 
         Each part begins with the moving averages of the step before, and the mean over the samples
         is what stays: they move once per step, and not at all for a batch of padding.
         """
         parts = self.config.accumulation
+        factors = self._factors(labels, factors)
         if parts == 1 and not self.idle:
-            return self._part(inputs, labels, weights, total)
+            return self._part(inputs, labels, factors, weights, total)
         state = tensors_of(self.watch.state)
         before = [tf.identity(variable) for variable in state]
         gradients, tallies, after = [], [], []
         for index in range(parts):
             rows, counts = _rows(weights, index, parts)
             _assign(state, before if index else [])
-            part = self._part(tf.gather(inputs, rows), tf.gather(labels, rows), counts, total)
+            own = [tf.gather(each, rows) for each in (inputs, labels, factors)]
+            part = self._part(own[0], own[1], own[2], counts, total)
             gradients.append(part[0])
             tallies.append(part[1])
             after.append([part[1][1] * (now - old) for now, old in zip(state, before, strict=True)])
@@ -91,10 +95,12 @@ class Step:
         _assign(state, [old + change for old, change in zip(before, moved, strict=True)])
         return [tf.add_n(same) for same in zip(*gradients, strict=True)], tally
 
-    def _part(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
+    def _part(
+        self, inputs: Any, labels: Any, factors: Any, weights: Any, total: Any
+    ) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
             outputs = tf.cast(self.model(inputs, training=True), tf.float32)
-            losses = self.task.losses(labels, outputs)
+            losses = self.task.losses(labels, outputs) * factors
             loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total
             if self.model.losses:  # regularizers count once per step
                 more = tf.add_n([tf.cast(each, tf.float32) for each in self.model.losses])
@@ -111,6 +117,13 @@ class Step:
             for v, g in zip(variables, gradients_or_none, strict=True)
         ]
         return gradients, sums(losses, self.task.scores(labels, outputs), weights)
+
+    def _factors(self, labels: Any, factors: Any) -> Any:
+        """What each sample counts in the loss: its own factor times that of its class."""
+        if factors is None:
+            factors = tf.ones([tf.shape(labels)[0]])
+        of_classes = self.config.factors_of_classes
+        return factors * tf.gather(tf.constant(of_classes), labels) if of_classes else factors
 
     def _note_unused(self, paths: Sequence[str]) -> None:
         """While the graph is made: as Keras does, train the other weights and say so once."""
@@ -138,4 +151,19 @@ def compiled(strategy: Strategy, replica_step: Callable[[Any], Any], feed: Any) 
         lambda batch: strategy.run(replica_step, batch),
         input_signature=[feed.element_spec],
         autograph=False,
+    )
+
+
+def accumulation_note(model: Any, config: TrainConfig) -> str:
+    """What makes a step in parts differ from a step at once; empty where nothing does."""
+    kinds = {
+        "moving averages take the statistics of each part": moving(model),
+        "random layers draw for each part": [v for v in model.variables if is_seed(v)],
+    }
+    reasons = [reason for reason, variables in kinds.items() if variables]
+    if config.accumulation == 1 or not reasons:
+        return ""
+    return (
+        f"accumulation={config.accumulation}: {', and '.join(reasons)}; the result is not that of "
+        "accumulation=1"
     )

@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from .callbacks import Callbacks, Decision
 from .config import TrainConfig
 from .data import splits
 from .data.splits import HeldOut
@@ -27,8 +27,7 @@ from .events import Events
 from .export import export
 from .input_pipeline import batches, next_batch, plan_for
 from .job import Job
-from .models.build import build_model
-from .optimizer import build_optimizer, schedule
+from .learner import Learner
 from .process import work_together
 from .results import (
     MODEL,
@@ -36,14 +35,16 @@ from .results import (
     Metrics,
     Progress,
     Records,
-    TrainingError,
+    epoch_figures,
+    held_out_figures,
     judge,
 )
 from .state import State, plan_start
-from .step import SUMS, Step
+from .step import SUMS, Step, accumulation_note
 from .strategies.protocol import Strategy
 from .tasks import task_of
-from .variables import is_seed, moving, tensors_of
+from .variables import moving, tensors_of
+from .watch import check_finite
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
@@ -72,16 +73,21 @@ class Training:
     def __init__(self, strategy: Strategy, job: Job, records: Records) -> None:
         self.strategy, self.job, self.records = strategy, job, records
         self.config: TrainConfig = job.config
-        self.task = task_of(job.config.task)
+        self.task = task_of(job.config.task, job.config.label_smoothing)
         self.data = splits.load(
             job.config, job.data, lambda text: records.emit("message", text=text)
         )
         self._start()
-        with strategy.scope():
-            self._build()
+        parts = (job.config, strategy, self.data, self.task, self.plan, self.total)
+        self.learner = Learner(*parts, self.position.epoch)
+        self.model = self.learner.model
         # The weights only: the random state of layers such as Dropout is each rank's own.
         strategy.broadcast(tensors_of(self.model.weights) + tensors_of(self.optimizer.variables))
         self.state.restore(self.checkpoint, self.model, self.optimizer)
+        self.callbacks = Callbacks(
+            self.config, strategy, self.model, epochs=self.epochs, steps=self.plan.steps
+        )
+        self.learner.rate.scale.assign(self.position.rate_scale)
         self.state.check_room(self.model, self.optimizer)
         self.events = Events(job.results, strategy.rank, job.config)
 
@@ -104,19 +110,10 @@ class Training:
         self.total = self.config.steps or self.config.epochs * self.plan.steps
         self.epochs = -(-self.total // self.plan.steps)
 
-    def _build(self) -> None:
-        """Model and optimizer. Ranks differ in their dropouts; all start with rank 0's weights."""
-        keras.utils.set_random_seed(self.config.seed + self.strategy.rank)
-        outputs = self.task.outputs(self.data.classes)
-        self.model = build_model(self.data.inputs, outputs, self.config)
-        self.rate = schedule(
-            self.config,
-            global_batch=self.plan.global_batch,
-            steps=self.plan.steps,
-            total=self.total,
-        )
-        self.optimizer = build_optimizer(self.config, self.rate)
-        self.optimizer.build(self.model.trainable_variables)
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer of this phase."""
+        return self.learner.optimizer
 
     def announcement(self, name: str) -> str:
         """The line that says what begins."""
@@ -127,7 +124,7 @@ class Training:
             f"training {self.config.model} on {self.config.data} with {name}: {strategy.size} "
             f"replica(s) in {strategy.processes} process(es), {self.job.threads} CPU thread(s) and "
             f"{gpus} GPU(s) each; {plan.samples} samples, global batch {plan.global_batch}, "
-            f"{plan.steps} steps per epoch, learning rate {self.rate.peak:g}{begin}"
+            f"{plan.steps} steps per epoch, learning rate {self.learner.rate.peak:g}{begin}"
         )
 
     def run(self) -> Evaluation:
@@ -137,8 +134,10 @@ class Training:
             self._say(text)
         evaluate = self._evaluator(self.data.validation)
         result = None
+        self.callbacks.begin(self.checkpoint.beside.callbacks if self.checkpoint else "")
         while self.position.step < self.total and not self._should_stop():
             result = self.run_epoch(evaluate)
+        self.callbacks.end()
         self.events.close(self.position.step)
         return self._finish(result, evaluate)
 
@@ -147,18 +146,21 @@ class Training:
         self.feed = self.strategy.iterate(
             lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
         )
-        parts = (self.strategy, self.model, self.optimizer, self.task, self.config)
-        step = Step(*parts, idle=self.plan.idle, report=self._say)
-        self.watched = step.watch.texts
-        self.step = step.compile(self.feed)
+        self._compile_step()
         self.progress = Progress(
             self.records,
             epochs=self.epochs,
             steps=self.total,
             step=self.position.step,
-            rate=lambda number: float(self.rate(number)),
+            rate=lambda number: self.learner.rate.at(number),
             scalars=self.events.scalars,
         )
+
+    def _compile_step(self) -> None:
+        parts = (self.strategy, self.model, self.optimizer, self.task, self.config)
+        step = Step(*parts, idle=self.plan.idle, report=self._say)
+        self.watched = step.watch.texts
+        self.step = step.compile(self.feed)
 
     def _say(self, text: str) -> None:
         if self.strategy.rank == 0:
@@ -172,7 +174,8 @@ class Training:
 
         def averaged() -> Result:
             self.strategy.average(statistics)  # such as batch normalisation's moving averages
-            return evaluate()
+            with self.learner.averages.in_model():
+                return evaluate()
 
         return averaged
 
@@ -181,9 +184,30 @@ class Training:
         epoch = self.position.epoch
         self.progress.start_epoch(epoch + 1)
         self.tallies = np.array(self.position.tallies)
+        begin = (self.learner.rate, self.position.step, self.position.rate_scale)
+        resumed = self.position.samples > 0
+        self._decide(self.callbacks.epoch_begin(epoch, *begin, resumed=resumed))
         steps = min(self.plan.steps_of(epoch), self.total - self.position.step)
+        self._train_steps(steps, evaluate)
+        trained = metrics_of(self.tallies)
+        speed = {"samples_per_s": self.progress.samples_per_s(), **self.progress.times()}
+        result = evaluate()
+        figures = epoch_figures(self.task.metric, trained, result.metrics, result.more)
+        self._decide(self.callbacks.epoch_end(epoch, figures, self.position.step))
+        figures["learning_rate"] = self.learner.rate.at(self.position.step)
+        self._end_epoch(result.metrics)
+        if self.strategy.rank == 0:
+            values = {**figures, **speed}
+            self.records.emit("epoch", epoch=epoch + 1, epochs=self.epochs, **values)
+            self.events.scalars(self.position.step, **values)
+        return result
+
+    def _train_steps(self, steps: int, evaluate: Callable[[], Result]) -> None:
         waiting: deque[tuple[Any, float]] = deque()
-        for _ in range(steps):
+        pending = 0 if self.callbacks.each_batch else self.strategy.pending
+        first = self.position.samples // self.plan.global_batch
+        for number in range(first, first + steps):
+            self.callbacks.batch_begin(number)
             begin = time.monotonic()
             batch = next_batch(self.feed, self.data.train)
             waited = time.monotonic() - begin
@@ -192,14 +216,35 @@ class Training:
             if self.state.due(self.position.step):
                 self._drain(waiting, 0)
                 self._save()
-            self._drain(waiting, self.strategy.pending)
+            self._drain(waiting, pending)
+            self.callbacks.batch_end(number, self._means)
+            every = self.config.validation_steps
+            if every and self.position.step % every == 0 and number < first + steps - 1:
+                self._drain(waiting, 0)
+                self._validate(evaluate)
         self._drain(waiting, 0)
-        trained = metrics_of(self.tallies)
-        speed = {"samples_per_s": self.progress.samples_per_s(), **self.progress.times()}
+
+    def _validate(self, evaluate: Callable[[], Result]) -> None:
+        """Report the held-out figures inside an epoch."""
+        begin = time.monotonic()
         result = evaluate()
-        self._end_epoch(result.metrics)
-        self._report_epoch(epoch + 1, trained, result.metrics, speed)
-        return result
+        self.progress.epoch_start += time.monotonic() - begin
+        figures = held_out_figures(self.task.metric, result.metrics, result.more)
+        if self.strategy.rank == 0:
+            at = {"epoch": self.position.epoch + 1, "step": self.position.step}
+            self.records.emit("validation", **at, **figures)
+            self.events.scalars(self.position.step, **figures)
+
+    def _means(self) -> dict[str, float]:
+        """The means of the epoch so far."""
+        means = metrics_of(self.tallies)
+        return {"loss": means.loss, self.task.metric: means.score}
+
+    def _decide(self, decision: Decision) -> None:
+        """Do what callbacks have decided."""
+        scale, stopped = decision.rate_scale, decision.stop or self.position.stopped
+        self.position = replace(self.position, rate_scale=scale, stopped=stopped)
+        self.learner.rate.scale.assign(scale)
 
     def _count_position(self) -> None:
         samples = min(self.position.samples + self.plan.global_batch, self.plan.samples)
@@ -217,19 +262,13 @@ class Training:
             self.progress.count(result[1], waited, partial(_mean_loss, self.tallies.copy()))
 
     def _check_finite(self, result: Any, step: int) -> None:
-        """Stop where a replica has a value that is not finite; every rank has the same result."""
-        faults = np.flatnonzero(result[SUMS + self.strategy.size :])
-        if not len(faults):
-            return
-        here = len(self.strategy.replicas)
-        bad = np.flatnonzero(result[SUMS : SUMS + self.strategy.size])
-        ranks = sorted({int(replica) // here for replica in bad})
-        # With the loss all gradients are lost: to name it says enough.
-        more = f" (and {len(faults) - 1} more)" if faults[0] and len(faults) > 1 else ""
-        raise TrainingError(
-            f"{self.watched[faults[0]].replace('{step}', str(step))}{more} is not a number on rank "
-            f"{', '.join(map(str, ranks))}: lower learning_rate ({self.config.learning_rate}, "
-            f"here {self.rate.peak:g}) or look for such values in the data"
+        replicas = np.flatnonzero(result[SUMS : SUMS + self.strategy.size])
+        check_finite(
+            result[SUMS + self.strategy.size :],
+            [text.replace("{step}", str(step)) for text in self.watched],
+            sorted({int(replica) // len(self.strategy.replicas) for replica in replicas}),
+            f"lower learning_rate ({self.config.learning_rate}, here {self.learner.rate.peak:g}) "
+            "or look for such values in the data",
         )
 
     def _end_epoch(self, held_out: Metrics) -> None:
@@ -245,28 +284,25 @@ class Training:
             waited=0 if better else self.position.waited + 1,
         )
         if better:
-            self.state.keep_best(self.model)
+            with self.learner.averages.in_model():
+                self.state.keep_best(self.model)
+        if self.position.epoch == self.config.unfreeze_epochs:
+            self.learner.unfreeze()
+            self._compile_step()
+            peak = self.learner.rate.peak
+            self._say(f"epoch {self.position.epoch}: all layers are unfrozen; rate up to {peak:g}")
         if better and self.state.due_for_best():
             self._save()
 
     def _should_stop(self) -> bool:
-        """Early stopping: all ranks have the same held-out loss, so they agree."""
-        return 0 < self.config.early_stopping <= self.position.waited
+        """Early stopping, after unfreeze_epochs: all ranks have the same held-out loss, so they
+        agree."""
+        position = self.position
+        waited = min(position.waited, position.epoch - self.config.unfreeze_epochs)
+        return position.stopped or 0 < self.config.early_stopping <= waited
 
     def _save(self) -> None:
-        self.state.save(self.position, self.model, self.optimizer)
-
-    def _report_epoch(
-        self, epoch: int, trained: Metrics, held_out: Metrics, speed: dict[str, float | None]
-    ) -> None:
-        if self.strategy.rank != 0:
-            return
-        metric = self.task.metric
-        values: dict[str, Any] = {"loss": trained.loss, "accuracy": None, metric: trained.score}
-        values |= {"val_loss": held_out.loss, "val_accuracy": None, f"val_{metric}": held_out.score}
-        values |= {"learning_rate": float(self.rate(self.position.step)), **speed}
-        self.records.emit("epoch", epoch=epoch, epochs=self.epochs, **values)
-        self.events.scalars(self.position.step, **values)
+        self.state.save(self.position, self.model, self.optimizer, self.callbacks.state())
 
     def _finish(self, result: Result | None, evaluate: Callable[[], Result]) -> Evaluation:
         """The last checkpoint, the exports, and then the evaluation: if held-out data cannot be
@@ -274,6 +310,7 @@ class Training:
         if self.state.enabled:
             self.position = replace(self.position, done=True)
             self._save()
+        self.learner.averages.stay_in_model()
         epoch = self._choose_epoch()
         self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read
         if self.strategy.rank == 0:
@@ -314,21 +351,6 @@ class Training:
         model = self.job.results / MODEL
         more = {"epoch": epoch}
         write(self.job, self.records, self.model, model, held_out, evaluation, result, more)
-
-
-def accumulation_note(model: Any, config: TrainConfig) -> str:
-    """What makes a step in parts differ from a step at once; empty where nothing does."""
-    kinds = {
-        "moving averages take the statistics of each part": moving(model),
-        "random layers draw for each part": [v for v in model.variables if is_seed(v)],
-    }
-    reasons = [reason for reason, variables in kinds.items() if variables]
-    if config.accumulation == 1 or not reasons:
-        return ""
-    return (
-        f"accumulation={config.accumulation}: {', and '.join(reasons)}; the result is not that of "
-        "accumulation=1"
-    )
 
 
 def _mean_loss(tallies: Any) -> float:

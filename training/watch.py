@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .results import TrainingError
 from .variables import moving, tensors_of
 
 LOSS = "the loss of step {step}"
@@ -48,6 +49,22 @@ class Watch:
             return
         for variable in trainable:
             yield f"the gradient of {variable.path} in step {{step}}"
+
+
+def check_finite(faults: Any, texts: Sequence[str], ranks: Sequence[int], advice: str) -> None:
+    """Stop where a value of a step is not finite; every rank has the same `faults`.
+
+    Raises:
+        TrainingError: it names the value and the `ranks`.
+    """
+    bad = np.flatnonzero(faults)
+    if not len(bad):
+        return
+    # With the loss all gradients are lost: to name it says enough.
+    more = f" (and {len(bad) - 1} more)" if bad[0] and len(bad) > 1 else ""
+    raise TrainingError(
+        f"{texts[bad[0]]}{more} is not a number on rank {', '.join(map(str, ranks))}: {advice}"
+    )
 
 
 def _sum(tensor: Any) -> Any:

@@ -170,6 +170,8 @@ def annotation(one: Option) -> str:
         return f"Sequence[{'int' if one.item is int else 'str'}]"
     kinds = {"flag": "bool", "int": "int", "float": "float"}
     kind = kinds.get(one.kind, "str")
+    if any(str(choice).isdigit() for choice in one.rule.choices):
+        kind = "int | str"
     if one.rule.path:
         kind = "str | Path"
     if one.rule.joined:

@@ -27,10 +27,12 @@ from .tasks import WithSlots
 # Of the program of each run in a series; a sweep has its settings from its values.
 SERIES = (
     *("launcher", "strategy", "preset", "script", "workdir", "args", "data", "metrics", "env"),
+    *("keras", "keras_patches"),
     *("secrets", "requirements", "runtime"),
 )
 EVALUATES = (
-    *("strategy", "script", "workdir", "args", "keras", "env", "secrets", "minimum", "maximum"),
+    *("strategy", "script", "workdir", "args", "keras", "keras_patches", "env", "secrets"),
+    *("minimum", "maximum"),
     *("requirements", "runtime"),
 )
 

@@ -11,7 +11,12 @@ from typing import Annotated
 
 from invoke import Context
 
-from railhead.documents.options.hosts import JsonOption, ReadyOptions, TargetOptions
+from railhead.documents.options.hosts import (
+    JsonOption,
+    ReadyOptions,
+    TargetOptions,
+    WheelOptions,
+)
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
     BucketOptions,
@@ -84,6 +89,24 @@ def bootstrap(
     with json_output(out.json) as file:
         act = steps.plan if c.config.run.dry else workflow.bootstrap
         act(Target(target).running(), options, file)
+
+
+@task()
+def wheel(
+    c: Context,
+    program: Annotated[
+        ProgramOptions,
+        only(
+            runtime="the runtime whose TensorFlow and Pythons the wheel is for; default: `tf2.18`,"
+            " unless this computer has no Python for it"
+        ),
+    ],
+    options: WheelOptions,
+) -> None:
+    """Build and test a Horovod wheel on this computer, for its system; no hosts are needed."""
+    from . import wheel
+
+    wheel.make(options, program.runtime)
 
 
 @task()

@@ -99,9 +99,22 @@ def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
     return remove(place, cluster_id)
 
 
+def remove_bucket(place: Place, name: str, cluster_id: str) -> bool:
+    """Remove the bucket of this name if it has the stack's id and no object; whether it is gone.
+
+    Raises:
+        RailheadError: the cloud does not answer.
+    """
+    function = CLOUDS[place.cloud].own_bucket
+    if function is None:
+        return False
+    remove: Callable[[Place, str, str], bool] = base.load(function)
+    return remove(place, name, cluster_id)
+
+
 def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[str]:
-    """Remove the cloud's own deadlines of these machines of a cluster, where they are resources;
-    the names of those that there were.
+    """Remove the cloud's own deadlines of these machines, where they are resources; the names of
+    those that there were. `cluster`: the name that the cluster had first.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.

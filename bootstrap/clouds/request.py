@@ -7,17 +7,25 @@ from dataclasses import dataclass, field
 
 from railhead.documents.clouds import COMMON_FACTS
 
+from ..errors import typed_options
+
 
 @dataclass(frozen=True)
 class StackRequest:
     """The part of a stack's config that decides which rights and quotas it needs.
 
-    `kinds` are the types of the resources that the stack has already.
+    `kinds` are the types of the resources that the stack has already, `stack` is its name.
     """
 
     cloud: str
     config: Mapping[str, str] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
+    stack: str | None = None
+
+    @property
+    def option(self) -> str:
+        """The option that names the stack in a command of Pulumi: ` --stack gpu`."""
+        return typed_options({"stack": self.stack})
 
     @property
     def region(self) -> str:

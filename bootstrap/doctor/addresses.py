@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import shlex
-from urllib import error, request
+from urllib import request
 
 from railhead.documents.doctor import Check
 
@@ -16,21 +16,23 @@ SECONDS = 5
 LONGEST = 64  # characters of an address
 
 
-def check(cidrs: str) -> Check:
-    """Compare the address with `ssh_cidrs` of the stack's config."""
+def check(cidrs: str, option: str = "") -> Check:
+    """Compare the address with `ssh_cidrs` of the config of the stack that `option` names."""
     service = os.environ.get(VARIABLE, SERVICE)
     try:
         if not service:
             raise ValueError(f"{VARIABLE} is empty")
         with request.urlopen(service, timeout=SECONDS) as answer:
             text = answer.read(LONGEST).decode("ascii", "replace").strip()
-        return check_address(ipaddress.ip_address(text), cidrs)
-    except (OSError, ValueError, error.URLError) as why:
+        return check_address(ipaddress.ip_address(text), cidrs, option)
+    except (OSError, ValueError) as why:
         text = f"this computer's public address was not compared: {why}"
         return Check("ssh_cidrs", "unknown", text, f"curl {SERVICE}   # is it in ssh_cidrs?")
 
 
-def check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, cidrs: str) -> Check:
+def check_address(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, cidrs: str, option: str = ""
+) -> Check:
     """Whether one of the networks, separated by commas, contains the address."""
     networks = [ipaddress.ip_network(text.strip(), strict=False) for text in cidrs.split(",")]
     own = f"{address}/{address.max_prefixlen}"
@@ -38,4 +40,4 @@ def check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, cidrs:
         return Check("ssh_cidrs", "ok", f"{address} may connect")
     text = f"{address}, the public address of this computer, is not in {cidrs}"
     wider = shlex.quote(f"{cidrs},{own}")
-    return Check("ssh_cidrs", "warns", text, f"pulumi config set ssh_cidrs {wider}")
+    return Check("ssh_cidrs", "warns", text, f"pulumi config set{option} ssh_cidrs {wider}")

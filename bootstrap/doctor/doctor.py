@@ -63,7 +63,7 @@ def request_of(stack: str) -> StackRequest | None:
     if cloud not in CLOUDS or not CLOUDS[cloud].examiner:
         return None
     config = {"name": stack.rpartition("/")[2], **config}
-    return StackRequest(cloud, config, frozenset(pulumi_stack.state(stack).kinds))
+    return StackRequest(cloud, config, frozenset(pulumi_stack.state(stack).kinds), stack)
 
 
 def policy(cloud: str, request: StackRequest | None) -> Any:
@@ -89,7 +89,7 @@ def _of_cloud(stack: str) -> Iterator[Check]:
     except RailheadError as error:
         yield Check(request.cloud, "unknown", error.message, str(error.hint))
     if cidrs := request.config.get("ssh_cidrs"):
-        yield addresses.check(cidrs)
+        yield addresses.check(cidrs, request.option)
 
 
 def _preview(stack: str) -> Iterator[Check]:

@@ -83,7 +83,7 @@ def _of_script(program: Script, request: RunRequest, folder: Path) -> Reported:
         **request.options.env,
         **request.secrets,
     }
-    if request.options.keras == 2:
+    if request.options.keras.version == 2:
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation = Reported()
     metrics: dict[str, float] = {}

@@ -16,6 +16,7 @@ from ..data.inputs import DataInput, read_inputs
 from ..data.spec import DataSpec, parse_each
 from ..errors import Command, UsageError
 from ..runs.earlier_run import EarlierRun, setting_texts, working_folder
+from ..runs.keras.choice import KerasChoice
 from ..runs.metrics.options import require_metrics
 from ..runs.model_files import KERAS, ModelSearch, names_below
 from ..runs.request import (
@@ -65,11 +66,18 @@ def _of_script(earlier: EarlierRun, args: ProgramOptions) -> RunRequest:
     """The user's script; it gets the results of the run as the data `model`."""
     if not earlier.run.results.is_dir():
         raise _no_model(earlier, f"run {earlier.run.run_id} has no results here")
-    request = read_request(args)
+    request = read_request(args, keras=_keras_of(earlier))
     if NAME in {item.spec.name for item in request.data}:
         raise UsageError(f"--data {NAME}: this name is reserved for the results of the run")
     data = request.data or _recorded_data(earlier, script=True)
     return replace(request, data=(*data, *_model(earlier.run.results, script=True)))
+
+
+def _keras_of(earlier: EarlierRun) -> KerasChoice | None:
+    """The Keras that wrote the model, for a script that shows neither."""
+    if earlier.args.keras not in ("2", "3"):  # of the built-in training
+        return None
+    return KerasChoice(int(earlier.args.keras), f"that of run {earlier.run.run_id}", auto=True)
 
 
 def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> RunRequest:

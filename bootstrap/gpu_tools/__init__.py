@@ -1,2 +1,1 @@
-"""The programs of `make gpu-wheel` and `make gpu-check`. May import
-the folders before `workflows`."""
+"""The program of `make gpu-check`. May import the folders before `workflows`."""

@@ -20,8 +20,8 @@ from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..plan import drivers, runtimes
 from ..plan.runtimes import Environment
+from ..provision import local_wheel
 from . import tested_on, trainings
-from . import wheel as gpu_wheel
 from .tested_on import Check, Machine
 
 PROBED = ("TensorFlow", "matmul", "all-reduce", "fused tensors", "scaled tensors", "training step")
@@ -41,10 +41,10 @@ def main(facts: HostFacts | None = None) -> int:
         facts: those of this machine; None: read them.
     """
     try:
-        facts = facts or gpu_wheel.facts_here()
+        facts = facts or local_wheel.facts_here()
         if not facts.gpu.cards and not facts.gpus:
             raise UsageError("there is no NVIDIA GPU in this machine: nothing was checked")
-        machine = check(facts, gpu_wheel.environment_for(facts))
+        machine = check(facts, local_wheel.environment_here(facts, gpu=True))
         path = machine.save()
         tested_on.write_row()
     except RailheadError as error:
@@ -60,7 +60,7 @@ def check(facts: HostFacts, environment: Environment) -> Machine:
     versions: dict[str, str] = {}
     if facts.gpus:
         folder = ready(facts, environment)
-        versions = json.loads(gpu_wheel.run([str(folder / "bin" / "python"), "-c", VERSIONS]))
+        versions = json.loads(local_wheel.run([str(folder / "bin" / "python"), "-c", VERSIONS]))
         checks += probe(folder / "bin" / "python", len(facts.gpus), "gpu")
         checks += train(folder / "bin" / "python", len(facts.gpus))
     else:
@@ -101,12 +101,12 @@ def ready(facts: HostFacts, environment: Environment) -> Path:
     """The GPU runtime with its Horovod wheel, in the cache; installed once."""
     folder = local_state.cache("gpu-check") / environment.digest
     if not (folder / ".ok").exists():
-        wheel = gpu_wheel.make(environment, facts)
+        wheel = local_wheel.make(environment, facts)
         shutil.rmtree(folder, ignore_errors=True)
         print(f"fetching the runtime, about {environment.megabytes} MB, once", flush=True)
         python = facts.pythons[environment.python]
-        gpu_wheel.install(folder, python, environment.runtime.lock)
-        gpu_wheel.install_wheel(folder, wheel)
+        local_wheel.install(folder, python, environment.runtime.lock)
+        local_wheel.install_wheel(folder, wheel)
         (folder / ".ok").touch()
     return folder
 

@@ -175,14 +175,16 @@ def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator
 # --- Checks with TensorFlow and Horovod ----------------------------------------------------
 
 
-def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) -> Iterator[Finding]:
-    """TensorFlow does not load, or sees fewer GPUs than the driver, so it would use the CPU."""
+def fallback_findings(
+    name: str, facts: HostFacts, bench: TensorFlowReadings, framework: str = "TensorFlow"
+) -> Iterator[Finding]:
+    """The framework does not load, or sees fewer GPUs than the driver, so it would use the CPU."""
     if bench.gpus is None:
-        what = f"the runtime's TensorFlow does not run: {bench.output}"
+        what = f"the runtime's {framework} does not run: {bench.output}"
         yield Finding(name, what, Command("bootstrap"), stops_links=True)
     elif bench.gpus < len(facts.gpus):
         sees = "no GPU: it would train on the CPU" if not bench.gpus else f"only {bench.gpus}"
-        what = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, TensorFlow sees {sees}"
+        what = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, {framework} sees {sees}"
         output = f" ({bench.output})" if bench.output else ""
         action = Hint(Command("plan"), "   # which runtime and driver it has, and why")
         yield Finding(name, what + output, action, stops_links=True)

@@ -26,6 +26,7 @@ from ..lifecycle import reach
 from ..plan.cluster import SurveyedCluster
 from ..plan.decide import let_in
 from ..plan.hostfile import Peer
+from ..plan.runtimes import TENSORFLOW
 from ..provision.host_step import KERAS
 from ..runs import start
 from ..runs.launch import RunOptions, StopPolicy
@@ -47,7 +48,7 @@ from .checks import (
     TensorFlowReadings,
 )
 
-PROBE = REMOTE / "probes/health_host.py"
+PROBE, COUNT = REMOTE / "probes/health_host.py", REMOTE / "probes/count_gpus.py"
 LINKS = REMOTE / "probes/health_links.py"
 CLOCK_READINGS = 3  # of the clock; the reading with the fastest reply counts
 BENCH_SECONDS = 180.0
@@ -134,13 +135,17 @@ def port_findings(cluster: ConnectedCluster) -> list[Finding]:
 def tensorflow_readings(
     cluster: ConnectedCluster, *, count: bool = False
 ) -> dict[str, TensorFlowReadings]:
-    """Read which GPUs TensorFlow sees on every host and, unless `count`, how fast it is."""
-    args = ["count"] if count else []
+    """Read which GPUs the framework sees on every host and, unless `count`, how fast it is."""
+    framework = cluster.environment.runtime.framework
+    if framework is TENSORFLOW:
+        text, args = PROBE.read_text(), ["count"] if count else []
+    else:
+        text, args = COUNT.read_text(), [framework.module]
     python = cluster.environment.interpreter
 
     def bench(session: Session) -> TensorFlowReadings:
         argv = [python, "-I", "-", *args]  # -I: no module is imported from the home
-        reply = session.run(argv, env=KERAS, text=PROBE.read_text(), timeout=BENCH_SECONDS)
+        reply = session.run(argv, env=KERAS, text=text, timeout=BENCH_SECONDS)
         return read_probe(reply)
 
     return everywhere(cluster.sessions, bench, what="running TensorFlow")
@@ -165,8 +170,10 @@ def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
     findings = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
     if not any(findings.values()):
         seen = tensorflow_readings(cluster, count=True)
+        title = cluster.environment.runtime.framework.title
         findings = {
-            n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()
+            name: list(checks.fallback_findings(name, facts, seen[name], title))
+            for name, facts in cluster.facts.items()
         }
     if any(findings.values()):
         outcomes = {
@@ -226,7 +233,7 @@ def _link_check(cluster: SurveyedCluster, pairs: list[tuple[str, str]]) -> RunRe
         ranks += peer.slots
     arg = json.dumps([[first[one], first[other]] for one, other in pairs])
     program = Script("script", LINKS.name, (arg,))
-    return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
+    return RunRequest(RunOptions(script=True), program, pack_file(LINKS), {})
 
 
 def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:

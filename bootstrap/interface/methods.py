@@ -60,8 +60,7 @@ class ClusterMethods(ABC):
             allow_mixed: allow several GPU types in one cluster
             requirements: a file of additional packages, resolved together with the
                 runtime's pinned versions
-            runtime: tf2.18 (with Horovod) or tf2.21; default: depends on the launcher and
-                the hosts' Pythons
+            runtime: tf2.18 or tf2.21; default: tf2.18, unless the hosts' Python is 3.13
             results: the folder for the results of runs; default: `results` in the current
                 folder
         """
@@ -95,7 +94,8 @@ class ClusterMethods(ABC):
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
         sagemaker: bool = False,
-        keras: int | None = None,
+        keras: int | str | None = None,
+        keras_patches: bool = True,
         env: Mapping[str, Any] | None = None,
         env_file: str | Path | None = None,
         secrets: Sequence[str] = (),
@@ -112,8 +112,10 @@ class ClusterMethods(ABC):
         """Start a training and, unless `wait` is False, follow it to its end: `fab train`.
 
         Args:
-            launcher: horovod or tensorflow; default: that of --strategy, or horovod
-            strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
+            launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
+                horovod
+            strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
+                torch, auto
             ps: parameter servers of --strategy parameter-server; default: 1
             preset: a set of values for the built-in training: digits, smoke, ...
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
@@ -127,8 +129,9 @@ class ClusterMethods(ABC):
                 URI[,shard|replicate][,file|stream]
             sagemaker: set the variables of Amazon SageMaker for --script: SM_CHANNEL_TRAIN,
                 ...
-            keras: 2 or 3; default: 2 for a script with Horovod or several workers,
-                otherwise 3
+            keras: auto, 2 or 3; default: auto, which decides from the script
+            keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
+                (--no-keras-patches)
             env: environment variables of the program by name
             env_file: a file of NAME=value lines
             secrets: an environment variable to copy from this shell, never logged
@@ -163,6 +166,7 @@ class ClusterMethods(ABC):
                 data=data,
                 sagemaker=sagemaker,
                 keras=keras,
+                keras_patches=keras_patches,
                 env=env,
                 env_file=env_file,
                 secrets=secrets,
@@ -194,6 +198,8 @@ class ClusterMethods(ABC):
         workdir: str | Path | None = None,
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
+        keras: int | str | None = None,
+        keras_patches: bool = True,
         env: Mapping[str, Any] | None = None,
         secrets: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
@@ -207,8 +213,10 @@ class ClusterMethods(ABC):
             random: train this number of randomly drawn combinations instead of all
             at_once: trials at the same time, each on an equal slice of the hosts (1)
             to_end: do not end hopeless trials early
-            launcher: horovod or tensorflow; default: that of --strategy, or horovod
-            strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
+            launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
+                horovod
+            strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
+                torch, auto
             preset: a set of values for the built-in training: digits, smoke, ...
             script: your own program, instead of the built-in training
             workdir: the folder to upload with --script and to run in; default: the script's
@@ -217,6 +225,9 @@ class ClusterMethods(ABC):
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
+            keras: auto, 2 or 3; default: auto, which decides from the script
+            keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
+                (--no-keras-patches)
             env: environment variables of the program by name
             secrets: an environment variable to copy from this shell, never logged
                 (--secret)
@@ -237,6 +248,8 @@ class ClusterMethods(ABC):
                 workdir=workdir,
                 args=args,
                 data=data,
+                keras=keras,
+                keras_patches=keras_patches,
                 env=env,
                 secrets=secrets,
                 metrics=metrics,
@@ -258,6 +271,8 @@ class ClusterMethods(ABC):
         workdir: str | Path | None = None,
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
+        keras: int | str | None = None,
+        keras_patches: bool = True,
         env: Mapping[str, Any] | None = None,
         secrets: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
@@ -267,8 +282,10 @@ class ClusterMethods(ABC):
 
         Args:
             counts: numbers of hosts: 1,2,4
-            launcher: horovod or tensorflow; default: that of --strategy, or horovod
-            strategy: horovod, multiworker, mirrored, one-device, parameter-server, auto
+            launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
+                horovod
+            strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
+                torch, auto
             preset: a set of values for the built-in training: digits, smoke, ...
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
             script: your own program, instead of the built-in training
@@ -278,6 +295,9 @@ class ClusterMethods(ABC):
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
+            keras: auto, 2 or 3; default: auto, which decides from the script
+            keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
+                (--no-keras-patches)
             env: environment variables of the program by name
             secrets: an environment variable to copy from this shell, never logged
                 (--secret)
@@ -299,6 +319,8 @@ class ClusterMethods(ABC):
                 workdir=workdir,
                 args=args,
                 data=data,
+                keras=keras,
+                keras_patches=keras_patches,
                 env=env,
                 secrets=secrets,
                 metrics=metrics,

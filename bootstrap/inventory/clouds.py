@@ -44,18 +44,18 @@ class CloudKind:
     """Properties of a cloud's hosts.
 
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
-    neither starts nor stops hosts. `machines` is the "module:function" that lists the machines
-    with Railhead's tags, of one region or, where `everywhere` is None, of all; `everywhere` lists
-    those of all regions. `others` lists what has a stack's id besides machines, `leftovers`
-    removes what of it a killed `up` left, and `deadlines` removes the cloud's own deadlines of
-    machines. `examiner` is the "module:function" that checks whether a stack can be created, and
-    `policy` the one that lists the rights for that. `areas` returns the areas in which everything
-    with Railhead's tags can be listed. `scheme` is that of its bucket addresses, and `bucket` the
-    "module:function" that opens a bucket. `host_key_source` is where its machines' keys can be
-    read, and `deadline` the kind of its own deadlines. `state` has its types in Pulumi's state;
-    None where no stack makes the hosts. `vendor` is in the DMI data of its machines. `in_cloud`:
-    virtual machines that a stack made for one cluster; system changes are allowed on them, and
-    their addresses change at a restart.
+    neither starts nor stops hosts. `machines` is the "module:function" that lists the machines with
+    Railhead's tags, of one region or, where `everywhere` is None, of all; `everywhere` lists those
+    of all regions. `others` lists what has a stack's id besides machines, `leftovers` removes what
+    of it a killed `up` left, `own_bucket` the empty bucket of a given name if it has the stack's
+    id, and `deadlines` the cloud's own deadlines of machines. `examiner` is the "module:function"
+    that checks whether a stack can be created, and `policy` the one that lists the rights for that.
+    `areas` returns the areas in which everything with Railhead's tags can be listed. `scheme` is
+    that of its bucket addresses, and `bucket` the "module:function" that opens a bucket.
+    `host_key_source` is where its machines' keys can be read, and `deadline` the kind of its own
+    deadlines. `state` has its types in Pulumi's state; None where no stack makes the hosts.
+    `vendor` is in the DMI data of its machines. `in_cloud`: virtual machines that a stack made for
+    one cluster; system changes are allowed on them, and their addresses change at a restart.
     `this_machine`: all hosts run on the machine where commands are typed.
     """
 
@@ -64,6 +64,7 @@ class CloudKind:
     everywhere: str | None = None
     others: str | None = None
     leftovers: str | None = None
+    own_bucket: str | None = None
     deadlines: str | None = None
     examiner: str | None = None
     policy: str | None = None
@@ -86,6 +87,7 @@ CLOUDS = {
         everywhere=f"{CLOUDS_FOLDER}.aws.machines:list_everywhere",
         others=f"{CLOUDS_FOLDER}.aws.leftovers:list_ids",
         leftovers=f"{CLOUDS_FOLDER}.aws.leftovers:remove",
+        own_bucket=f"{CLOUDS_FOLDER}.aws.leftovers:remove_bucket",
         deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",
         examiner=f"{CLOUDS_FOLDER}.aws.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.aws.rights:policy",
@@ -110,6 +112,7 @@ CLOUDS = {
     "gcp": CloudKind(
         instances=f"{CLOUDS_FOLDER}.gcp.instances:Gcp",
         machines=f"{CLOUDS_FOLDER}.gcp.machines:list_machines",
+        own_bucket=f"{CLOUDS_FOLDER}.gcp.leftovers:remove_bucket",
         examiner=f"{CLOUDS_FOLDER}.gcp.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.gcp.rights:policy",
         areas=f"{CLOUDS_FOLDER}.gcp.areas:areas",

@@ -94,6 +94,12 @@ class Inventory:
         return self.hosts[0]
 
     @property
+    def project(self) -> str | None:
+        """The project of Google Cloud, from the id of the chief; None elsewhere."""
+        parts = str(self.chief.id).split("/")
+        return parts[1] if parts[0] == "projects" else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the hosts, in order."""
         return tuple(host.name for host in self.hosts)

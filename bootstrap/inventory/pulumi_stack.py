@@ -123,6 +123,12 @@ def unlock_hint(stack: str) -> str:
     return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
 
 
+def forget(stack: str) -> str:
+    """The commands that remove a stack's state, and keep its config: nothing of it exists."""
+    quoted = shlex.quote(stack)
+    return f"pulumi stack rm --force --preserve-config --yes {quoted} && pulumi stack init {quoted}"
+
+
 @dataclass(frozen=True)
 class Setting:
     """A key of a stack's config; a secret's value is not shown."""
@@ -371,8 +377,9 @@ def _inventory(stack: str, document: Any) -> Inventory:
         raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
 
 
-def _pulumi(*args: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+def _pulumi(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
     argv = ["pulumi", *args, "--non-interactive"]
+    seconds = SECONDS if seconds is None else seconds
     try:
         return log.run(
             argv, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,

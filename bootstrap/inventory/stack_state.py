@@ -22,7 +22,7 @@ ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
 # The names of the stashes; stacks/ makes them.
 ID, PLACE, ACCOUNT = "cluster-id", "cluster-place", "cluster-account"
-PRICE, ZONES = "price-per-machine", "zones"
+PRICE, ZONES, SCHEDULE_PREFIX = "price-per-machine", "zones", "schedule-prefix"
 SECRET = "4dabf18193072939515e22adb298388d"  # the key by which Pulumi marks an encrypted value
 COMPONENTS = frozenset(f"railhead:{name}:Cluster" for name in CLOUDS)
 PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
@@ -98,11 +98,12 @@ class StackState:
     """A stack's state. `document` is its output `cluster`, not checked yet; None where no `up` came
     to its end.
 
-    `cloud`, `region`, `project` and `account` are those that the stack recorded; its config may
-    have others. `price` is that of one machine. `kinds` are the types of all resources except
-    Pulumi's own. `schedules` are the names of the deadlines that are resources of their own.
-    `zones` are those that may have capacity, in the order in which they are tried. `ids` are those
-    of all resources of the cloud.
+    `cluster` is the name of the cluster, and `first_name` the one that it had when its first
+    deadline was created: the names of deadlines contain it. `cloud`, `region`, `project` and
+    `account` are those that the stack recorded; its config may have others. `price` is that of one
+    machine. `kinds` are the types of all resources except Pulumi's own. `schedules` are the names
+    of the deadlines that are resources of their own. `zones` are those that may have capacity, in
+    the order in which they are tried. `ids` are those of all resources of the cloud.
     """
 
     stack: str
@@ -120,6 +121,7 @@ class StackState:
     zones: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     account: str | None = None
+    first_name: str | None = None
 
     @property
     def is_cluster(self) -> bool:
@@ -166,6 +168,7 @@ def read_state(stack: str, exported: object) -> StackState:
         ids=tuple(r.id for r in resources if r.is_made and r.id and not r.external),
         account=_text(_stash(resources, ACCOUNT).get("input"))
         or next((m.account for m in machines if m.account), None),
+        first_name=_first_name(resources),
     )
 
 
@@ -182,6 +185,12 @@ def _place(resources: Sequence[Resource]) -> RecordedPlace:
         return RecordedPlace()
     region, project = (_text(provider.inputs.get(key)) for key in ("region", "project"))
     return RecordedPlace(PROVIDERS[provider.type], region, project)
+
+
+def _first_name(resources: Sequence[Resource]) -> str | None:
+    """The cluster's name in the names of its schedules, `railhead-NAME-INSTANCE`."""
+    prefix = _text(_stash(resources, SCHEDULE_PREFIX).get("output")) or ""
+    return prefix.removeprefix("railhead-") or None
 
 
 def _stash(resources: Sequence[Resource], name: str) -> Mapping[str, Any]:

@@ -27,7 +27,8 @@ def leaks(
     """Print the report, as lines or as JSON in `file`; with --end --yes remove what leaked first.
 
     Raises:
-        RailheadError: something leaks, or an area or a stack could not be read.
+        RailheadError: something leaks, a machine of a lost stack runs, or an area or a stack could
+            not be read.
     """
     if (removal.yes or removal.with_bucket) and not options.end:
         raise UsageError("--yes and --with-bucket need --end", hint=Command("leaks", end=True))
@@ -54,7 +55,7 @@ def leaks(
         print(json.dumps(encode(made), indent=1), file=file)
     if options.end and not removal.yes:
         print_lines("nothing was removed: --end needs --yes")
-    report.check(made)
+    report.check(made, judge.living.lost)
 
 
 def _leaked(judge: Judge, found: Survey) -> list[Leak]:

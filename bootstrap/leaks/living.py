@@ -25,12 +25,15 @@ class Living:
         stacks: the stack of each cluster id, and of each id of a resource.
         recorded: the name of each cluster id that this computer has recorded: of a cluster that
             it used, or of a stack whose state is in another Pulumi backend.
+        lost: the recorded ids of clusters that no stack of any known backend has, and that
+            nobody adopted.
         places: where they are.
         unread: why it is not known of some stacks.
     """
 
     stacks: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, str] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
     places: tuple[Place, ...] = ()
     unread: tuple[str, ...] = ()
 
@@ -42,14 +45,16 @@ def read() -> Living:
     stacks |= {state.cluster_id: state.stack for state in states if state.cluster_id}
     clusters, damaged = _recorded()
     recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
-    recorded |= {one.cluster_id: one.cluster for one in _elsewhere()}
+    elsewhere = {one.cluster_id: one.cluster for one in _elsewhere()}
+    adopted = {one.cluster_id for one in clusters if one.is_adopted}
+    lost = recorded.keys() - elsewhere.keys() - stacks.keys() - adopted
     places = {
         Place(state.cloud, state.region, state.project, state.account)
         for state in states
         if state.cloud
     }
     places |= {place_of(one) for one in clusters}
-    return Living(stacks, recorded, tuple(places), (*unread, *damaged))
+    return Living(stacks, recorded | elsewhere, frozenset(lost), tuple(places), (*unread, *damaged))
 
 
 def _states() -> tuple[list[StackState], list[str]]:
@@ -100,6 +105,5 @@ def _elsewhere() -> list[StackRecord]:
 
 def place_of(cluster: Inventory) -> Place:
     """Where a cluster is."""
-    parts = str(cluster.chief.id).split("/")
-    project = parts[1] if parts[0] == "projects" else None
-    return Place(cluster.cloud, cluster.region, project, local_state.recorded_account(cluster.name))
+    account = local_state.recorded_account(cluster.name)
+    return Place(cluster.cloud, cluster.region, cluster.project, account)

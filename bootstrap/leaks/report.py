@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from railhead.documents.leaks import (
@@ -18,7 +18,7 @@ from railhead.documents.leaks import (
 )
 from railhead.documents.names import COMMON_LOGINS, login_name, owner_name
 
-from ..clouds.areas import BUCKET, Area, Resource
+from ..clouds.areas import BUCKET, MACHINE, Area, Resource
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError
 from .living import Living
@@ -180,20 +180,31 @@ def _cost(leaks: Collection[Leak]) -> str:
     return f"{count(len(leaks), 'resource')}, {_price(total)}{more}"
 
 
-def check(report: LeakReport) -> None:
-    """RailheadError if something leaks, or if it is not known of some area or stack."""
+def check(report: LeakReport, lost: Collection[str] = ()) -> None:
+    """RailheadError if something leaks, if a machine of a lost stack (by its cluster's id) runs, or
+    if it is not known of some area or stack."""
     leaked = [one for one in report.resources if one.status == LEAKED]
+    running = [one for one in report.resources if _runs_for_nobody(one, report.owner, lost)]
     missing = [area for area in report.areas if area.is_missing]
     failures = [f"leaked: {_cost(leaked)}"] if leaked else []
+    failures += [f"running, in no stack: {_cost(running)}"] if running else []
     failures += [f"{area.cloud} {area.name} {area.state}".replace("  ", " ") for area in missing]
     failures += [f"{count(len(report.unread), 'stack')} not read"] if report.unread else []
     if not failures:
         return
     own = [one for one in leaked if one.owner == report.owner]
-    raise RailheadError("; ".join(failures), hint=_next(own, leaked, report.owner))
+    raise RailheadError("; ".join(failures), hint=_next(own, leaked, running, report.owner))
 
 
-def _next(own: Collection[Leak], leaked: Collection[Leak], owner: str) -> Hint:
+def _runs_for_nobody(one: Leak, owner: str, lost: Collection[str]) -> bool:
+    """Whether it is a machine of this owner that costs money and that only a record knows."""
+    runs = one.kind == MACHINE and one.usd_per_day != 0
+    return runs and one.status == RECORDED and one.cluster_id in lost and one.owner in (owner, None)
+
+
+def _next(
+    own: Collection[Leak], leaked: Collection[Leak], running: Sequence[Leak], owner: str
+) -> Hint:
     login = login_name()
     named = None if owner == owner_name(login) and login not in COMMON_LOGINS else owner
     if own:
@@ -205,4 +216,7 @@ def _next(own: Collection[Leak], leaked: Collection[Leak], owner: str) -> Hint:
         )
     if leaked:
         return Hint("the commands above; if they are yours: ", Command("leaks", owner="NAME"))
+    if running:
+        adopt = Command("adopt", running[0].cluster_id)
+        return Hint(adopt, "   # then it can be stopped and terminated")
     return Hint(Command("leaks", owner=named), "   # again")

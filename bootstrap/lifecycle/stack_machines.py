@@ -146,7 +146,6 @@ def of_record(inventory: Inventory) -> StackMachines:
     machines = tuple(
         StateMachine(str(h.id), h.name, h.zone, h.address, h.peer_address) for h in hosts
     )
-    parts = str(inventory.chief.id).split("/")
     record = stack_records.find(inventory.cluster_id) if inventory.cluster_id else None
     state = StackState(
         stack=inventory.stack or inventory.name,
@@ -156,7 +155,7 @@ def of_record(inventory: Inventory) -> StackMachines:
         account=record.account if record else None,
         cloud=inventory.cloud if hosts else None,
         region=inventory.region,
-        project=parts[1] if parts[0] == "projects" else None,
+        project=inventory.project,
         bucket=inventory.bucket,
         price=None,
         machines=machines,
@@ -204,6 +203,19 @@ def remove_leftovers(machines: StackMachines) -> list[str]:
     return machines_of_cloud.remove_leftovers(_place(state), state.cluster_id)
 
 
+def remove_bucket(machines: StackMachines, name: str) -> bool:
+    """Remove the bucket of this name if a killed `up` of the stack left it without objects;
+    whether it is gone.
+
+    Raises:
+        RailheadError: the cloud does not answer.
+    """
+    state = machines.state
+    if state.cloud is None or state.cluster_id is None:
+        return False
+    return machines_of_cloud.remove_bucket(_place(state), name, state.cluster_id)
+
+
 def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> list[str]:
     """Remove deadlines of the cloud that a killed `up` created for these machines and that no
     state of Pulumi has; their names. An `up` cannot create them while they exist.
@@ -212,10 +224,11 @@ def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> 
         RailheadError: the cloud does not answer, or refuses.
     """
     state = machines.state
-    if state.cloud is None or state.cluster is None:
+    name = state.first_name or state.cluster
+    if state.cloud is None or name is None:
         return []
     without = [one for one in ids if not any(name.endswith(one) for name in state.schedules)]
-    return machines_of_cloud.remove_deadlines(_place(state), state.cluster, without)
+    return machines_of_cloud.remove_deadlines(_place(state), name, without)
 
 
 def _list(state: StackState) -> Listed:
@@ -231,10 +244,19 @@ def _list(state: StackState) -> Listed:
             f"these credentials are of {listed.account}, and stack {state.stack} is in account "
             f"{state.account}: they do not see its machines",
             hint=Hint(
-                f"log in to account {state.account}, then: ", Command("status", stack=state.stack)
+                f"log in to account {state.account}, then: ",
+                Command("status", stack=state.stack),
+                *_without_account(state),
             ),
         )
     return listed
+
+
+def _without_account(state: StackState) -> Iterator[str | Command]:
+    """The way out of a closed account, where Pulumi has the state: none of an adopted stack."""
+    if state.stack != state.cluster_id:
+        yield f"   # if that account is closed: {pulumi_stack.forget(state.stack)} && "
+        yield Command("up", stack=state.stack)
 
 
 def _place(state: StackState) -> Place:

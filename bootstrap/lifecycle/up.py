@@ -20,13 +20,18 @@ from railhead.documents.clouds import is_no_capacity
 from ..clouds.base import STOPPED
 from ..console.output import Reporter, confirm
 from ..console.text import count
-from ..errors import Command, Hint, RailheadError, UsageError
+from ..errors import Command, Hint, RailheadError, UsageError, typed_options
 from ..inventory import pulumi_stack
 from . import consent, destroy, power, stack_machines, stop_policy
 from .stack_machines import StackMachines
 
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
-CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Conflict")
+CONFLICT = re.compile(
+    r"already exists|Already(Exists|Associated|OwnedByYou)|\.Duplicate|Conflict|Error 409:"
+)
+BUCKET = re.compile(
+    r"BucketAlready(Exists|OwnedByYou)|named bucket succeeded|bucket name is not available"
+)
 
 
 def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool = False) -> None:
@@ -56,6 +61,8 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
     if result.code and _had_none(before, result) and is_conflict(result.text):
         report("what a killed `pulumi up` left is in the way")
         _remove(stack, report)
+        if has_bucket_conflict(result.text):
+            _remove_bucket(before, report)
         result = pulumi_stack.up(stack, refresh=False)
     zones = pulumi_stack.state(stack).zones if result.code and _may_move(before, result) else ()
     tried = 1
@@ -102,6 +109,19 @@ def is_conflict(text: str) -> bool:
     return bool(CONFLICT.search(text))
 
 
+def has_bucket_conflict(text: str) -> bool:
+    """Whether Pulumi's output has a refusal because a bucket of the configured name exists."""
+    return bool(BUCKET.search(text))
+
+
+def _remove_bucket(before: StackMachines, report: Reporter) -> None:
+    """Remove the configured bucket if a killed `up` of this stack left it, without objects: the
+    stack's id, which it has, is that of the state before."""
+    name = pulumi_stack.config(before.stack).get("bucket_name")
+    if name and stack_machines.remove_bucket(before, name):
+        report(f"removed the empty bucket {name}, which has this stack's id")
+
+
 def _remove(stack: str, report: Reporter) -> None:
     """Remove what a refused `up` has created.
 
@@ -131,6 +151,12 @@ def _broken(
     if pulumi_stack.is_locked(result.text):
         return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
     up, end = Command("up", stack=stack), Command("teardown", destroy=True, stack=stack)
+    if has_bucket_conflict(result.text):
+        what += "; its bucket_name names a bucket that exists and is in no state of Pulumi"
+        option = typed_options({"stack": stack})
+        change = f"pulumi config set{option} bucket_name OTHER && "
+        more = "   # or remove the bucket, if it is yours, and repeat the command"
+        return RailheadError(what, hint=Hint(change, up, more))
     if is_conflict(result.text) and (machines.strays or machines.inventory is None):
         what += "; what a killed `pulumi up` left is in the way"
         ends = Hint(" && ".join(one.end for one in machines.strays)) if machines.strays else end

@@ -115,7 +115,7 @@ def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
             f"{name} builds Horovod for GPUs and has no CUDA 12 toolkit, and the archive of "
             f"{facts.os} has none that works",
             hint="DEBIAN_MIRROR=<address of an archive of Debian> and the same command; or an "
-            "image with CUDA 12; or --runtime tf2.21, which needs no Horovod",
+            "image with CUDA 12",
         )
 
 

@@ -43,20 +43,53 @@ OPENMPI_OF_APT = "4"
 
 
 @dataclass(frozen=True)
+class Framework:
+    """A framework of runtimes: its module, its packages for hosts without and with GPUs, and a
+    Python statement that fails where they do not work."""
+
+    title: str
+    module: str
+    cpu: str
+    gpu: str
+    imports: str
+
+
+TENSORFLOW = Framework(
+    *("TensorFlow", "tensorflow", "tensorflow-cpu", "tensorflow[and-cuda]"),
+    imports="import tensorflow, keras, tf_keras",
+)
+JAX = Framework(
+    *("JAX", "jax", "jax", "jax[cuda12]"),
+    imports="import os; os.environ['KERAS_BACKEND'] = 'jax'; import jax, keras",
+)
+TORCH = Framework(
+    *("PyTorch", "torch", "torch", "torch"),
+    imports="import os; os.environ['KERAS_BACKEND'] = 'torch'; import torch, keras",
+)
+
+
+@dataclass(frozen=True)
 class RuntimeRow:
     """One row of the table; --runtime takes its name. `pythons` are the versions that it is
     locked for, the preferred one first. `limits` are versions that packages of --requirements must
-    have, where what they declare allows versions that fail with those of the runtime."""
+    have, where what they declare allows versions that fail with those of the runtime. `launchers`
+    are those that it serves. `version` is that of its framework."""
 
     name: str
-    tensorflow: str
-    horovod: bool
+    version: str
     pythons: tuple[str, ...]
     limits: tuple[str, ...] = ()
+    launchers: tuple[str, ...] = ("horovod", "tensorflow")
+    framework: Framework = TENSORFLOW
+
+    @property
+    def horovod(self) -> bool:
+        """Whether Horovod is built for it."""
+        return "horovod" in self.launchers
 
     def supports(self, launcher: str | None) -> bool:
-        """Whether this row has what a launcher needs; None means all launchers."""
-        return self.horovod or launcher == "tensorflow"
+        """Whether this row serves a launcher; None means the default one, Horovod."""
+        return (launcher or "horovod") in self.launchers
 
 
 ROWS = {
@@ -64,13 +97,24 @@ ROWS = {
     for row in (  # in the order of preference
         RuntimeRow(
             *("tf2.18", "2.18.1"),
-            horovod=True,
             pythons=("3.11", "3.12", "3.10"),
             # Its protobuf is 5, as TensorFlow 2.18 needs it. tensorflow-metadata 1.21, which
             # tensorflow-datasets requires, accepts that and can be imported with 6 only.
             limits=("tensorflow-metadata<1.18",),
         ),
-        RuntimeRow("tf2.21", "2.21.0", horovod=False, pythons=("3.11", "3.12", "3.10", "3.13")),
+        RuntimeRow("tf2.21", "2.21.0", pythons=("3.11", "3.12", "3.10", "3.13")),
+        RuntimeRow(
+            *("jax0.6", "0.6.2"),
+            pythons=("3.11", "3.12", "3.10", "3.13"),
+            launchers=("jax",),
+            framework=JAX,
+        ),
+        RuntimeRow(
+            *("torch2.7", "2.7.1"),
+            pythons=("3.11", "3.12", "3.10", "3.13"),
+            launchers=("torch",),
+            framework=TORCH,
+        ),
     )
 }
 
@@ -88,9 +132,19 @@ class Runtime:
         return f"{self.row.name}-{'gpu' if self.gpu else 'cpu'}"
 
     @property
-    def tensorflow(self) -> str:
-        """The version of TensorFlow."""
-        return self.row.tensorflow
+    def framework(self) -> Framework:
+        """What its programs are written for."""
+        return self.row.framework
+
+    @property
+    def version(self) -> str:
+        """The version of its framework."""
+        return self.row.version
+
+    @property
+    def requirement(self) -> str:
+        """Its framework, as pip reads it."""
+        return f"{self.framework.gpu if self.gpu else self.framework.cpu}=={self.version}"
 
     @property
     def horovod(self) -> bool:
@@ -184,7 +238,7 @@ class Environment(LockedEnvironment):
     def wheel_key(self, builder: HostFacts) -> str:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
         mpi = (builder.openmpi or OPENMPI_OF_APT).split(".")[0]
-        parts = [builder.os, builder.arch, self.python, self.runtime.tensorflow, mpi]
+        parts = [builder.os, builder.arch, self.python, self.runtime.version, mpi]
         parts += [path.read_text() for path in self.runtime.recipe]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -215,15 +269,15 @@ def row_named(name: str, launcher: str | None) -> RuntimeRow:
     """The row that --runtime names, if it has what the launcher needs.
 
     Raises:
-        UsageError: no row has this name, or it has no Horovod and the launcher needs it.
+        UsageError: no row has this name, or it does not serve the launcher.
     """
     if name not in ROWS:
         raise UsageError(f"runtime {name!r}: one of {', '.join(ROWS)}")
     if launcher and not ROWS[name].supports(launcher):
         able = ", ".join(row.name for row in ROWS.values() if row.supports(launcher))
         raise UsageError(
-            f"runtime {name} has no Horovod, which launcher {launcher} needs; it is in {able}",
-            hint=f"--runtime {able}   # or: --launcher tensorflow",
+            f"runtime {name} does not serve launcher {launcher}; {able} do",
+            hint=f"--runtime {able.partition(',')[0]}",
         )
     return ROWS[name]
 
@@ -254,7 +308,7 @@ def _choose_row(
     ]
     if installed and installed[0] != usable[0]:
         return installed[0], f"{usable[0].name} has no Python that all hosts have"
-    return usable[0], "works with both launchers"
+    return usable[0], "the default"
 
 
 def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:

@@ -34,7 +34,6 @@ from .survey import with_new_facts
 from .system import STEPS, WHAT, change_system
 
 KEY = "~/.railhead/cluster/key"
-IMPORTS = "import tensorflow, keras, tf_keras"
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
 
 
@@ -164,10 +163,11 @@ class _Installation:
         if self.environment.extra:
             locks[f"{folder}.extra.txt"] = self.environment.extra
         self._create_environment(step_host, "runtime", folder, locks)
+        imports = self.environment.runtime.framework.imports
         if not self.environment.runtime.horovod:
-            self._mark_complete(step_host, "runtime", IMPORTS)
+            self._mark_complete(step_host, "runtime", imports)
         elif step_host.waits_for_wheel:  # compile Python files while the wheel is built
-            step_host.run("runtime", self._import_command(IMPORTS), env=QUIET)
+            step_host.run("runtime", self._import_command(imports), env=QUIET)
 
     def _mark_complete(self, step_host: HostStep, step: str, imports: str) -> None:
         """Check that the environment can be imported, and mark it as complete."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..console import log
 from ..errors import UsageError
-from ..plan.runtimes import ROWS, Environment, Runtime
+from ..plan.runtimes import ROWS, TENSORFLOW, Environment, Runtime
 
 # An entry of a lock: its first line, and the indented lines with its hashes.
 _ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)
@@ -33,12 +33,14 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     argv += ["--no-header", "--no-annotate", "--python-version", environment.python]
     argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
     argv += ["--constraints", str(runtime.lock), "--constraints", "-", str(requirements)]
-    limits = [f"tensorflow=={runtime.tensorflow}", *runtime.row.limits]
-    process = log.run(argv, input="\n".join(limits) + "\n", capture_output=True)
+    framework = f"{runtime.framework.module}=={runtime.version}"
+    limits = "\n".join([framework, *runtime.row.limits, ""])
+    process = log.run(argv, input=limits, capture_output=True)
     if process.returncode:
         raise _conflict(requirements, runtime, process.stderr)
     _refuse_ours(requirements, process.stdout, runtime)
-    return without("" if runtime.gpu else "tensorflow", process.stdout)
+    replaced = runtime.framework is TENSORFLOW and not runtime.gpu
+    return without("tensorflow" if replaced else "", process.stdout)
 
 
 def without(name: str, lock: str) -> str:
@@ -64,10 +66,12 @@ def _refuse_ours(requirements: Path, text: str, runtime: Runtime) -> None:
         hint = f"remove it from {requirements.name}, and the package that requires it, if any"
         raise UsageError(f"--requirements {requirements} installs horovod: {why}", hint=hint)
     own = "tensorflow" if runtime.gpu else "tensorflow-cpu"
+    if runtime.framework is not TENSORFLOW:
+        return
     if others := sorted(names & _BUILDS - {"tensorflow", own}):
         raise UsageError(
             f"--requirements {requirements} installs {others[0]}, which overwrites the"
-            f" TensorFlow {runtime.tensorflow} of the runtime ({own})",
+            f" TensorFlow {runtime.version} of the runtime ({own})",
             hint=f"write tensorflow instead, or nothing, in {requirements.name}",
         )
 

@@ -11,6 +11,7 @@ import os
 import sys
 
 NAME = "railhead.pyz"
+BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 SUPERVISOR, ENDPOINT = "run.supervisor", "serve.endpoint"
 ARCHIVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

@@ -81,6 +81,14 @@ class RunFacts:
         return EARLY if self.ended_early and state == "cancelled" else state
 
     @property
+    def keras(self) -> str:
+        """The Keras of the run; also that of an attempt that failed before."""
+        attempts = self.result.attempts if self.result else ()
+        if attempts:
+            return f"{attempts[-1].other_keras}, after {attempts[-1].keras} failed"
+        return str(self.document.keras) if self.document else ""
+
+    @property
     def seconds(self) -> float | None:
         """The duration."""
         return self.result.seconds if self.result else None

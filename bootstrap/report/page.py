@@ -301,7 +301,7 @@ def _environment(facts: RunFacts) -> Markup:
         "hosts": ", ".join(f"{host.name} ({host.slots} ranks)" for host in run.hosts),
         "launcher": run.launcher,
         "strategy": run.strategy,
-        "Keras": run.keras,
+        "Keras": facts.keras,
         "runtime": run.runtime.name,
         "price": f"{facts.price:g} {facts.currency} per hour" if facts.price is not None else "",
         "resumes": run.resumes or "",

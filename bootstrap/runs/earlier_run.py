@@ -18,6 +18,7 @@ from railhead.documents.run_record import GivenOptions
 from ..errors import Command, Hint, UsageError
 from ..inventory import local_state
 from .request import RunRequest, program_of, read_request
+from .results import keras_of
 from .run import Run
 
 OPTIONS = options_in(ProgramOptions)
@@ -52,15 +53,20 @@ def earlier_run(run_id: str) -> EarlierRun:
         )
     try:
         typed = decode(GivenOptions, record.given, what="given")
-        return EarlierRun(
-            Run(run_id, Path(record.results)),
-            record.cluster,
-            decode(RunDocument, record.document, what="document"),
-            program_of(typed.options),
-            Path(typed.folder),
-        )
+        document = decode(RunDocument, record.document, what="document")
+        run = Run(run_id, Path(record.results))
+        args = _with_keras(program_of(typed.options), document, run)
+        return EarlierRun(run, record.cluster, document, args, Path(typed.folder))
     except (TypeError, ValueError) as error:
         raise UsageError(f"the record of run {run_id} is damaged: {error}", hint=hint) from None
+
+
+def _with_keras(args: ProgramOptions, document: RunDocument, run: Run) -> ProgramOptions:
+    """The options of a script with the Keras that it ran with: its checkpoints need the same."""
+    if not isinstance(document.program, Script):
+        return args
+    # The supervisor writes that of a second attempt to run.json, which is fetched.
+    return replace(args, keras=str(keras_of(run) or document.keras))
 
 
 def resumed_request(
@@ -76,10 +82,29 @@ def resumed_request(
             f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
             hint=Command("evaluate", evaluated),
         )
+    earlier = _with_known_keras(earlier, options)
     _refuse_contradictions(earlier, options)
     args = _args(earlier)
     with working_folder(earlier):
         return read_request(args, resumes=earlier.run.run_id), args
+
+
+def _with_known_keras(earlier: EarlierRun, options: ProgramOptions) -> EarlierRun:
+    """The run with the Keras that wrote its checkpoints, also where only its hosts know which.
+
+    Raises:
+        UsageError: it may have started again with the other Keras, and --keras does not say.
+    """
+    if not earlier.document.keras_auto or keras_of(earlier.run) is not None:
+        return earlier
+    if options.keras not in ("2", "3"):
+        run_id = earlier.run.run_id
+        raise UsageError(
+            f"--keras: run {run_id} may have started again with the other Keras, and its results"
+            f" are not here; it began with Keras {earlier.document.keras}",
+            hint=Hint(Command("fetch", run=run_id), "   # or add --keras 2 or 3"),
+        )
+    return replace(earlier, args=replace(earlier.args, keras=options.keras))
 
 
 def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:

@@ -6,43 +6,27 @@ import re
 from collections.abc import Sequence
 
 from ..console.text import clean
-
-# Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
-WRONG_KERAS = {
-    "3": (
-        "'Variable' object has no attribute 'ref'",
-        "'list' object is not callable",
-        "unexpected keyword argument 'experimental_run_tf_function'",
-        "Attempt to convert a value (PerReplica:",
-        "optimizers.legacy is not supported in Keras 3",
-        "has no attribute 'reset_states'",
-        "Invalid filepath extension for saving",
-    ),
-    "2": (
-        "No module named 'tf_keras.",
-        "No module named 'keras.ops'",
-        "tf_keras' has no attribute",
-        "'function' object has no attribute 'assign'",
-    ),
-}
-
+from ..remote.keras_retry.errors import needs_other
 
 # A file that the script opened by a relative path.
 _NOT_SENT = re.compile(r"FileNotFoundError: .*No such file or directory: '([^/'][^']{0,200})'")
 
 
-def hint_of(lines: Sequence[str]) -> str:
-    """How to fix an error in these lines; empty if its cause is not known."""
-    text = "\n".join(clean(str(line)) for line in lines)
-    return _keras(text) or _sagemaker(text) or _not_sent(text)
+def hint_of(lines: Sequence[str], keras: int | None = None) -> str:
+    """How to fix an error in these lines; empty if its cause is not known.
+
+    Args:
+        keras: the Keras of the run; None if it is not known, or if both were tried.
+    """
+    cleaned = [clean(str(line)) for line in lines]
+    text = "\n".join(cleaned)
+    return _keras(cleaned, keras) or _sagemaker(text) or _not_sent(text)
 
 
-def _keras(text: str) -> str:
-    for keras, errors in WRONG_KERAS.items():
-        if any(error in text for error in errors):
-            other = "2" if keras == "3" else "3"
-            return f"the script is written for Keras {other}: add --keras {other}"
-    return ""
+def _keras(lines: Sequence[str], keras: int | None) -> str:
+    if keras is None or not needs_other(keras, lines):
+        return ""
+    return f"the script is written for Keras {5 - keras}: add --keras {5 - keras}"
 
 
 def _sagemaker(text: str) -> str:

@@ -27,15 +27,16 @@ from railhead.documents.run import (
 from ..errors import UsageError
 from ..plan.hostfile import Link, Peer
 from . import strategies
+from .keras.choice import KerasChoice
 from .metrics.options import MOST_METRICS
-from .strategies import AUTO, DEFAULT_LAUNCHER, Strategy
+from .strategies import AUTO, DEFAULT_LAUNCHER, SCRIPTS_ONLY, Strategy
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run, validated. `strategy` and `keras` None: the default is chosen.
+    """The options of a run, validated. `strategy` None: the default is chosen.
 
     `servers`: how many parameter servers; 0: one where the strategy has any. `resumes`: the id of
     the run whose checkpoints this one continues from. `thresholds`: of its evaluation.
@@ -46,7 +47,8 @@ class RunOptions:
     strategy: str | None = None
     servers: int = 0
     script: bool = False
-    keras: int | None = None
+    keras: KerasChoice = KerasChoice()
+    keras_patches: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("**",)
@@ -58,12 +60,12 @@ class RunOptions:
     def __post_init__(self) -> None:
         strategies.launcher_for(self.launcher, self.strategy)
         self._check_strategy()
-        if self.keras not in (None, 2, 3):
-            raise UsageError(f"keras {self.keras}: 2 or 3")
-        if self.keras == 2 and not self.script:
+        if self.keras.version == 2 and not self.script:
             raise UsageError(
                 "keras 2 is for --script: the built-in training is written for Keras 3"
             )
+        if not self.keras_patches and not self.script:
+            raise UsageError("--no-keras-patches is for --script: the built-in training needs none")
         for name in [*self.env, *self.secrets]:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"{name!r} is not the name of a variable: letters, digits and '_'")
@@ -85,6 +87,10 @@ class RunOptions:
                 "--strategy auto is for the built-in training; a script has one strategy",
                 hint="name that of your script, or leave out --strategy",
             )
+        if self.launcher in SCRIPTS_ONLY and not self.script:
+            raise UsageError(
+                f"launcher {self.launcher} is for --script: the built-in training uses TensorFlow"
+            )
         row = strategies.STRATEGIES.get(self.strategy or "")
         if self.servers and not (row and row.has_servers):
             raise UsageError("--ps is for --strategy parameter-server")
@@ -104,18 +110,6 @@ class RunOptions:
         """The chosen strategy, or the launcher's default for this number of hosts."""
         name = None if self.strategy == AUTO else self.strategy
         return strategies.resolve(self.launcher, name, hosts)
-
-    def resolved_keras(self, strategy: Strategy) -> tuple[int, str]:
-        """The Keras version and why."""
-        if self.keras is not None:
-            return self.keras, "given by --keras"
-        if not self.script:
-            return 3, "the built-in training is written for it"
-        if strategy.script_keras == 2:
-            why = "scripts under Horovod or several workers need it; --keras 3 if yours does not"
-        else:
-            why = "a script on one host; --keras 2 for the older API"
-        return strategy.script_keras, why
 
 
 @dataclass(frozen=True)
@@ -175,6 +169,7 @@ def run_document(
     tf_cluster = None
     if strategy.roles:
         tf_cluster = strategies.tf_cluster(list(zip(roles, addresses, ports, strict=True)))
+    coordinator = strategies.endpoint(addresses[0], ports[0]) if strategy.coordinator else None
     return RunDocument(
         schema=SCHEMA,
         run_id=run_id,
@@ -182,7 +177,7 @@ def run_document(
         created=created,
         launcher=options.launcher,
         strategy=strategy.name,
-        keras=options.resolved_keras(strategy)[0],
+        keras=options.keras.version,
         runtime=runtime,
         program=program,
         data=tuple(data),
@@ -204,6 +199,9 @@ def run_document(
         max_hours=stop_policy.max_hours,
         stop=Stop(tuple(stops), stop_policy.keep_minutes) if stop_policy.stop and stops else None,
         bucket=bucket,
+        keras_auto=options.keras.auto,
+        keras_patches=options.keras_patches,
+        coordinator=coordinator,
     )
 
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,21 @@ from ..data.spec import parse_all
 from ..errors import Command, Hint, UsageError
 from ..plan.runtimes import REPO
 from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
+from .keras.choice import (
+    KerasChoice,
+    choose,
+    evidence_in_bundle,
+    evidence_in_requirements,
+    undecided,
+)
+from .keras.evidence import PINNED, Evidence
 from .launch import RunOptions
 from .metrics.options import (
     read_metric,
     read_thresholds,
     require_metrics,
 )
-from .strategies import launcher_for
+from .strategies import SCRIPTS_ONLY, launcher_for
 
 # The tokens of a shell command line; `open`: a quote that is not closed.
 _PIECE = re.compile(
@@ -82,11 +90,13 @@ def read_request(
     environment: Mapping[str, str] = os.environ,
     *,
     resumes: str | None = None,
+    keras: KerasChoice | None = None,
 ) -> RunRequest:
     """Check everything that can be checked without a host.
 
     Args:
         resumes: the id of the run whose checkpoints this one continues.
+        keras: the Keras for a script that shows neither.
 
     Raises:
         UsageError: an option is not valid; the message has the rule, the value and the choices.
@@ -109,7 +119,32 @@ def read_request(
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
     program = Script("script", path, argv, args.sagemaker)
+    choice = _keras_of(args, options, bundle, path, keras)
+    if resumes:
+        choice = replace(choice, why=f"that of run {resumes}")
+    options = replace(options, keras=choice)
     return RunRequest(options, program, bundle, secrets, data, record_of(args))
+
+
+def _keras_of(
+    args: ProgramOptions,
+    options: RunOptions,
+    bundle: Bundle,
+    script: str,
+    otherwise: KerasChoice | None,
+) -> KerasChoice:
+    """The Keras for a script. Raises as `choose` and `evidence_in_requirements`; UsageError for
+    Keras 2 with another framework than TensorFlow."""
+    if options.launcher in SCRIPTS_ONLY:
+        if args.keras == "2":
+            raise UsageError(f"--keras 2 needs TensorFlow, which launcher {options.launcher} lacks")
+        return KerasChoice(3, f"the only one of launcher {options.launcher}")
+    evidence = [*evidence_in_bundle(bundle, script)]
+    if args.requirements:
+        evidence += evidence_in_requirements(Path(args.requirements))
+    if options.env.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"):
+        evidence.append(Evidence(2, PINNED, "--env", "sets TF_USE_LEGACY_KERAS"))
+    return choose(args.keras, evidence, otherwise or undecided(script))
 
 
 def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptions:
@@ -119,7 +154,8 @@ def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptio
         strategy=args.strategy,
         servers=args.ps or 0,
         script=args.script is not None,
-        keras=args.keras,
+        keras=choose(args.keras, [], KerasChoice()),
+        keras_patches=args.keras_patches,
         env=_variables(args),
         secrets=tuple(dict.fromkeys(args.secrets)),
         outputs=args.outputs or ("**",),

@@ -26,7 +26,8 @@ from ..untrusted.manifest import (
     refuse_changed,
     skipped_line,
 )
-from ..untrusted.run_files import read_result
+from ..untrusted.run_files import read_result, read_run_document
+from ..untrusted.unpack import Hostile
 from .hints import hint_of
 from .metrics.events import EVENT_FILE, event_file
 from .metrics.options import MOST_METRICS
@@ -194,6 +195,12 @@ def trouble_line(result: Result | None) -> list[str]:
     return [f"not everything could be written: {clean(result.trouble)[:400]}"]
 
 
+def attempt_lines(result: Result | None) -> list[str]:
+    """One line if an attempt failed before the last one; otherwise none."""
+    attempts = result.attempts if result else ()
+    return [clean(attempt.summary) for attempt in attempts[-1:]]  # a host may list any number
+
+
 def judge(run: Run, result: Result | None) -> str:
     """One line about a run that succeeded.
 
@@ -212,7 +219,8 @@ def judge(run: Run, result: Result | None) -> str:
         )
     if result.state == "failed":
         lines = result.culprit.lines if result.culprit else ()
-        hint = hint_of(lines) or _log_hint(run, result)
+        keras = None if result.attempts else keras_of(run)
+        hint = hint_of(lines, keras) or _log_hint(run, result)
         raise RunFailed(_failure(run, result), hint=hint)
     if remaining := left_on_hosts(result):
         raise RailheadError(
@@ -222,6 +230,14 @@ def judge(run: Run, result: Result | None) -> str:
         raise BelowThreshold(_below(result.evaluated))
     on = f" on {count(result.size, 'rank')}" if result.size is not None else ""
     return f"run {run.run_id} succeeded in {duration(result.seconds)}{on}"
+
+
+def keras_of(run: Run) -> int | None:
+    """The Keras of a fetched run; None if it is not known."""
+    try:
+        return read_run_document((run.results / "run.json").read_text(errors="replace")).keras
+    except (OSError, Hostile):
+        return None
 
 
 def left_on_hosts(result: Result) -> str:

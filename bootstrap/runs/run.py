@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from railhead.documents.state import RunState
 
+from ..console.text import clean
 from ..inventory import local_state
 from ..inventory.hosts import Inventory, check_name
 from ..remote.programs import SUPERVISOR
@@ -71,4 +72,7 @@ def state_of(chief: Session, run: Run) -> str:
     age = time.time() - state.heartbeat
     # Not `kill -0`: it also finds zombies.
     alive = chief.is_running(state.pid, run.folder, SUPERVISOR)
-    return f"{state.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
+    if not alive:
+        return "LOST: its supervisor died"
+    again = [f"; {clean(attempt.summary)}" for attempt in state.attempts[-1:]]
+    return f"{state.state} (heartbeat {age:.0f} s ago){''.join(again)}"

@@ -33,7 +33,7 @@ from ..inventory.hosts import Inventory
 from ..plan import hostfile
 from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
-from ..remote.programs import NAME, SUPERVISOR
+from ..remote.programs import BUNDLE, NAME, SUPERVISOR
 from ..ssh import connect
 from ..ssh.bundle import pack_training
 from ..ssh.cluster import ConnectedCluster
@@ -212,8 +212,7 @@ def secret_files(document: RunDocument, host: str) -> list[str]:
     """The names of the files with secrets on a host."""
     at = [known.name for known in document.hosts].index(host)
     own = ["secrets.json"] if at == 0 else []
-    first = document.first_ranks[at]
-    return own + [f"secrets-{first + n}.json" for n in range(document.hosts[at].slots)]
+    return own + [f"secrets-{rank}.json" for rank in document.ranks_of(at)]
 
 
 # Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host
@@ -337,6 +336,9 @@ def _prepare(
         TextFile(f"{run.folder}/rank.sh", rank_starter(document), 0o755),
         *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
     )
+    if document.keras_auto:
+        files = json.dumps(encode(request.bundle.files))
+        session.write(TextFile(f"{run.folder}/{BUNDLE}", files))
     session.call(PlacePrograms(run.folder))
 
 

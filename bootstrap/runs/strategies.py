@@ -23,8 +23,8 @@ class Strategy:
     """How the processes of a run are placed and how they find each other.
 
     `process_per_slot`: one worker per slot of a host, not per host. `one_host`: refused on several
-    hosts. `roles`: the roles of its processes in TF_CONFIG; empty for no TF_CONFIG.
-    `script_keras`: the default Keras version for scripts.
+    hosts. `roles`: the roles of its processes in TF_CONFIG; empty for no TF_CONFIG. `coordinator`:
+    rank 0 listens on a port at which the others find each other.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Strategy:
     process_per_slot: bool = False
     one_host: bool = False
     roles: tuple[str, ...] = ()
-    script_keras: int = 3
+    coordinator: bool = False
 
     @property
     def has_servers(self) -> bool:
@@ -56,8 +56,8 @@ class Strategy:
 
 # A launcher's default is its first row; on a single host, its first row with `one_host` if any.
 _ROWS = (
-    Strategy("horovod", "horovod", process_per_slot=True, script_keras=2),
-    Strategy("multiworker", "tensorflow", roles=("worker",), script_keras=2),
+    Strategy("horovod", "horovod", process_per_slot=True),
+    Strategy("multiworker", "tensorflow", roles=("worker",)),
     Strategy("mirrored", "tensorflow", one_host=True),
     Strategy("one-device", "tensorflow", one_host=True),
     Strategy(
@@ -65,11 +65,13 @@ _ROWS = (
         "tensorflow",
         process_per_slot=True,
         roles=("chief", "ps", "worker"),
-        script_keras=2,
     ),
+    Strategy("jax", "jax", process_per_slot=True, coordinator=True),
+    Strategy("torch", "torch", process_per_slot=True, coordinator=True),
 )
 STRATEGIES = {row.name: row for row in _ROWS}
 LAUNCHERS = tuple(dict.fromkeys(row.launcher for row in _ROWS))
+SCRIPTS_ONLY = ("jax", "torch")  # launchers that the built-in training is not written for
 
 
 def choose(value: str, choices: Sequence[str], what: str) -> str:
@@ -167,11 +169,11 @@ def tf_cluster(processes: Sequence[tuple[str, str, int]]) -> dict[str, tuple[str
                 f"{owner[port]} and {address} both have port {port}: use different ones"
             )
         owner[port] = address
-        cluster[role] = (*cluster.get(role, ()), _endpoint(address, port))
+        cluster[role] = (*cluster.get(role, ()), endpoint(address, port))
     return cluster
 
 
-def _endpoint(address: str, port: int) -> str:
+def endpoint(address: str, port: int) -> str:
     """`address:port`, with brackets around an IPv6 address."""
     bare = address.removeprefix("[").removesuffix("]")
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"

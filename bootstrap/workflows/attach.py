@@ -205,7 +205,7 @@ def judge(connection: RunConnection, result: Result | None) -> None:
     """Print how the run ended and what happens to the machines; raises the errors of
     `results.judge`."""
     inventory, run, chief = connection.inventory, connection.run, connection.chief
-    print_lines(*results.trouble_line(result))
+    print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
         print_lines(results.judge(run, result))
     except RailheadError:

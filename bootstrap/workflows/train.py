@@ -115,13 +115,13 @@ def with_strategy(request: RunRequest, cluster: SurveyedCluster) -> RunRequest:
 def run_summary(request: RunRequest, cluster: SurveyedCluster) -> str:
     """One line for the plan: program, strategy, ranks, Keras version and why."""
     strategy = request.options.resolved_strategy(len(cluster.peers))
-    keras, why = request.options.resolved_keras(strategy)
+    keras = request.options.keras
     placement = placement_of(request.options, cluster.peers)
     hosts = count(len(cluster.peers), "host")
     return (
         f"{program_summary(request)}: {strategy.name} over "
         f"{count(sum(map(len, placement)), 'rank')} on "
-        f"{hosts}{roles_summary(strategy, placement, cluster)}; Keras {keras}: {why}"
+        f"{hosts}{roles_summary(strategy, placement, cluster)}; Keras {keras.version}: {keras.why}"
     )
 
 

@@ -16,6 +16,7 @@ FINAL = ("succeeded", "failed", "cancelled")
 # The variables that mark the processes of a run, and of an endpoint, with its name. They are here
 # and not beside the operations of the agent: on a host, those take a third of a program's start.
 OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"
+LINE = 200  # characters of a line of a host in a summary
 LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
 
 
@@ -43,6 +44,27 @@ class Culprit:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """An attempt that failed before its first step: its script needs the other Keras, with which
+    the run started again. `seconds`: its duration."""
+
+    keras: int = key(choices=(2, 3))
+    culprit: Culprit = key()
+    seconds: float = key(at_least=0, at_most=LARGEST)
+
+    @property
+    def other_keras(self) -> int:
+        """The Keras of the attempt after this one."""
+        return 5 - self.keras
+
+    @property
+    def summary(self) -> str:
+        """One line, with text from the host."""
+        last = " ".join(self.culprit.lines[-1:])[:LINE]
+        return f"Keras {self.keras} failed ({last}): started again with Keras {self.other_keras}"
+
+
+@dataclass(frozen=True)
 class Swept:
     """The processes of a run on one host: how many were terminated, and the pids of those that
     still run."""
@@ -61,7 +83,8 @@ class NotSwept:
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
-    was cancelled, if not by a user; `trouble`: what could not be written or read on the chief."""
+    was cancelled, if not by a user; `trouble`: what could not be written or read on the chief;
+    `attempts`: the failed attempts before the last one."""
 
     schema: int = 1
     run_id: str = ""
@@ -76,6 +99,7 @@ class Result:
     why: str | None = None
     trouble: str | None = None
     swept: Mapping[str, Swept | NotSwept] = key({})
+    attempts: tuple[Attempt, ...] = key((), omit=True)
 
     @property
     def evaluated(self) -> Evaluation:

@@ -129,7 +129,10 @@ class AfterRun:
 
 @dataclass(frozen=True)
 class RunDocument:
-    """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG."""
+    """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG.
+    `keras_auto`: `keras` was chosen by `--keras auto`, so the other one may be tried once.
+    `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
+    `coordinator`: address:port on the chief at which the ranks of a launcher find each other."""
 
     schema: int = key(choices=(SCHEMA,))
     run_id: str = key(check=NAME)
@@ -156,6 +159,9 @@ class RunDocument:
     max_hours: float | None = key()
     stop: Stop | None = key()
     bucket: RunBucket | None = key()
+    keras_auto: bool = key(False)
+    keras_patches: bool = key(True)
+    coordinator: str | None = key(None)
 
     def __post_init__(self) -> None:
         if not self.hosts:
@@ -165,6 +171,11 @@ class RunDocument:
     def first_ranks(self) -> tuple[int, ...]:
         """The first rank of each host: ranks fill the hosts' slots in order."""
         return tuple(accumulate((host.slots for host in self.hosts[:-1]), initial=0))
+
+    def ranks_of(self, host: int) -> range:
+        """The ranks of the host with this index."""
+        first = self.first_ranks[host]
+        return range(first, first + self.hosts[host].slots)
 
     def host_of(self, rank: int) -> int:
         """The index of the host that runs `rank`."""

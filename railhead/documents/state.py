@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.documents.codec import key
-from railhead.documents.result import FINAL, LARGEST, TIME
+from railhead.documents.result import FINAL, LARGEST, TIME, Attempt
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Machines:
 @dataclass(frozen=True, kw_only=True)
 class RunState:
     """`pid` is that of the supervisor, `mpirun` that of mpirun; `heartbeat` in seconds since 1970;
-    `begun` has the incomplete line of each rank; `reason`: the last line of what failed."""
+    `begun` has the incomplete line of each rank; `reason`: the last line of what failed;
+    `attempts`: as in the result."""
 
     state: str = key(choices=("starting", "running", *FINAL))
     pid: int = key(at_least=2, at_most=LARGEST)
@@ -39,6 +40,7 @@ class RunState:
     reason: str | None = None
     trouble: str | None = None
     machines: Machines | None = key(None, omit=True)
+    attempts: tuple[Attempt, ...] = key((), omit=True)
 
     @property
     def has_ended(self) -> bool:

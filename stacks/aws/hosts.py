@@ -8,6 +8,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from ..config.settings import ClusterConfig
+from ..next_command import with_stack
 from ..parts import Part
 from . import host_key, image, schedule, user_data
 from .access import Access
@@ -78,9 +79,10 @@ def _machine(
 
 def _log_newer_image(name: str, current: str, newest: str) -> None:
     if current != newest:
+        change = f"pulumi config set image {newest} && pulumi up"
         pulumi.log.info(
             f"{name} keeps its image {current}; the newest is {newest}. To use it, with new "
-            f"machines and empty disks: pulumi config set image {newest} && pulumi up"
+            f"machines and empty disks: {with_stack(change, pulumi.get_stack())}"
         )
 
 

@@ -10,6 +10,7 @@ from pulumi_aws import servicequotas
 
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
+from ..next_command import with_stack
 from ..quotas import QuotaNeed, QuotaState, comparison
 from .lookups import usage
 from .lookups.existing import existing_machines, is_complete
@@ -58,6 +59,7 @@ def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
 
     A granted quota outlives the stack: others may use it.
     """
+    granted = with_stack(GRANTED, pulumi.get_stack())
     for need in needs:
         servicequotas.ServiceQuota(
             need.code,
@@ -68,7 +70,7 @@ def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
         )
         pulumi.log.info(
             f"only the quota is requested, no machines are created. AWS's answer: "
-            f"{console(need)}; once it is granted: {GRANTED}"
+            f"{console(need)}; once it is granted: {granted}"
         )
 
 
@@ -91,7 +93,7 @@ def _to_request(
         raise ConfigError(
             f"quotas: request would destroy the machines of this stack: {', '.join(machines)}\n"
             "  next: request it from another stack: pulumi stack init more-quota "
-            f"--copy-config-from {pulumi.get_stack()} && {REQUEST}"
+            f"--copy-config-from {pulumi.get_stack()} && {with_stack(REQUEST, 'more-quota')}"
         )
     unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
     if unknown:

@@ -22,7 +22,7 @@ from .bucket import Bucket
 from .hosts import Host, HostInputs
 from .identity import Access
 from .image import Image
-from .labels import ID, TYPES, labels
+from .labels import ID, TYPES, labels, on_every_resource_without_labels
 from .lookups import apis, existing, oslogin, rest
 from .machine_types import same_gpus
 from .network import ExistingNetwork, Network
@@ -65,6 +65,7 @@ class Cluster(pulumi.ComponentResource):
         own_id = own.output
         transforms = [
             cluster_id.on_every_resource(TYPES, "labels", ID, own_id),
+            on_every_resource_without_labels(config, own_id),
             known_by_former_names(name, COMPONENT, "gcp:storage/bucket:Bucket", FORMER),
         ]
         if not requests:

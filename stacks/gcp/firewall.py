@@ -7,7 +7,7 @@ from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
 from ..parts import keeping, unique
-from .labels import description, tag
+from .labels import tag
 from .zone import Location
 
 ALLOW, DENY = 900, 910  # before other rules of the network, whose default priority is 1000
@@ -67,7 +67,6 @@ def _rule(
         name=unique(config.name, name),
         project=location.project,
         network=network,
-        description=description(config),
         direction="INGRESS",
         priority=priority,
         allows=allows,

@@ -11,7 +11,6 @@ from railhead.documents.uri import BucketUri
 
 from ..config.settings import ClusterConfig
 from ..parts import Part, keeping
-from .labels import description
 from .zone import Location
 
 # Objects: list and read; below runs/ also write and remove, which an overwrite needs. Nothing on
@@ -67,8 +66,7 @@ def _account(
         account_id=own_id.apply(lambda own: account_id(config.name, own)),
         create_ignore_already_exists=True,
         display_name=f"Hosts of {config.name}",
-        description=description(config),
-        opts=keeping(opts, "accountId"),
+        opts=keeping(opts, "accountId", "description", "displayName"),
     )
 
 

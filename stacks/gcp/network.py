@@ -11,7 +11,6 @@ from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
 from ..parts import Part, keeping, unique
 from . import firewall
-from .labels import description
 from .zone import Location
 
 RANGE = "10.164.0.0/20"
@@ -60,7 +59,6 @@ def _network(
         "vpc",
         name=unique(config.name),
         project=location.project,
-        description=description(config),
         auto_create_subnetworks=False,
         routing_mode="REGIONAL",
         opts=keeping(opts, "name", "description"),
@@ -81,7 +79,6 @@ def _subnet(
         project=location.project,
         region=location.region,
         network=network.id,
-        description=description(config),
         ip_cidr_range=RANGE,
         private_ip_google_access=True,
         opts=keeping(opts, "name", "description"),

@@ -12,6 +12,7 @@ from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as R
 
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
+from ..next_command import naming
 from ..quotas import EVERYWHERE, QuotaNeed, QuotaState, comparison
 from .lookups import usage
 from .lookups.rest import Google
@@ -116,11 +117,12 @@ def _no_machines(config: ClusterConfig) -> pulumi.Output[str]:
     def refuse(document: object) -> str:
         if document is None:
             return ""
-        raise pulumi.RunError(
+        message = (
             "quotas: request makes no machines, and would remove those of this stack\n"
             f"  next: pulumi config rm quotas, and request it in the console: "
             f"{CONSOLE}?project={config.project}"
         )
+        raise pulumi.RunError(naming(message, pulumi.get_stack()))
 
     found = pulumi.StackReference(own).get_output("cluster").apply(refuse)
     return pulumi.Output.unsecret(found)

@@ -161,7 +161,7 @@ def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) ->
     }
     (tmp_path / "key.json").write_text(json.dumps(key))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, f"{world.base}/storage/v1/")
+    monkeypatch.setenv(f"{gcp_client.OVERRIDE}STORAGE", f"{world.base}/storage/v1/")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     # google-auth asks a public host, beside its work, in which places the account may act.
     held = "google.auth.credentials.CredentialsWithRegionalAccessBoundary"

@@ -16,8 +16,11 @@ from pathlib import Path
 
 from file_lock import locked
 
+from bootstrap.plan.runtimes import ROWS, Environment, Runtime
+
 DAYS = 7  # an environment that no test used for so long is removed
 FOLDER = "railhead/test-environments"
+DEFAULT, NEWEST, JAX = "tf2.18", "tf2.21", "jax0.6"
 
 
 def of_hosts(home: Path) -> list[Path]:
@@ -34,17 +37,30 @@ def alone(caches: Path) -> Iterator[Path]:
         yield folder
 
 
-def give_to_hosts(folder: Path, home: Path, package: str) -> None:
-    """Put the kept environments that have this package on the local hosts in `home`, as hard
+def give_to_hosts(folder: Path, home: Path, row: str = DEFAULT) -> None:
+    """Put the kept environments of a row of the runtimes on the local hosts in `home`, as hard
     links."""
-    for environment in folder.glob("*/.ok"):
-        if not [*environment.parent.glob(f"lib/python*/site-packages/{package}")]:
+    for digest in digests_of(row):
+        environment = folder / digest
+        if not (environment / ".ok").exists():
             continue
-        os.utime(environment.parent)
+        os.utime(environment)
         for envs in of_hosts(home):
             if not envs.parent.exists():
                 envs.parent.mkdir(mode=0o700)  # as a bootstrap does
-            _copy(environment.parent, envs / environment.parent.name)
+            _copy(environment, envs / digest)
+
+
+def python_of(home: Path, row: str = DEFAULT) -> str:
+    """The python of a row's runtime on the first local host in `home`, which is ready."""
+    (folder,) = [path for path in of_hosts(home)[0].iterdir() if path.name in digests_of(row)]
+    return str(folder / "bin/python")
+
+
+def digests_of(row: str) -> list[str]:
+    """The names of the environments of a row of the runtimes, without further packages."""
+    runtime = Runtime(ROWS[row], gpu=False)
+    return [Environment(runtime, python, "").digest for python in ROWS[row].pythons]
 
 
 def keep(folder: Path, home: Path) -> None:

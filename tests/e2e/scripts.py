@@ -23,3 +23,34 @@ for tick in range(6000):
     time.sleep(0.1)
 """
 )
+# Written for Keras 2: `fit`, then a loop of its own. Prints the weights of each rank.
+HOROVOD_ON_KERAS_2 = """
+import numpy as np, tensorflow as tf
+import horovod.tensorflow as tape_hvd
+import horovod.tensorflow.keras as hvd
+hvd.init()
+tf.keras.utils.set_random_seed(hvd.rank())
+x = np.random.normal(size=(64, 4)).astype("float32")
+y = x.sum(axis=1, keepdims=True)
+model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
+optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.05, momentum=0.9))
+model.compile(optimizer, "mse", experimental_run_tf_function=False)
+callbacks = [
+    hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()
+]
+losses = model.fit(x, y, epochs=20, callbacks=callbacks, verbose=0).history["loss"]
+plain = tf.keras.optimizers.SGD(0.05)
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+    tape = tape_hvd.DistributedGradientTape(tape)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    plain.apply_gradients(zip(gradients, model.trainable_variables))
+    tape_hvd.broadcast_variables(plain.variables(), root_rank=0)
+
+step()
+print("Keras", tf.keras.__version__, "loss falls", losses[-1] < losses[0] / 4)
+print("weights", np.concatenate([w.ravel() for w in model.get_weights()]).tolist())
+"""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -18,7 +19,7 @@ from e2e.local_hosts import (
     run_id,
     wait_until,
 )
-from e2e.scripts import JOIN
+from e2e.scripts import HOROVOD_ON_KERAS_2, JOIN
 
 
 def test_a_missed_threshold_is_exit_3_and_auto_uses_one_device_on_one_host(
@@ -180,6 +181,40 @@ def test_checkpoints_are_fetched_during_a_run_and_after_its_supervisor_died(
     assert not [path for path in temporary if path.exists()]
 
 
+# Without TensorFlow: the error is that of an optimizer of Keras 2 with Keras 3.
+OTHER_KERAS = (
+    JOIN
+    + """
+os.mkdir("made")
+print("Keras 2 is", os.environ.get("TF_USE_LEGACY_KERAS"), os.environ["TOKEN"][::-1])
+if "TF_USE_LEGACY_KERAS" not in os.environ:
+    sys.exit("ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using")
+pathlib.Path(f"rank-{rank}.txt").write_text("trained")
+"""
+)
+
+
+def test_a_script_that_needs_the_other_keras_starts_again_on_all_hosts(operator: Operator) -> None:
+    operator.write("train.py", OTHER_KERAS)
+    train = ("train", "--script", "train.py", "--secret", "TOKEN")
+    done = operator.fab(*train, env={"TOKEN": "s3cret"}).ended(
+        0, "Keras 3: nothing in train.py needs Keras 2", "started again with Keras 2", "succeeded"
+    )
+    results, result = operator.last, operator.result()
+    assert [attempt["keras"] for attempt in result["attempts"]] == [3]
+    assert json.loads((results / "run.json").read_text())["keras"] == 2
+    for rank in (0, 1):
+        lines = (results / f"logs/rank-{rank}.log").read_text().splitlines()
+        shown = [line for line in lines if line.startswith("Keras 2 is")]
+        assert shown[0].startswith("Keras 2 is None") and shown[-1] == "Keras 2 is 1 terc3s"
+    assert (results / "outputs/rank-0.txt").read_text() == "trained"
+    assert "s3cret" not in done.out
+    run = run_id(done.out)
+    operator.fab("report", run).ended(0)
+    assert "2, after 3 failed" in (results / "report.html").read_text()
+    operator.fab("train", "--resume", run, "--keras", "3").ended(2, "which has 2")
+
+
 def test_an_exception_is_reported_with_the_scripts_own_frames_only(operator: Operator) -> None:
     operator.write("bad.py", "def inner():\n    raise ValueError('wrong shape')\n\ninner()\n")
     done = operator.fab("train", "--script", "bad.py").ended(
@@ -198,6 +233,16 @@ def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
         1, "never called hvd.init()", "2 separate worlds"
     )
     assert (operator.result()["state"], operator.result()["size"]) == ("failed", 2)
+
+
+def test_a_script_for_horovod_and_keras_2_trains_with_keras_3(operator: Operator) -> None:
+    operator.write("fit.py", HOROVOD_ON_KERAS_2)
+    operator.fab("train", "--script", "fit.py", "--keras", "3").ended(0, "succeeded")
+    logs = [path.read_text() for path in sorted((operator.last / "logs").glob("rank-*.log"))]
+    weights = [re.findall("weights (.*)", log) for log in logs]
+    assert len(logs) == 2 and len(weights[0]) == 1 and weights[0] == weights[1]
+    assert all("Keras 3." in log and "loss falls True" in log for log in logs)
+    assert not any("AutoGraph" in log for log in logs), "it sought the source of a patch"
 
 
 def test_a_shell_opens_on_a_host_and_files_can_be_copied(operator: Operator) -> None:

@@ -249,7 +249,7 @@ def make_hosts_again(operator: Operator) -> None:
                 command, input=document, env=environment, cwd=ROOT, check=True, capture_output=True
             )
         assert not marker.exists() and not (homes / "h1/home/.railhead").exists()
-        kept_environments.give_to_hosts(kept, operator.home, "horovod")
+        kept_environments.give_to_hosts(kept, operator.home)
 
 
 @pytest.mark.timeout(900)

@@ -9,25 +9,40 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from engine.stack import Stack
 from standins.gcp.cloud import INSTANCE, Cloud, bundled_disks
 from standins.gcp.compute import Compute
+from standins.gcp.lists import Lists
+from standins.gcp.lists import serving as serving_lists
 from standins.gcp.plugin import serving
+from standins.gcp.rest import OVERRIDE
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
 PROJECT = "p-12345"
+REGIONS = ("us-central1", "us-east1")
+
+
+LISTED = re.compile("/(disks|snapshots|addresses|firewalls|subnetworks|networks)$")
 
 
 class EndingCompute(Compute):
-    """Compute in which a machine that stops has stopped when it is looked at next."""
+    """Compute in which a machine that stops has stopped when it is looked at next. `lists` has what
+    `fab leaks` lists besides machines."""
+
+    lists: Lists
 
     def answer(
         self, method: str, path: str, body: Any, query: Mapping[str, str]
     ) -> tuple[int, Any]:
         """As Compute."""
+        if method == "GET" and path == "v1/projects":
+            return 200, {"projects": [{"projectId": PROJECT, "lifecycleState": "ACTIVE"}]}
+        if method == "GET" and LISTED.search(path) and "maxResults" in query:
+            return self.lists.answer("GET", f"/compute/compute/v1/{path}?{urlencode(query)}")
         for machine in self.instances.values():
             if method == "GET" and machine["status"] == "STOPPING":
                 machine["status"] = "TERMINATED"
@@ -37,9 +52,10 @@ class EndingCompute(Compute):
 class SharedCloud(Cloud):
     """The provider's cloud, whose machines are in Compute too."""
 
-    compute: Compute
+    compute: EndingCompute
+    lists_env: dict[str, str]  # the variables by which programs ask for lists
 
-    def share(self, compute: Compute) -> SharedCloud:
+    def share(self, compute: EndingCompute) -> SharedCloud:
         """Put each machine into Compute; one that is deleted there is gone here."""
         self.compute = compute
         compute.ended = lambda path: self.things.pop(path, None)  # type: ignore[assignment]
@@ -85,14 +101,7 @@ class OnGcp:
         self.stack = Stack(engine, folder / "project", "t4", providers={"gcp": port})
         self.stack.config(cloud="gcp", project=PROJECT, owner="ann", public_key_file=key)
         self.stack.config(ssh_cidrs="203.0.113.7/32", bucket=False)
-        (folder / "account.json").write_text(json.dumps(account(cloud.compute.base)))
-        self.stack.env = {
-            "HOME": str(folder),
-            "NO_PROXY": "127.0.0.1",
-            "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "account.json"),
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": cloud.compute.base,
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": cloud.compute.root,
-        }
+        self.stack.env = {"HOME": str(folder), **environment(cloud, folder)}
 
     def existing(self) -> dict[str, str]:
         """The names of the machines by id."""
@@ -142,27 +151,49 @@ class OnGcp:
         return sorted(path.rpartition("/")[2] for path in self.cloud.compute.instances)
 
 
+def environment(cloud: SharedCloud, folder: Path) -> dict[str, str]:
+    """The variables by which `fab` asks this cloud; the key of its account is in the folder."""
+    (folder / "account.json").write_text(json.dumps(account(cloud.compute.base)))
+    return {
+        "NO_PROXY": "127.0.0.1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "account.json"),
+        **cloud.lists_env,
+        f"{OVERRIDE}COMPUTE": cloud.compute.base,
+        f"{OVERRIDE}CLOUDRESOURCEMANAGER": cloud.compute.root,
+    }
+
+
 @contextmanager
-def fresh(engine: Path, folder: Path) -> Iterator[OnGcp]:
-    """A stack on an empty Google Cloud, whose quotas are enough for 8 machines."""
-    compute = EndingCompute()
+def cloud() -> Iterator[tuple[SharedCloud, int]]:
+    """An empty Google Cloud, whose quotas are enough for 8 machines, and the port of its
+    provider."""
+    compute, in_each = EndingCompute(), [row for region in REGIONS for row in rows(8, region)]
     server = compute.serve()
     quotas = {
         "GPUS-ALL-REGIONS-per-project": rows(8),
-        "NVIDIA-T4-GPUS-per-project-region": rows(8, "us-central1"),
-        "PREEMPTIBLE-NVIDIA-T4-GPUS-per-project-region": rows(8, "us-central1"),
+        "NVIDIA-T4-GPUS-per-project-region": in_each,
+        "PREEMPTIBLE-NVIDIA-T4-GPUS-per-project-region": in_each,
     }
-    cloud = SharedCloud(quotas=quotas).share(compute)
+    made = SharedCloud(quotas=quotas).share(compute)
+    compute.lists = Lists([PROJECT])
     try:
-        with serving(cloud) as port:
-            made = OnGcp(engine, folder, cloud, port)
-            try:
-                yield made
-            finally:
-                made.stack.end_processes()
+        with serving(made) as port, serving_lists(compute.lists) as made.lists_env:
+            yield made, port
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def fresh(engine: Path, folder: Path) -> Iterator[OnGcp]:
+    """A stack on an empty Google Cloud."""
+    with cloud() as (made, port):
+        site = OnGcp(engine, folder, made, port)
+        try:
+            yield site
+        finally:
+            site.stack.end_processes()
 
 
 def rows(value: int, region: str | None = None) -> list[dict[str, Any]]:

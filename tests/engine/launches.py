@@ -1,69 +1,176 @@
-"""The scenarios of tests/launches with the real commands: Pulumi's engine and `fab`, over moto.
+"""The scenarios of tests/launches with the real commands: Pulumi's engine and `fab`, over moto or
+the stand-in for Google Cloud.
 
-    .venv/bin/python -m tests.engine.launches --first 1 --count 10
+    .venv/bin/python -m tests.engine.launches --cloud gcp --first 1 --count 10
 
 After each event the machines of each person are where the model has them; at the end nothing runs,
-and nothing of another owner was ended. Events that moto cannot do are left out, here and in the
-model: time that passes, a cloud that lies.
+and nothing of another owner was ended. Events that the stand-ins cannot do are left out, here and
+in the model: time that passes, a cloud that lies.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from engine.aws import INSTANCE, PUBLIC
+from engine import aws, gcp
 from engine.kills import kill_up
 from engine.stack import Stack, find
 from launches.model import play
+from launches.people import Person, PersonOnGoogle
 from launches.scenario import PEOPLE, REGIONS, STACK, Step, draw
 from standins.aws.cloud import Cloud
 from standins.aws.provider import Provider, serve
+from standins.gcp.cloud import INSTANCE as GOOGLE_INSTANCE
+from time_budgets import cpu_seconds
 
 NOT_HERE = {"hours", "lying-stop", "expired-login", "throttled"}
-SCHEDULE = "aws:scheduler/schedule:Schedule"
-MOMENTS = {"unrecorded": f"after create {INSTANCE}", "recorded": f"after create {SCHEDULE}"}
-CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
+CLOUDS = ("aws", "gcp")
+NO_CAPACITY = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
 ROUNDS = 3
+
+
+class Site(Protocol):
+    """A cloud as a launch needs it. Regions have the names of the scenarios."""
+
+    @property
+    def name(self) -> str:
+        """The cloud's name in a stack's config."""
+
+    @property
+    def port(self) -> int:
+        """That of the provider."""
+
+    @property
+    def person(self) -> type[Person]:
+        """The model of a person there."""
+
+    @property
+    def machine(self) -> str:
+        """The type of a machine in Pulumi's state."""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables by which `fab` asks this cloud."""
+
+    def config(self, region: str) -> Mapping[str, object]:
+        """The keys of a stack's config that the cloud needs."""
+
+    def watch(self, see: Callable[[str], None]) -> None:
+        """Let `see` see each create of the provider."""
+
+    def machines(self) -> Iterator[tuple[str, str]]:
+        """The owner and the region of each machine that exists."""
+
+    def without_capacity(self, cluster: str) -> AbstractContextManager[None]:
+        """Refuse the machines of a cluster while the block runs."""
+
+
+@dataclass
+class OnMoto:
+    """AWS."""
+
+    cloud: Cloud
+    provider: Provider
+    port: int
+    name: str = "aws"
+    person: type[Person] = Person
+    machine: str = aws.INSTANCE
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {**self.cloud.env, "NO_GCE_CHECK": "true"}
+
+    def config(self, region: str) -> Mapping[str, object]:
+        return {"region": region, "zones": f"{region}a"}
+
+    def watch(self, see: Callable[[str], None]) -> None:
+        self.provider.watch = see
+
+    def machines(self) -> Iterator[tuple[str, str]]:
+        states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]}]
+        for region in REGIONS:
+            listed = self.cloud.client("ec2", region).describe_instances(Filters=states)
+            for one in (one for each in listed["Reservations"] for one in each["Instances"]):
+                yield aws.tags(one)["railhead:owner"], region
+
+    @contextmanager
+    def without_capacity(self, cluster: str) -> Iterator[None]:
+        number = self.provider.created.get(self.machine, 0) + 1
+        self.provider.fail(self.machine, number, "InsufficientInstanceCapacity", "none is free")
+        yield
+        self.provider.faults.clear()
+
+
+@dataclass
+class OnGoogle:
+    """Google Cloud."""
+
+    cloud: gcp.SharedCloud
+    port: int
+    env: Mapping[str, str]
+    name: str = "gcp"
+    person: type[Person] = PersonOnGoogle
+    machine: str = GOOGLE_INSTANCE
+
+    def config(self, region: str) -> Mapping[str, object]:
+        here = gcp.REGIONS[REGIONS.index(region)]
+        return {"project": gcp.PROJECT, "region": here, "zones": f"{here}-a"}
+
+    def watch(self, see: Callable[[str], None]) -> None:
+        self.cloud.watch = see
+
+    def machines(self) -> Iterator[tuple[str, str]]:
+        for path, one in self.cloud.compute.instances.items():
+            region = path.split("/")[3].rpartition("-")[0]
+            yield one["labels"]["railhead-owner"], REGIONS[gcp.REGIONS.index(region)]
+
+    @contextmanager
+    def without_capacity(self, cluster: str) -> Iterator[None]:
+        self.cloud.refuse[f"{cluster}-1"] = NO_CAPACITY
+        yield
+        self.cloud.refuse.clear()
 
 
 class Desk:
     """A person with a backend, a stack and two homes."""
 
-    def __init__(self, engine: Path, folder: Path, cloud: Cloud, name: str, port: int) -> None:
-        self.name, self.cloud, self.folder = name, cloud, folder
+    def __init__(self, engine: Path, folder: Path, site: Site, name: str) -> None:
+        self.name, self.site, self.folder = name, site, folder
         folder.mkdir()
-        (folder / "key.pub").write_text(f"{PUBLIC}\n")
-        self.stack = Stack(engine, folder / "project", STACK, providers={"aws": port})
-        self.stack.env = {**cloud.env}
+        (folder / "key.pub").write_text(f"{aws.PUBLIC}\n")
+        self.stack = Stack(engine, folder / "project", STACK, providers={site.name: site.port})
+        self.stack.env = {**site.env}
         self.region, self.cluster = REGIONS[0], STACK
         self.configure()
 
     def configure(self) -> None:
         """Write the stack's config."""
         self.stack.config(
-            cloud="aws",
+            cloud=self.site.name,
             owner=self.name,
             count=1,
             bucket=False,
             ssh_cidrs="203.0.113.7/32",
             public_key_file=self.folder / "key.pub",
-            region=self.region,
             name=self.cluster,
+            **self.site.config(self.region),
         )
 
     def watch(self, see: Callable[[str], None]) -> None:
         """As kills.py wants it of a site."""
-        self.provider.watch = see
-
-    provider: Provider
+        self.site.watch(see)
 
     def do(self, step: Step) -> None:
         """One event."""
@@ -73,19 +180,11 @@ class Desk:
         match step.verb, step.value:
             case "up", _:
                 self.fab("up", "--yes")
-            case "killed-up", "early":
-                process = self.stack.start("pulumi", "up", "--yes", "--stack", STACK)
-                process.kill()
-                process.communicate()
             case "killed-up", moment:
-                kill_up(self, MOMENTS[moment])  # type: ignore[arg-type]
-                self.stack.end_processes()
-                self.stack.run("cancel", "--yes", "--stack", STACK)
+                self.killed_up(moment)
             case "stock-out", _:
-                self.provider.faults.clear()
-                self.provider.fail(INSTANCE, self.provider.created.get(INSTANCE, 0) + 1, *CAPACITY)
-                self.fab("up", "--yes")
-                self.provider.faults.clear()
+                with self.site.without_capacity(self.cluster):
+                    self.fab("up", "--yes")
             case "region", region:
                 self.region = region
                 self.configure()
@@ -93,96 +192,156 @@ class Desk:
                 self.cluster = name
                 self.configure()
             case "lose-state", _:
-                self.stack.run("stack", "rm", "--force", "--yes", "--stack", STACK)
-                shutil.rmtree(self.stack.folder / "state", ignore_errors=True)
-                (self.stack.folder / "state").mkdir()
-                self.stack.run("stack", "init", STACK).ended(0)
+                self.stack.lose_state()
                 self.configure()
             case "stop", _:
                 self.fab("stop", "--yes")
             case "destroy", _:
                 self.fab("teardown", "--destroy", "--yes", "--discard-results")
 
-    def fab(self, *args: str) -> str:
+    def killed_up(self, moment: str) -> None:
+        """Kill `pulumi up`: at its start, or when a machine exists that Pulumi has not recorded, or
+        has."""
+        if moment == "early":
+            process = self.stack.start("pulumi", "up", "--yes", "--stack", STACK)
+            process.kill()
+            process.communicate()
+            return
+        if moment == "unrecorded":
+            kill_up(self, f"after create {self.site.machine}")  # type: ignore[arg-type]
+        else:
+            self.kill_when_recorded()
+        self.stack.end_processes()
+        self.stack.run("cancel", "--yes", "--stack", STACK)
+
+    def kill_when_recorded(self) -> None:
+        """Kill `pulumi up` when its state has a machine, if it has not ended by then."""
+        process = self.stack.start("pulumi", "up", "--yes", "--skip-preview", "--stack", STACK)
+        while process.poll() is None and not self.has_machine():
+            time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            self.stack.kill_between_writes(process.pid)
+        process.communicate(timeout=200)
+
+    def has_machine(self) -> bool:
+        """Whether Pulumi's state has a machine."""
+        with contextlib.suppress(ValueError):  # it is being written
+            resources: list[dict[str, Any]] = self.stack.resources()
+            return any(one["type"] == self.site.machine and one.get("id") for one in resources)
+        return False
+
+    def end_all(self) -> None:
+        """What a person types until nothing is left."""
+        self.fab("teardown", "--destroy", "--yes", "--discard-results")
+        self.stack.fab("leaks", "--end", "--yes", "--owner", self.name)
+
+    def fab(self, *args: str) -> None:
         """A command about the stack; none of them ends in a traceback."""
         text = self.stack.fab(*args, "--stack", STACK).text
         assert "Traceback" not in text, text
-        return text
 
 
-def existing(cloud: Cloud) -> dict[str, tuple[str, ...]]:
-    """The region of each machine of an owner."""
-    found: dict[str, list[str]] = {name: [] for name in PEOPLE}
-    for region in REGIONS:
-        states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]}]
-        held = cloud.client("ec2", region).describe_instances(Filters=states)["Reservations"]
-        for one in (one for each in held for one in each["Instances"]):
-            tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
-            found[tags["railhead:owner"]].append(region)
-    return {name: tuple(sorted(regions)) for name, regions in found.items()}
+def existing(site: Site) -> dict[str, tuple[str, ...]]:
+    """The region of each machine, by owner."""
+    machines = [*site.machines()]
+    return {name: tuple(sorted(r for owner, r in machines if owner == name)) for name in PEOPLE}
 
 
-@contextmanager
-def desks(engine: Path, folder: Path, cloud: Cloud) -> Iterator[dict[str, Desk]]:
-    """Both people, on an empty cloud."""
-    cloud.reset()
-    with serve(cloud) as (provider, port):
-        people = {name: Desk(engine, folder / name, cloud, name, port) for name in PEOPLE}
-        for person in people.values():
-            person.provider = provider
-        try:
-            yield people
-        finally:
-            for person in people.values():
-                person.stack.end_processes()
-
-
-def check(engine: Path, folder: Path, cloud: Cloud, steps: tuple[Step, ...]) -> None:
+def check(engine: Path, folder: Path, site: Site, steps: tuple[Step, ...]) -> None:
     """Run a scenario with the real commands, and compare it with the model."""
-    expected = play(steps).regions
-    with desks(engine, folder, cloud) as people:
+    expected = play(steps, site.person).regions
+    people = {name: Desk(engine, folder / name, site, name) for name in PEOPLE}
+    try:
         for step, wanted in zip(steps, expected, strict=True):
             people[step.person].do(step)
-            now = existing(cloud)
+            now = existing(site)
             assert now == wanted, f"after {step}: {now}, in the model {wanted}"
-        for _ in range(ROUNDS):
-            for person in people.values():
-                before = existing(cloud)
-                person.fab("teardown", "--destroy", "--yes", "--discard-results")
-                person.stack.fab("leaks", "--end", "--yes", "--owner", person.name)
-                after = existing(cloud)
-                others = [name for name in PEOPLE if name != person.name]
-                assert all(before[name] == after[name] for name in others), person.name
-        assert not any(existing(cloud).values()), f"left: {existing(cloud)}"
+        check_end(site, people)
+    finally:
+        for person in people.values():
+            person.stack.end_processes()
+
+
+def check_end(site: Site, people: Mapping[str, Desk]) -> None:
+    """Everybody types what the messages name: nothing is left, and nobody ends what others have."""
+    for _ in range(ROUNDS):
+        for person in people.values():
+            before = existing(site)
+            person.end_all()
+            after = existing(site)
+            others = [name for name in PEOPLE if name != person.name]
+            assert all(before[name] == after[name] for name in others), person.name
+        if not any(existing(site).values()):
+            return
+    raise AssertionError(f"left: {existing(site)}")
 
 
 def steps_of(seed: int) -> tuple[Step, ...]:
-    """The events of a seed that moto can do."""
+    """The events of a seed that the stand-ins can do."""
     return tuple(step for step in draw(seed) if step.verb not in NOT_HERE)
+
+
+@contextmanager
+def serving(cloud: str) -> Iterator[Callable[[Path], AbstractContextManager[Site]]]:
+    """What makes an empty cloud for each scenario, with its files in a folder."""
+    if cloud == "gcp":
+        yield on_google
+        return
+    with aws.few_regions(REGIONS), Cloud() as moto:
+
+        @contextmanager
+        def on_moto(_: Path) -> Iterator[Site]:
+            moto.reset()
+            with serve(moto) as (provider, port):
+                yield OnMoto(moto, provider, port)
+
+        yield on_moto
+
+
+@contextmanager
+def on_google(folder: Path) -> Iterator[Site]:
+    """An empty Google Cloud."""
+    with gcp.cloud() as (cloud, port):
+        yield OnGoogle(cloud, port, gcp.environment(cloud, folder))
 
 
 def main(argv: list[str]) -> int:
     """Run the seeds; 1 where one failed."""
     options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--cloud", choices=CLOUDS, help="default: odd seeds on gcp")
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--count", type=int, default=1)
     chosen = options.parse_args(argv)
+    seeds = range(chosen.first, chosen.first + chosen.count)
+    failed = 0
+    for cloud in (chosen.cloud,) if chosen.cloud else CLOUDS:
+        own = [seed for seed in seeds if chosen.cloud or CLOUDS[seed % 2] == cloud]
+        failed += run(cloud, own) if own else 0
+    return min(failed, 1)
+
+
+def run(cloud: str, seeds: list[int]) -> int:
+    """Run these seeds on a cloud; how many failed."""
     from bootstrap.inventory import local_state
 
     engine = find(local_state.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
     failed = 0
-    with Cloud() as cloud:
-        for seed in range(chosen.first, chosen.first + chosen.count):
-            steps = steps_of(seed)
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    check(engine, Path(folder), cloud, steps)
-                    print(f"seed {seed}: as in the model", flush=True)
-                except AssertionError as error:
-                    failed += 1
-                    print(f"seed {seed}: {'; '.join(map(str, steps))}: {error}", flush=True)
-    return min(failed, 1)
+    with serving(cloud) as fresh:
+        for seed in seeds:
+            steps, began = steps_of(seed), cpu_seconds()
+            folder = Path(tempfile.mkdtemp())
+            try:
+                with fresh(folder) as site:
+                    check(engine, folder, site, steps)
+                outcome = "as in the model"
+            except AssertionError as error:
+                failed += 1
+                outcome = f"{'; '.join(map(str, steps))}: {error}"
+            finally:
+                shutil.rmtree(folder)
+            print(f"{cloud}, seed {seed}, {cpu_seconds() - began:.0f} CPU s: {outcome}", flush=True)
+    return failed
 
 
 if __name__ == "__main__":

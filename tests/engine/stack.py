@@ -169,6 +169,12 @@ class Stack:
             (self.folder / "stacks").mkdir()
             (self.folder / "stacks" / "__main__.py").write_text(program)
 
+    def lose_state(self) -> None:
+        """The state and the config are gone, and the stack is initialized again: as after `pulumi
+        stack rm --force` and `pulumi stack init`."""
+        shutil.rmtree(self.folder / "state")
+        _copy(Path(KEPT.name, self.name), self.folder, ("state", f"Pulumi.{self.name}.yaml"))
+
     def config(self, **values: object) -> Stack:
         """Set these settings; None removes one. In the stack's file, as `pulumi config set` writes
         them (test_engine.py): the command takes a quarter of a second each time."""

@@ -261,9 +261,13 @@ def test_what_the_cloud_would_refuse_is_refused_at_preview(aws: OnAws) -> None:
     aws.stack.config(count=1).preview().ended(0, "have 8, used by others 4, need 4 vCPU")
     aws.cloud.client("ec2").terminate_instances(InstanceIds=[other])
     gone = aws.stack.config(image="ami-0aaaaaaaaaaaaaaaa").preview()
-    gone.ended(1, "image: ami-0aaaaaaaaaaaaaaaa is not in us-east-1", "pulumi config rm image")
+    gone.ended(
+        1, "image: ami-0aaaaaaaaaaaaaaaa is not in us-east-1", "pulumi config rm --stack g4dn image"
+    )
     small = aws.stack.config(image=None, disk_gb=60).preview()
-    small.ended(1, "disk_gb: 60 is less than the 75 GB", "pulumi config set disk_gb 75")
+    small.ended(
+        1, "disk_gb: 60 is less than the 75 GB", "pulumi config set --stack g4dn disk_gb 75"
+    )
     aws.stack.config(**{"disk_gb": None, "aws:profile": "work", "ssh_cidrs": "10.0.0.1/32"})
     both = aws.stack.preview().ended(1, "export AWS_PROFILE=work", "10.0.0.1/32 is private")
     assert "Traceback" not in both.text + gone.text + small.text
@@ -312,7 +316,7 @@ def test_after_a_refusal_destroy_up_and_another_zone_work(aws: OnAws) -> None:
 def test_too_small_a_quota_is_requested_and_then_used(aws: OnAws) -> None:
     aws.cloud.extra.quotas["L-DB2E81BA"] = 4
     done = aws.stack.up().ended(
-        1, "have 4, used by others 0, need 8 vCPU", "pulumi config set quotas request"
+        1, "have 4, used by others 0, need 8 vCPU", "pulumi config set --stack g4dn quotas request"
     )
     assert "Traceback" not in done.text
     assert not [one for one in aws.stack.resources() if one["type"].startswith("aws:")]
@@ -342,7 +346,7 @@ def test_a_retired_type_names_another_before_anything_is_made(aws: OnAws) -> Non
     aws.stack.config(machine_type="p3.8xlarge")
     aws.stack.preview().ended(0, "p3.8xlarge is retired", "g4dn.12xlarge")
     aws.cloud.extra.retired.add("p3.8xlarge")
-    done = aws.stack.up().ended(1, "pulumi config set machine_type g4dn.12xlarge")
+    done = aws.stack.up().ended(1, "pulumi config set --stack g4dn machine_type g4dn.12xlarge")
     assert not done.steps or {step.type.split(":")[0] for step in done.steps} == {"pulumi"}
 
 

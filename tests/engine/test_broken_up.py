@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from draws import drawn
 from engine.aws import INSTANCE, OnAws, check_deadlines, tags
+from engine.kills import kill_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
@@ -96,6 +97,15 @@ def check_machines_of_others_are_listed_and_never_ended(aws: OnAws) -> None:
     assert ids(aws.instances()) == [other]
     assert aws.stack.resources() == []
     aws.stack.fab("status", "--stack", "g4dn").ended(2, other, "fab adopt ffffffffffff")
+
+
+def test_a_configured_bucket_in_no_state_is_created_again(aws: OnAws) -> None:
+    aws.stack.config(count=1, bucket_name="results-of-ann")
+    kill_up(aws, "after create aws:s3/bucket:Bucket")
+    aws.stack.run("cancel", "--yes", "--stack", "g4dn")
+    done = aws.stack.fab("up", "--yes", "--stack", "g4dn")
+    done.ended(0, "removed the empty bucket results-of-ann")
+    assert "s3://results-of-ann" in str(aws.stack.output()["cluster"])
 
 
 def test_fab_up_goes_to_the_next_zone(aws: OnAws) -> None:

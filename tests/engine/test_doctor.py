@@ -21,4 +21,4 @@ def test_a_missing_right_stops_an_up_before_its_preview(aws: OnAws) -> None:
     aws.cloud.extra.denied = set()
     aws.stack.config(count=0)
     wrong = aws.stack.fab("doctor", "--stack", "g4dn").ended(1)
-    assert "next: pulumi config rm count" in wrong.text
+    assert "next: pulumi config rm --stack g4dn count" in wrong.text

@@ -105,10 +105,12 @@ def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, clou
     stack.up().ended(0)
     before = set(cloud.things)
     both = {"update Instance host-1", "update Instance host-2"}
-    # Another person's up changes labels and replaces nothing. Nor does another deadline: the
-    # provider would replace machines to move theirs, so it stays, and the document has it.
+    # Another person's up changes labels and descriptions and replaces nothing. Nor does another
+    # deadline: the provider would replace machines to move theirs, so it stays, and the document
+    # has it.
     stack.config(owner="bob", deadline_hours=4)
-    assert changes(stack.up()) == {*both, "update Bucket results"}
+    firewalls = {"update Firewall inside", "update Firewall ssh"}
+    assert changes(stack.up()) == {*both, *firewalls, "update Bucket results"}
     for host in cloud.every(INSTANCE).values():
         assert host.request.body["labels"]["railhead-owner"] == "bob"
     assert changes(stack.config(count=3).up()) == {"create Instance host-3"}
@@ -125,7 +127,7 @@ def check_that_a_request_removes_no_machine(stack: Stack, cloud: Cloud) -> None:
     before = dict(cloud.things)
     cloud.quotas[T4] = rows(1, "us-central1")
     stack.config(count=2, quotas="request", contact_email="ann@example.com")
-    stack.up().ended(1, "would remove those of this stack", "pulumi config rm quotas")
+    stack.up().ended(1, "would remove those of this stack", "pulumi config rm --stack t4 quotas")
     assert cloud.things == before
     stack.config(count=1, quotas=None, contact_email=None)
     cloud.quotas[T4] = rows(8, "us-central1")
@@ -148,7 +150,7 @@ def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, clo
         done.ended(
             1,
             f"({T4}, us-central1): have 0, used by others unknown, need 2 GPU",
-            "config set quotas request",
+            "config set --stack t4 quotas request",
         )
     assert not cloud.things
     assert not [one for one in stack.resources() if one["type"].startswith("gcp:")]
@@ -229,13 +231,19 @@ def test_what_the_cloud_would_refuse_is_refused_at_preview(
     rest.off = set()
     rest.quotas = {"us-central1": {"NVIDIA_T4_GPUS": (8, 8), "IN_USE_ADDRESSES": (8, 7)}}
     used = stack.preview().ended(1, "have 8, used by others 8, need 2 GPU")
-    used.ended(1, "have 8, used by others 7, need 2 address", "pulumi config set quotas request")
+    used.ended(
+        1, "have 8, used by others 7, need 2 address", "pulumi config set --stack t4 quotas request"
+    )
     rest.quotas = {}
     rest.zones = {"nvidia-tesla-t4": ["us-east1-c"]}
-    zone = stack.preview().ended(1, "regions that have it: us-east1", "config set region us-east1")
+    zone = stack.preview().ended(
+        1, "regions that have it: us-east1", "config set --stack t4 region us-east1"
+    )
     rest.zones = {"nvidia-tesla-t4": ["us-central1-f"]}
     family = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts"
-    image = stack.config(image=family).preview().ended(1, "404", "pulumi config rm image")
+    image = (
+        stack.config(image=family).preview().ended(1, "404", "pulumi config rm --stack t4 image")
+    )
     assert "Traceback" not in off.text + used.text + zone.text + image.text
     stack.config(image=None).preview().ended(0, "zone us-central1-f")
     assert not cloud.things

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from engine.aws import OnAws
+from engine.aws import OnAws, few_regions
 from standins.aws.whole_cluster import tags, whole_cluster
 
 BOBS = "bbbbbbbbbbbb"
 
 
 @pytest.fixture
-def few_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """moto has these alone: each region answers some fifteen lists."""
-    from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
-
-    regions = [r for r in RegionsAndZonesBackend.regions if r.name in ("us-east-1", "us-west-2")]
-    monkeypatch.setattr(RegionsAndZonesBackend, "regions", regions)
+def two_regions() -> Iterator[None]:
+    with few_regions(("us-east-1", "us-west-2")):
+        yield
 
 
 def rows(aws: OnAws, code: int, *args: str) -> list[dict[str, Any]]:
@@ -35,7 +33,7 @@ def kinds(listed: list[dict[str, Any]], status: str) -> set[str]:
 
 
 def test_a_stack_lives_until_its_state_is_lost_and_then_leaks(
-    aws: OnAws, few_regions: None, monkeypatch: pytest.MonkeyPatch
+    aws: OnAws, two_regions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {**aws.cloud.env, "NO_GCE_CHECK": "true"}.items():
         monkeypatch.setenv(name, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,8 +92,25 @@ def test_a_stack_of_which_nothing_exists_moves_and_is_recorded_there(aws: OnAws)
     aws.log_in("999999999999")
     refused = aws.stack.preview().ended(1, "these credentials are of account 999999999999")
     assert "log in to account 123456789012" in refused.text
-    aws.stack.fab(*DESTROY, "g4dn").ended(2, "log in to account 123456789012")
+    other = aws.stack.fab(*DESTROY, "g4dn").ended(2, "log in to account 123456789012")
     assert aws.stack.resources(), "the state is kept for the account that has the machines"
+    check_the_way_out_of_a_closed_account(aws, refused.text)
+    assert forgetting(other.text) == forgetting(refused.text)
+
+
+def forgetting(text: str) -> list[str]:
+    """The commands for a stack in a closed account."""
+    (commands,) = set(re.findall(r"if that account is closed: (.*)", text))
+    return str(commands).split(" && ")
+
+
+def check_the_way_out_of_a_closed_account(aws: OnAws, text: str) -> None:
+    *forget, up = forgetting(text)
+    assert len(forget) == 2 and up == "fab up --stack g4dn"
+    for command in forget:
+        aws.stack.run(*shlex.split(command)[1:]).ended(0)
+    aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(0)
+    assert aws.stack.fab(*DESTROY, "g4dn").ended(0) and aws.stack.resources() == []
 
 
 def test_a_stack_on_google_cloud_cannot_move_to_another_project(gcp: OnGcp) -> None:

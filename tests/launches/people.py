@@ -15,7 +15,7 @@ from bootstrap.leaks.report import Judge
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.stack_machines import StackMachines
 from launches.scenario import REGIONS, STACK
-from launches.world import World
+from launches.world import World, machine_name
 
 
 @dataclass
@@ -51,6 +51,7 @@ class Person:
         there = {one.id for one in self.world.exists()}
         state.machines = [own for own in state.machines if own in there]
         if state.machines:
+            self.world.rename(state.machines, self.cluster)
             return True
         if self._is_name_taken() or not stocked:
             return False
@@ -155,6 +156,15 @@ class Region:
     def lists(self) -> Lists:
         """Nothing: the machines are passed to the judge."""
         return {}
+
+
+class PersonOnGoogle(Person):
+    """Google Cloud has each name of a machine once in a zone, and never changes it: also a machine
+    that a killed `up` left has the name."""
+
+    def _is_name_taken(self) -> bool:
+        names = {one.name for one in self.world.exists(self.region)}
+        return machine_name(self.cluster) in names
 
 
 class PlainPerson(Person):

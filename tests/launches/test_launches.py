@@ -10,15 +10,16 @@ import random
 import pytest
 
 from launches.model import Outcome, play
-from launches.people import Person, PlainPerson
+from launches.people import Person, PersonOnGoogle, PlainPerson
 from launches.scenario import Step, draw
 from launches.world import World
 
 FIRST = random.randrange(10**6)
 
 
-def test_nothing_runs_unnamed_and_nothing_of_others_is_ended() -> None:
-    wrong = {seed: play(draw(seed)) for seed in range(FIRST, FIRST + 300)}
+@pytest.mark.parametrize("kind", [Person, PersonOnGoogle])
+def test_nothing_runs_unnamed_and_nothing_of_others_is_ended(kind: type[Person]) -> None:
+    wrong = {seed: play(draw(seed), kind) for seed in range(FIRST, FIRST + 300)}
     assert {seed: one for seed, one in wrong.items() if not one.is_right} == {}
 
 
@@ -51,6 +52,15 @@ def test_another_region_is_refused_while_a_machine_exists_in_the_first() -> None
     assert not ann.up() and [one.region for one in ann.world.exists()] == ["us-east-1"]
     assert ann.end("gone") and ann.up()
     assert [one.region for one in ann.world.exists()] == ["us-west-2"]
+
+
+@pytest.mark.parametrize(("kind", "machines"), [(Person, 2), (PersonOnGoogle, 1)])
+def test_google_has_each_name_of_a_machine_once(kind: type[Person], machines: int) -> None:
+    """Also that of a machine of the same stack that a killed `up` left."""
+    ann = kind("ann", World())
+    ann.up(kill="unrecorded")
+    assert ann.up() == (machines == 2)
+    assert len(list(ann.world.exists())) == machines
 
 
 def test_a_deadline_stops_a_machine_that_nobody_ends() -> None:

@@ -11,6 +11,11 @@ ACCOUNT = "account 123456789012"
 DEADLINE_HOURS = 8.0
 
 
+def machine_name(cluster: str) -> str:
+    """The name of the one machine of a cluster, when it is created."""
+    return f"{cluster}-1"
+
+
 @dataclass
 class Running:
     """A machine. `ends`: the hour at which its deadline stops it; `stray` says how it was left."""
@@ -55,10 +60,15 @@ class World:
     def create(self, region: str, cluster_id: str, cluster: str, stack: str, owner: str) -> str:
         """Start a machine with its deadline; its id."""
         own = f"i-{len(self.machines):017x}"
-        name, ends = f"{cluster}-1", self.now + DEADLINE_HOURS
+        name, ends = machine_name(cluster), self.now + DEADLINE_HOURS
         one = Running(own, name, region, cluster_id, cluster, stack, owner, ends)
         self.machines[own] = one
         return own
+
+    def rename(self, ids: Collection[str], cluster: str) -> None:
+        """Change the cluster's name in the tags of machines."""
+        for own in ids:
+            self.machines[own].cluster = cluster
 
     def exists(self, region: str | None = None) -> Iterator[Running]:
         """The machines that are not terminated, in one region or in all."""

@@ -160,10 +160,10 @@ MUTANTS = [
     ),
     Mutant(
         what="a wheel without code for T4 is recorded as one that has been checked",
-        file="bootstrap/gpu_tools/fatbin.py",
+        file="bootstrap/facts/fatbin.py",
         old="        at += header + size\n",
         new="        at += size\n",
-        caught_by=("tests/bootstrap/gpu_tools/test_fatbin.py",),
+        caught_by=("tests/bootstrap/facts/test_fatbin.py",),
     ),
     Mutant(
         what="a package that was replaced on the index is installed on the hosts",

@@ -76,8 +76,8 @@ MUTANTS = [
     Mutant(
         what="the ranks of the second host look for secrets in files that have other names",
         file="bootstrap/runs/start.py",
-        old='f"secrets-{first + n}.json"',
-        new='f"secrets-{n}.json"',
+        old='f"secrets-{rank}.json" for rank in document.ranks_of(at)',
+        new='f"secrets-{rank}.json" for rank in range(document.hosts[at].slots)',
         caught_by=(f"{TESTS}/runs/test_private_files.py",),
     ),
     Mutant(

@@ -92,6 +92,7 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
     return SimpleNamespace(
         line=line,
         epochs=[record for record in records if record["kind"] == "epoch"],
+        validations=[record for record in records if record["kind"] == "validation"],
         messages=[record["text"] for record in records if record["kind"] == "message"],
         evaluation=json.loads((folder / "evaluation.json").read_text()) if not kill_at else {},
         start=start,

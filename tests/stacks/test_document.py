@@ -167,7 +167,7 @@ def test_the_summary_has_the_next_command_the_cost_the_hosts_and_the_deadline(
 
 def test_a_quota_request_has_no_hosts_and_no_deadline() -> None:
     short = summary(AWS, None, "dev")
-    assert "pulumi config rm quotas" in short.next
+    assert "pulumi config rm --stack dev quotas && pulumi up --stack dev" in short.next
     assert short.hosts is None and short.deadline is None
 
 

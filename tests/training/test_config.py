@@ -58,8 +58,22 @@ BAD = [
     ("data=;reboot", "unknown data ';reboot'. Choices: digits, synthetic, "),
     ("model=../cnn", "unknown model '../cnn'. Did you mean cnn? Choices: cnn, linear, "),
     ("held_out=1", "held_out must be less than 1, not 1.0"),
-    ("task=rank", "unknown task 'rank'. Choices: classification, binary, regression"),
-    ("optimizer=", "unknown optimizer ''. Choices: adam, sgd"),
+    ("task=rank", "unknown task 'rank'. Choices: classification, binary, multi-label, "),
+    ("optimizer=", "unknown optimizer ''. Choices: adam, adamw, sgd"),
+    ("label_smoothing=1", "label_smoothing must be less than 1, not 1.0"),
+    ("weight_decay=-1", "weight_decay must be at least 0, not -1.0"),
+    ("ema=1", "ema must be less than 1, not 1.0"),
+    ("plateau_factor=1", "plateau_factor must be less than 1, not 1.0"),
+    ("class_weights=1,x", "class_weights are numbers from 0, such as 1,2.5,1, not 'x'"),
+    ("class_weights=1,-1", "class_weights are numbers from 0, such as 1,2.5,1, not '-1'"),
+    ("class_weights=1,nan", "class_weights are numbers from 0, such as 1,2.5,1, not 'nan'"),
+    ("class_weights=0,0", "class_weights needs a number above 0"),
+    ("callbacks=os", "callbacks is module:name, not 'os'"),
+    ("callbacks=os:system()", "callbacks is module:name, not 'os:system()'"),
+    ("metrics=a:b:c", "metrics has 'a:b:c', which is not "),
+    ("metrics=top_0", "metrics has 'top_0', which is not "),
+    ("metrics=auc,m:loss", "metrics has 'm:loss', which is "),
+    ("metrics=auc,m:auc", "metrics has auc twice"),
 ]
 
 BAD_VALUES = [
@@ -95,9 +109,25 @@ def test_a_wrong_value_in_a_run_document_is_refused(settings: dict[str, Any], me
     assert str(caught.value).startswith(message)
 
 
-def test_a_threshold_of_accuracy_needs_a_task_that_has_one() -> None:
-    with pytest.raises(ConfigError, match="min_accuracy needs a task with an accuracy"):
-        resolve({"task": "regression", "min_accuracy": 0.5})
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("min_accuracy", 0.5), ("label_smoothing", 0.1), ("class_weights", "1,2")],
+)
+def test_what_needs_classes_is_refused_without_them(name: str, value: object) -> None:
+    for task in ("regression", "multi-label")[: 1 if name == "label_smoothing" else 2]:
+        with pytest.raises(ConfigError, match=f"{name} needs a task with"):
+            resolve({"task": task, name: value})
+
+
+def test_a_list_is_separated_by_commas_or_spaces() -> None:
+    config = resolve({"class_weights": "1,2.5 3", "metrics": "top_2 auc,my.metrics:own"})
+    assert config.factors_of_classes == (1.0, 2.5, 3.0)
+    assert config.more_metrics == ["top_2", "auc", "my.metrics:own"]
+
+
+def test_further_metrics_may_be_thresholds() -> None:
+    done = check("--json", "--set", "metrics=top_3,my.metrics:own")
+    assert json.loads(done.stdout)["metrics"][-2:] == ["top_3", "own"]
 
 
 def test_the_last_value_for_a_setting_wins() -> None:

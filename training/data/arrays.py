@@ -17,8 +17,10 @@ PIECE = 1 << 16  # values that are checked at once: they stay in the processor's
 
 @dataclass(frozen=True)
 class Arrays:
-    """Values [samples, ...] and labels [samples]. Bytes are pixels: a model gets them as 0..1.
+    """Values [samples, ...] and labels [samples], of several classes per sample [samples, classes].
+    Bytes are pixels: a model gets them as 0..1.
 
+    `factors` [samples] are what the loss of each sample is multiplied by; None where they are 1.
     `columns` are the names of the inputs of a table. `ignored` describes what else the source
     contains. `place` names a value [sample, ...] or a label [sample] by its index in `source`; the
     samples of a part have other numbers, and no place.
@@ -32,12 +34,21 @@ class Arrays:
     columns: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     place: Callable[[tuple[int, ...]], str] | None = None
+    factors: Any = None
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.labels):
             raise DataError(
                 f"{self.source} has {len(self.values)} inputs, but {len(self.labels)} labels"
             )
+        if self.factors is not None and (fault := self._fault_of_factors()):
+            raise DataError(f"{self.source}: sample_weights must be {fault}")
+
+    def _fault_of_factors(self) -> str:
+        if self.factors.shape != (len(self.values),) or self.factors.dtype.kind not in "biuf":
+            return f"one number per sample, not {self.factors.dtype} {self.factors.shape}"
+        fits = (np.isfinite(self.factors) & (self.factors >= 0)).all()
+        return "" if fits else "finite and at least 0"
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -47,7 +58,9 @@ class Arrays:
         return Inputs(tuple(self.values.shape[1:]), self.vocabulary)
 
     def part(self, numbers: Any) -> Arrays:
-        return replace(self, values=self.values[numbers], labels=self.labels[numbers], place=None)
+        factors = None if self.factors is None else self.factors[numbers]
+        parts = {"values": self.values[numbers], "labels": self.labels[numbers]}
+        return replace(self, **parts, factors=factors, place=None)
 
     def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> Arrays:
         return replace(self, labels=np.array(numbers)[self.labels], classes=classes)
@@ -102,11 +115,14 @@ def as_inputs(values: Any) -> Any:
 def check_labels(labels: Any, classes: tuple[str, ...], task: Any, source: str) -> int:
     """The number of classes; DataError where a label does not fit the task."""
     labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "biuf":
-        raise DataError(f"{source}: labels must be one number per sample")
+    if labels.ndim != task.label_rank or labels.dtype.kind not in "biuf":
+        rows = "a row of 0 and 1 per sample, as data=numpy can have them"
+        wanted = "one number per sample" if task.label_rank == 1 else rows
+        raise DataError(f"{source}: labels must be {wanted}")
     low, high = float(labels.min()), float(labels.max())
     whole = labels.dtype.kind in "biu" or bool((labels == np.floor(labels)).all())
     count = len(classes) or (int(high) + 1 if whole and high >= 0 else 0)
+    count = labels.shape[1] if task.label_rank == 2 else count
     if wrong := task.check_labels(low, high, whole, count):
         raise DataError(f"{source} has labels from {low:g} to {high:g}: {wrong}")
     return count

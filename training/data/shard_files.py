@@ -128,6 +128,8 @@ class Shards:
 
     def check(self, task: Any) -> int:
         schema = self.manifest.schema
+        if task.label_rank != 1:
+            raise DataError(f"{self.source.store.uri}: shards have one label per sample")
         low, high, whole = schema.lowest_label, schema.highest_label, schema.label == "int64"
         if self.numbers:
             low, high = min(self.numbers), max(self.numbers)

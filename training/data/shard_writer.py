@@ -34,6 +34,10 @@ def write(samples: Any, uri: str, shards: int, *, seed: int = 0) -> Manifest:
     """
     if isinstance(samples, Shards):
         raise DataError(f"{samples.source.store.uri} holds shards already")
+    if samples.labels.ndim != 1:
+        raise DataError("shards store one label per sample, not those of task=multi-label")
+    if getattr(samples, "factors", None) is not None:
+        raise DataError("shards do not store sample_weights")
     data = DataSource(uri)
     if data.location:
         return write_to_bucket(samples, open_store(uri), shards, seed)

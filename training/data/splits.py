@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..config import TrainConfig
+from ..config import ConfigError, TrainConfig
 from ..tasks import names_of, task_of
 from . import DATASETS, DataError, Dataset
 from .arrays import Arrays
@@ -143,15 +143,33 @@ def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
 
 
 def checked(unchecked: Mapping[str, Any], config: TrainConfig) -> Dataset:
-    """Check that labels fit the task and that all splits have the same inputs and classes."""
+    """Check that labels fit the task and that all splits have the same inputs and classes.
+
+    Raises:
+        DataError: they do not.
+        ConfigError: `class_weights` has another number of classes.
+    """
     task, train = task_of(config.task), unchecked["train"]
     classes = train.check(task)
     if task.metric == "accuracy" and classes < 2:
         names = ", ".join(names_of(train.classes, classes))
         raise DataError(f"train has one class, {names}: {config.task} needs at least 2")
+    if config.sample_weights and getattr(train, "factors", None) is None:
+        raise DataError(
+            f"train has no {config.sample_weights}, as sample_weights needs it: a column of CSV "
+            "files, or an array beside x and y in NumPy files"
+        )
+    if config.sample_weights and not train.factors.any():
+        raise DataError(f"{train.source}: sample_weights must be above 0 for some samples")
+    factors = config.factors_of_classes
+    if factors and len(factors) != classes:
+        raise ConfigError(f"class_weights has {len(factors)} numbers, and train {classes} classes")
     splits = {name: fitted(samples, train, name) for name, samples in unchecked.items()}
     for name, samples in splits.items():
-        if samples.check(task) > classes:
+        own = samples.check(task)
+        if task.label_rank == 2 and own != classes:
+            raise DataError(f"{name} has labels of {own} classes, but train of {classes}")
+        if own > classes:
             raise DataError(f"{name} has labels that train does not have")
     return Dataset(
         train=train,

@@ -7,8 +7,8 @@ the shares' lengths (a mean of the ranks' means would not).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..results import Metrics
 from ..step import SUMS, compiled, sums
 from ..strategies.protocol import Strategy
 from ..tasks import Task
+from .metrics import MoreMetrics
 from .scores import Counts, counts_of
 
 MOST_CLASSES = 100  # of a confusion matrix: it has the square of them; of more, three counts each
@@ -29,11 +30,13 @@ MOST_CLASSES = 100  # of a confusion matrix: it has the square of them; of more,
 @dataclass(frozen=True)
 class Result:
     """Means over all samples. `counts` of each class, [] without classes;
-    `confusion[label][prediction]` counts, None without classes or with more than MOST_CLASSES."""
+    `confusion[label][prediction]` counts, None without classes or with more than MOST_CLASSES.
+    `more` are the metrics that the setting `metrics` names."""
 
     metrics: Metrics
     counts: Sequence[Counts]
     confusion: list[list[int]] | None
+    more: Mapping[str, float] = field(default_factory=dict)
 
 
 def metrics_of(tallies: Any) -> Metrics:
@@ -48,18 +51,23 @@ def evaluator(
     """A function that evaluates the model as it is now; all processes must call it together.
 
     It raises DataError, which names the file or record, where samples cannot be read.
+
+    Raises:
+        ConfigError: a metric of the settings cannot be computed.
     """
+    more = MoreMetrics(config, task, task.outputs(classes))
     lanes = lanes_for(strategy.size)
     batch = -(-config.batch_size * strategy.size // lanes) * lanes
     plan = plan_for(samples, config, replicas=strategy.size, global_batch=batch, training=False)
     classes = classes if task.metric == "accuracy" else 0
     feed = strategy.iterate(lambda replicas: batches(samples, plan, config, replicas))
-    step = compiled(strategy, _replica_step(strategy, model, task, classes), feed)
+    step = compiled(strategy, _replica_step(strategy, model, task, classes, more), feed)
 
     def evaluate() -> Result:
         results = [strategy.call(step, next_batch(feed, samples)) for _ in range(plan.steps)]
         tallies = sum(strategy.fetch(result).astype(np.float64) for result in results)
-        return _result(tallies, classes)
+        last = SUMS + _count_sums(classes)
+        return replace(_result(tallies[:last], classes), more=more.results(tallies[last:]))
 
     return evaluate
 
@@ -73,14 +81,23 @@ def _result(tallies: Any, classes: int) -> Result:
     return Result(metrics, counts_of(confusion), confusion or None)
 
 
-def _replica_step(strategy: Strategy, model: Any, task: Task, classes: int) -> Callable[[Any], Any]:
+def _count_sums(classes: int) -> int:
+    """How many sums of classes there are."""
+    return classes**2 if classes <= MOST_CLASSES else 3 * classes
+
+
+def _replica_step(
+    strategy: Strategy, model: Any, task: Task, classes: int, more: MoreMetrics
+) -> Callable[[Any], Any]:
     def replica_step(batch: Any) -> Any:
-        inputs, labels, weights, _ = batch
+        inputs, labels, weights, _, *factors = batch
         outputs = tf.cast(model(inputs, training=False), tf.float32)
-        tally = sums(task.losses(labels, outputs), task.scores(labels, outputs), weights)
+        losses = task.losses(labels, outputs) * (factors[0] if factors else 1.0)
+        tally = sums(losses, task.scores(labels, outputs), weights)
         if classes:
             counts = _class_sums(labels, task.predictions(outputs), weights, classes)
             tally = tf.concat([tally, tf.reshape(counts, [-1])], axis=0)
+        tally = tf.concat([tally, more.sums(labels, outputs, weights)], axis=0)
         return strategy.reduce([], tally)[1]
 
     return replica_step

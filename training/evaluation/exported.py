@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from .. import own
 from ..data import splits
 from ..data.splits import HeldOut
 from ..export import SETTINGS
@@ -48,10 +49,12 @@ def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
         names_in(path, "columns"),
     )
     importlib.import_module(MODELS[job.config.model])  # it may register its own classes
+    if job.config.augment:
+        own.load("augment", job.config.augment)  # so may the module of its layers
     with strategy.scope():
         model = load(path)
     check_fit(model, held_out, job)
-    task = task_of(job.config.task)
+    task = task_of(job.config.task, job.config.label_smoothing)
     # A binary model has one output.
     classes = len(held_out.names) or max(2, int(model.output_shape[-1]))
     if strategy.rank == 0:
@@ -101,5 +104,7 @@ def check_fit(model: Any, held_out: HeldOut, job: Job) -> None:
         raise TrainingError(f"the model takes inputs {wanted}, and the data has {shape}")
     task = task_of(job.config.task)
     classes, outputs = held_out.samples.check(task), int(model.output_shape[-1])
+    if task.label_rank == 2 and classes != outputs:
+        raise TrainingError(f"the model has {outputs} outputs, and the data {classes} classes")
     if task.metric == "accuracy" and task.outputs(classes) > outputs:
         raise TrainingError(f"the model has {outputs} outputs, and the data {classes} classes")

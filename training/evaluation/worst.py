@@ -58,7 +58,7 @@ def _worst(
     count = 0
     feed = iter(batches(samples, plan, config, [0]))
     for _ in range(plan.steps):
-        inputs, labels, weights, _ = next_batch(feed, samples)
+        inputs, labels, weights, *_ = next_batch(feed, samples)
         outputs = tf.cast(model(inputs, training=False), tf.float32)
         losses, guesses = task.losses(labels, outputs), task.predictions(outputs)
         wrong = np.flatnonzero((guesses.numpy() != labels.numpy()) & (weights.numpy() > 0))

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..config import TrainConfig
 from ..data import Inputs
+from ..own import call
 from ..results import TrainingError
 from . import MODELS
 
@@ -45,7 +46,7 @@ def build_model(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
             f"{name} ends with {activation}, and the loss of task {config.task} takes logits: "
             "remove the activation of its last layer"
         )
-    return model
+    return _augmented(model, inputs, config.augment) if config.augment else model
 
 
 def _with_inputs(model: Any, inputs: Inputs) -> Any:
@@ -56,6 +57,24 @@ def _with_inputs(model: Any, inputs: Inputs) -> Any:
     outputs = model(samples)
     # A Sequential model knows its inputs from now on; a subclass becomes the only layer of another.
     return model if getattr(model, "inputs", None) else keras.Model(samples, outputs)
+
+
+def _augmented(model: Any, inputs: Inputs, place: str) -> Any:
+    """The model after the layers of `augment`, which change samples in training only."""
+    layers = call("augment", place)
+    if not layers:
+        return model
+    try:
+        augmented = keras.Sequential([keras.Input(inputs.shape), *layers, model])
+    except Exception as error:  # not a layer, or not one for such inputs
+        reason = " ".join(str(error).split())[:300]
+        raise TrainingError(
+            f"augment: {place} does not fit samples {inputs.shape}: {reason}"
+        ) from error
+    if augmented.layers[-2].output.shape[1:] != inputs.shape:
+        shape = augmented.layers[-2].output.shape[1:]
+        raise TrainingError(f"augment: {place} makes {shape} of samples {inputs.shape}")
+    return augmented
 
 
 def _cause(error: Exception, module: ModuleType) -> str:

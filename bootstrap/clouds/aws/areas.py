@@ -19,7 +19,7 @@ from ..costs import DAYS
 from ..machines import MOST_PAGES, Place, too_many
 from ..storage import GB, count_objects, describe_contents
 from .client import UNAUTHORIZED, AwsClient, connect, shared_session
-from .ec2 import Instance, account, reservations
+from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
 from .instances import DISKS, OBJECTS
 from .kinds import (
     ADDRESS,
@@ -28,6 +28,7 @@ from .kinds import (
     ID,
     NETWORK,
     OWNER,
+    PREFIX,
     SNAPSHOT,
     STACK,
     Call,
@@ -43,9 +44,8 @@ from .kinds import (
 from .machines import ALIVE
 from .s3 import S3
 
-DEFAULT_REGION = "us-east-1"  # where the list of regions is read if the user has configured none
 GLOBAL = "all regions"
-STACKS = "railhead-"  # the names of buckets begin so, unless the config has another
+WITHOUT_LOCATION = "us-east-1"  # S3's region of buckets whose LocationConstraint is empty
 SCHEDULE, ROLE = "schedule", "role"
 # USD per hour of a public address, in use or not; aws.amazon.com/vpc/pricing, 2026.
 ADDRESS_PER_HOUR = 0.005
@@ -60,11 +60,10 @@ def areas(known: Collection[Place]) -> list[Area]:
     """The regions that are enabled in the account, IAM with S3, and as areas that cannot be listed
     the other regions and accounts that `known` names."""
     session = shared_session()
-    region = session.region_name or DEFAULT_REGION
+    region = session.region_name or REGION_OF_LISTS
     client = connect(region, session)
     current = account(client)
-    answer = client("ec2", "describe_regions")
-    enabled = {str(one["RegionName"]) for one in answer["Regions"]}
+    enabled = {*enabled_regions(client)}
     clients = {name: connect(name, session) for name in sorted(enabled)}
     used = {region, *(place.region for place in known)}
     regions = [Region(name, client, name in used) for name, client in clients.items()]
@@ -185,7 +184,7 @@ class Region:
     def _schedule_names(self) -> Iterator[str]:
         more: dict[str, str] = {}
         for _ in range(MOST_PAGES):
-            page = self.client("scheduler", "list_schedules", NamePrefix="railhead-", **more)
+            page = self.client("scheduler", "list_schedules", NamePrefix=PREFIX, **more)
             yield from (str(one["Name"]) for one in page["Schedules"])
             if not page.get("NextToken"):
                 return
@@ -256,7 +255,7 @@ class Global:
             answer = self.client("s3", "get_bucket_tagging", Bucket=name)
         except Refused as refused:
             # The policy of a bucket of others may deny it.
-            denied = refused.error_code == "AccessDenied" and not name.startswith(STACKS)
+            denied = refused.error_code == "AccessDenied" and not name.startswith(PREFIX)
             if refused.error_code not in UNTAGGED and not denied:
                 raise
             return {}
@@ -264,7 +263,7 @@ class Global:
 
     def _bucket(self, name: str, since: str) -> Resource:
         answer = self.client("s3", "get_bucket_location", Bucket=name)
-        region = str(answer.get("LocationConstraint") or DEFAULT_REGION)
+        region = str(answer.get("LocationConstraint") or WITHOUT_LOCATION)
         store = S3(self.clients.get(region, self.client), name)
         contents = count_objects(store)
         price = OBJECTS.by_region.get(region) if contents.whole else None

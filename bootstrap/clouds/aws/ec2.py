@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from railhead.documents.clouds import COMMON_FACTS
+
 from ..machines import MOST_PAGES, too_many
 from .client import AwsClient, ask
 
@@ -18,6 +20,8 @@ STATES = {
     "terminated": "gone",
 }
 PAGE = 500
+# Any region lists all others: this one where the user has configured none.
+REGION_OF_LISTS = COMMON_FACTS["aws"].default_region
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,20 @@ class Volumes:
 
 
 @dataclass(frozen=True)
+class EnabledRegion:
+    """A region that is enabled in the account."""
+
+    RegionName: str
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The answer of DescribeRegions."""
+
+    Regions: tuple[EnabledRegion, ...]
+
+
+@dataclass(frozen=True)
 class Caller:
     """Who the credentials belong to."""
 
@@ -162,6 +180,11 @@ class Caller:
 def account(client: AwsClient) -> str:
     """The account of the current credentials: `account 1234`."""
     return f"account {ask(Caller, client, 'sts', 'get_caller_identity').Account}"
+
+
+def enabled_regions(client: AwsClient) -> list[str]:
+    """The regions that are enabled in the account."""
+    return [one.RegionName for one in ask(Regions, client, "ec2", "describe_regions").Regions]
 
 
 def reservations(client: AwsClient, **filters: Collection[str]) -> Iterator[Reservation]:

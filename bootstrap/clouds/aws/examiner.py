@@ -289,5 +289,6 @@ def _vpcs(request: StackRequest, client: AwsClient) -> Check:
     except RailheadError as error:
         return Check("quota VPCs", "unknown", error.message)
     page = f"https://{request.region}.console.aws.amazon.com/servicequotas/home/services/vpc/quotas"
-    existing = f"pulumi config set network VPC_ID   # an existing one; or: {page}/{VPCS}"
+    command = f"pulumi config set{request.option} network VPC_ID"
+    existing = f"{command}   # an existing one; or: {page}/{VPCS}"
     return quota_check("quota VPCs", quota.Quota.Value, used, 1, existing)

@@ -16,7 +16,8 @@ from ..machines import MOST_PAGES, too_many
 from .client import AwsClient
 
 CLUSTER, ID, STACK, OWNER = "railhead:cluster", "railhead:id", "railhead:stack", "railhead:owner"
-ROLES = "railhead-"  # the names of the stacks' roles begin so
+# The names of roles and schedules begin so; those of buckets, unless the config has another.
+PREFIX = "railhead-"
 ENDED = ("deleting", "deleted")  # states of endpoints, which stay listed for a while
 Described = Mapping[str, Any]
 Parameters = Described
@@ -166,7 +167,7 @@ def role_names(client: AwsClient) -> Iterator[str]:
     for _ in range(MOST_PAGES):
         answer = client("iam", "list_roles", **more)
         names = (str(role["RoleName"]) for role in answer["Roles"])
-        yield from (name for name in names if name.startswith(ROLES))
+        yield from (name for name in names if name.startswith(PREFIX))
         if not answer.get("IsTruncated"):
             return
         more = {"Marker": answer["Marker"]}

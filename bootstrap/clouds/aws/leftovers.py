@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ..base import Refused
 from ..machines import Place
 from .client import AwsClient, connect
-from .kinds import ID, NETWORK, described, role_calls, role_names, role_tags
+from .kinds import ID, NETWORK, described, role_calls, role_names, role_tags, tags_of
 
 
 def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
@@ -23,6 +23,20 @@ def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> li
     """
     client = client or connect(place.region)
     return [*_of_ec2(client, cluster_id), *_roles(client, cluster_id)]
+
+
+def remove_bucket(
+    place: Place, name: str, cluster_id: str, client: AwsClient | None = None
+) -> bool:
+    """Remove a bucket if it has this id; whether it is gone. AWS removes only an empty one."""
+    client = client or connect(place.region)
+    try:
+        tags = tags_of({"Tags": client("s3", "get_bucket_tagging", Bucket=name).get("TagSet")})
+        if tags.get(ID) == cluster_id:
+            client("s3", "delete_bucket", Bucket=name)
+    except Refused:
+        return False
+    return tags.get(ID) == cluster_id
 
 
 def list_ids(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from railhead.documents.clouds import COMMON_FACTS
-
 from ..base import Refused
 from ..machines import Listed, Machine, Place
 from . import scheduler
 from .client import UNAUTHORIZED, AwsClient, connect, shared_session
-from .ec2 import Instance, account, reservations
+from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
 from .kinds import CLUSTER, ID, OWNER, STACK
 
-DEFAULT_REGION = COMMON_FACTS["aws"].default_region
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
@@ -32,8 +29,8 @@ def list_everywhere(_place: Place) -> Listed:
         Refused: all regions refuse; or as `list_machines`.
     """
     session = shared_session()
-    client = connect(DEFAULT_REGION, session)
-    regions = [str(one["RegionName"]) for one in client("ec2", "describe_regions")["Regions"]]
+    client = connect(REGION_OF_LISTS, session)
+    regions = enabled_regions(client)
     machines: list[Machine] = []
     refusals: list[Refused] = []
     for region in regions:
@@ -49,7 +46,7 @@ def list_everywhere(_place: Place) -> Listed:
 
 
 def _in_region(client: AwsClient, region: str | None) -> Iterator[Machine]:
-    shown = reservations(client, tag_key=["railhead:cluster"], instance_state_name=ALIVE)
+    shown = reservations(client, tag_key=[CLUSTER], instance_state_name=ALIVE)
     for reservation in shown:
         yield from (_machine(one, region) for one in reservation.Instances)
 
@@ -73,5 +70,5 @@ def _machine(instance: Instance, region: str | None) -> Machine:
             ["aws", "ec2", "terminate-instances", "--region", str(region)]
             + ["--instance-ids", instance.InstanceId]
         ),
-        deadline=scheduler.name_of(tags.get("railhead:cluster", ""), instance.InstanceId),
+        deadline=scheduler.name_of(tags.get(CLUSTER, ""), instance.InstanceId),
     )

@@ -18,13 +18,6 @@ SCHEDULES = "arn:aws:scheduler:{region}:{account}:schedule/default/railhead-*"
 BUCKETS = "arn:aws:s3:::railhead-*"
 OBJECT = re.compile("s3:(Get|Put|Delete)Object(Version)?|s3:AbortMultipartUpload")  # not of buckets
 
-_ROLE = Part(
-    "roles",
-    "iam:CreateRole iam:GetRole iam:DeleteRole iam:TagRole iam:UntagRole iam:ListRoleTags"
-    " iam:UpdateAssumeRolePolicy iam:UpdateRole iam:ListRolePolicies iam:ListAttachedRolePolicies"
-    " iam:ListInstanceProfilesForRole iam:PassRole",
-    ROLES,
-)
 # By the class of pulumi-aws.
 RESOURCES: dict[str, Part] = {
     "ec2.KeyPair": Part(
@@ -90,7 +83,13 @@ RESOURCES: dict[str, Part] = {
         " ec2:AuthorizeSecurityGroupIngress ec2:AuthorizeSecurityGroupEgress"
         " ec2:DeleteSecurityGroup",
     ),
-    "iam.Role": _ROLE,
+    "iam.Role": Part(
+        "roles",
+        "iam:CreateRole iam:GetRole iam:DeleteRole iam:TagRole iam:UntagRole iam:ListRoleTags"
+        " iam:UpdateAssumeRolePolicy iam:UpdateRole iam:ListRolePolicies"
+        " iam:ListAttachedRolePolicies iam:ListInstanceProfilesForRole iam:PassRole",
+        ROLES,
+    ),
     "iam.RolePolicy": Part(
         "roles", "iam:PutRolePolicy iam:GetRolePolicy iam:DeleteRolePolicy", ROLES
     ),
@@ -138,7 +137,7 @@ RESOURCES: dict[str, Part] = {
         when=with_quota_request,
     ),
 }
-# What a preview reads, and the calls of `fab` besides; `calls_of` gives an action for a call.
+# What a preview reads, and the calls of `fab` besides; `action_of` gives an action for a call.
 LOOKUPS = Part(
     "lookups",
     "ec2:DescribeInstanceTypeOfferings ec2:DescribeAvailabilityZones ec2:DescribeImages"
@@ -179,7 +178,6 @@ _ACTIONS = {
     "s3:CreateMultipartUpload": "s3:PutObject",
     "s3:UploadPart": "s3:PutObject",
     "s3:CompleteMultipartUpload": "s3:PutObject",
-    "s3:AbortMultipartUpload": "s3:AbortMultipartUpload",
     "sts:GetCallerIdentity": "",
 }
 

@@ -17,7 +17,7 @@ from ..base import MISSING, Deadline, Refused
 from ..machines import Place
 from .client import AwsClient, connect
 from .ec2 import Instance
-from .kinds import ID
+from .kinds import ID, PREFIX
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
@@ -114,7 +114,7 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
 
 def name_of(cluster: str, instance: str) -> str:
     """The name that a stack gives to the schedule of an instance; stacks/aws/schedule.py has it."""
-    return f"railhead-{cluster}-{instance}"
+    return f"{PREFIX}{cluster}-{instance}"
 
 
 def remove(

@@ -5,7 +5,6 @@ Networks, firewall rules and service accounts have no labels: they are known by 
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -22,10 +21,11 @@ from ..bucket import Bucket
 from ..costs import DAYS
 from ..machines import MOST_PAGES, Place, too_many
 from ..storage import GB, count_objects, describe_contents
-from .client import GoogleClient, connect, default_project
+from .client import GoogleClient, connect, default_project, endpoint
 from .compute import STATES
 from .gcs import Gcs
 from .instances import DISKS, OBJECTS
+from .labels import CLUSTER, ID, OWNER, read_description
 from .listed import (
     Accounts,
     Buckets,
@@ -39,17 +39,9 @@ from .listed import (
 )
 
 T = TypeVar("T", bound="Page")
-CLUSTER, ID, OWNER = "railhead-cluster", "railhead-id", "railhead-owner"
 PAGE = 500
-PROJECTS = "cloudresourcemanager"
-IAM = "iam"
-ENDPOINTS = {name: f"https://{name}.googleapis.com/" for name in (PROJECTS, IAM)}
-OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints
-DESCRIPTION = re.compile(r"Railhead cluster ([a-z0-9-]+)(?:, id ([0-9a-f]+))?")
 ACCOUNT = re.compile(r"rh-[a-z0-9-]+-([0-9a-f]{12})@")
 OFF = ("accessNotConfigured", "SERVICE_DISABLED")  # the project has not enabled the API
-FORBIDDEN = ("forbidden", "403")
-DENIED = "no permission to list it"
 
 
 def areas(known: Collection[Place]) -> list[Area]:
@@ -116,9 +108,9 @@ class Project:
 
     def _of_compute(self, kind: Kind) -> Iterator[Resource]:
         for item in self._items(kind):
-            cluster, cluster_id = named_in(item.description)
+            described = read_description(item.description)
             labels = item.labels if kind.labelled else {}
-            if CLUSTER not in labels and (kind.labelled or not cluster):
+            if CLUSTER not in labels and (kind.labelled or not described.cluster):
                 continue
             yield Resource(
                 kind.what,
@@ -129,9 +121,9 @@ class Project:
                 partial(_delete, self.client, item.path),
                 moment(item.creationTimestamp),
                 _usd_per_day(kind, item),
-                labels.get(CLUSTER, cluster),
-                labels.get(ID, cluster_id),
-                owner=labels.get(OWNER),
+                labels.get(CLUSTER, described.cluster),
+                labels.get(ID, described.cluster_id),
+                owner=labels.get(OWNER, described.owner),
             )
 
     def _items(self, kind: Kind) -> Iterator[Item]:
@@ -163,12 +155,12 @@ class Project:
         return shlex.join(words)
 
     def _accounts(self) -> Iterator[Resource]:
-        address = f"{_endpoint(IAM)}v1/projects/{self.name}/serviceAccounts"
+        address = f"{endpoint('iam')}v1/projects/{self.name}/serviceAccounts"
         for page in _pages(Accounts, self.client, address, {"pageSize": "100"}):
             for account in page.accounts:
-                cluster, _ = named_in(account.description)
+                described = read_description(account.description)
                 own = ACCOUNT.match(account.email)
-                if cluster is None:
+                if described.cluster is None:
                     continue
                 words = ["gcloud", "iam", "service-accounts", "delete", account.email]
                 yield Resource(
@@ -177,9 +169,10 @@ class Project:
                     "global",
                     "service account",
                     shlex.join([*words, "--project", self.name]),
-                    partial(_delete, self.client, f"{_endpoint(IAM)}v1/{account.name}"),
-                    cluster=cluster,
-                    cluster_id=own[1] if own else None,
+                    partial(_delete, self.client, f"{endpoint('iam')}v1/{account.name}"),
+                    cluster=described.cluster,
+                    cluster_id=own[1] if own else described.cluster_id,
+                    owner=described.owner,
                 )
 
     def _buckets(self) -> Iterator[Resource]:
@@ -216,20 +209,9 @@ class Project:
         )
 
 
-def named_in(description: str) -> tuple[str | None, str | None]:
-    """The cluster and its id in the description of a resource without labels."""
-    match = DESCRIPTION.fullmatch(description)
-    return (match[1], match[2]) if match else (None, None)
-
-
-def _endpoint(api: str) -> str:
-    address = os.environ.get(f"{OVERRIDE}{api.upper()}") or ENDPOINTS[api]
-    return address.rstrip("/") + "/"
-
-
 def _projects(client: GoogleClient) -> Iterator[ListedProject]:
     query = {"filter": "lifecycleState:ACTIVE", "pageSize": str(PAGE)}
-    for page in _pages(Projects, client, f"{_endpoint(PROJECTS)}v1/projects", query):
+    for page in _pages(Projects, client, f"{endpoint('cloudresourcemanager')}v1/projects", query):
         yield from page.projects
 
 

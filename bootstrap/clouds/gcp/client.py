@@ -22,8 +22,13 @@ from ..base import NoCredentials, Refused
 
 T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
-ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"  # gcloud's own variable for another endpoint
-STORAGE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"
+ENDPOINTS = {
+    "compute": COMPUTE,
+    "storage": STORAGE,
+    "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com/",
+    "iam": "https://iam.googleapis.com/",
+}
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
@@ -102,10 +107,15 @@ def connect() -> GoogleClient:
         session = google_session(SCOPE)
     except DefaultCredentialsError:
         raise NoCredentials("Google call failed: you are not logged in", hint=LOGIN) from None
-    storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE
-    storage = storage.rstrip("/").removesuffix("/storage/v1") + "/"
+    storage = endpoint("storage").removesuffix("storage/v1/")
     retry_when_busy(session, storage)
-    return GoogleClient(session, storage, os.environ.get(ENDPOINT) or COMPUTE)
+    return GoogleClient(session, storage, endpoint("compute"))
+
+
+def endpoint(api: str) -> str:
+    """The base address of an API of `ENDPOINTS`, with a slash at its end."""
+    address = os.environ.get(f"{OVERRIDE}{api.upper()}") or ENDPOINTS[api]
+    return address.rstrip("/") + "/"
 
 
 def default_project() -> str | None:

@@ -3,7 +3,6 @@ of the organisation, quota of networks."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,10 +15,8 @@ from ...errors import RailheadError
 from ..examination import clock_check, quota_check, rights_check
 from ..request import StackRequest
 from . import rights
-from .client import LOGIN, GoogleClient, connect
+from .client import LOGIN, GoogleClient, connect, endpoint
 
-ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER"
-ADDRESS = "https://cloudresourcemanager.googleapis.com/"
 PERMISSIONS = 100  # the most in one request
 NETWORK = "gcp:compute/network:Network"
 IMAGES = "projects/ubuntu-os-cloud", "projects/deeplearning-platform-release"  # of stacks
@@ -100,11 +97,12 @@ class Constraint:
 
 
 EXCEPTION = "gcloud resource-manager org-policies describe {name} --project {project} --effective"
+OS_LOGIN = "pulumi config set{option} oslogin true"
 CONSTRAINTS = (
     Constraint(
         "compute.vmExternalIpAccess", "machines may have no public address", EXCEPTION
     ),
-    Constraint("compute.requireOsLogin", "OS Login is required", "pulumi config set oslogin true"),
+    Constraint("compute.requireOsLogin", "OS Login is required", OS_LOGIN),
     Constraint(
         "compute.disableGuestAttributesAccess",
         "guest attributes, which have the host keys, are off",
@@ -122,7 +120,8 @@ def checks(request: StackRequest, client: GoogleClient | None = None) -> Iterato
     """All checks, in order; without credentials or a project only the first."""
     if not request.project:
         text = "the stack's config has no project"
-        yield Check("project", "blocks", text, "pulumi config set project my-project-123")
+        command = f"pulumi config set{request.option} project my-project-123"
+        yield Check("project", "blocks", text, command)
         return
     try:
         client = client or connect()
@@ -137,7 +136,7 @@ def checks(request: StackRequest, client: GoogleClient | None = None) -> Iterato
     for constraint in CONSTRAINTS:
         yield _constraint(constraint, request, client)
     if NETWORK not in request.kinds and not request.config.get("network"):
-        yield _networks(project)
+        yield _networks(project, request)
 
 
 def _who(client: GoogleClient) -> str:
@@ -149,8 +148,7 @@ def _who(client: GoogleClient) -> str:
 
 
 def _post(client: GoogleClient, request: StackRequest, method: str, body: Any) -> Any:
-    base = (os.environ.get(ENDPOINT) or ADDRESS).rstrip("/")
-    address = f"{base}/v1/projects/{request.project}:{method}"
+    address = f"{endpoint('cloudresourcemanager')}v1/projects/{request.project}:{method}"
     headers = {"X-Goog-User-Project": request.project}
     return client("POST", address, json=body, headers=headers)
 
@@ -180,13 +178,15 @@ def _constraint(constraint: Constraint, request: StackRequest, client: GoogleCli
         return Check(name, "unknown", error.message)
     if not constraint.forbids(policy, request.config):
         return Check(name, "ok", "does not apply")
-    command = constraint.next.format(name=constraint.name, project=request.project)
+    command = constraint.next.format(
+        name=constraint.name, project=request.project, option=request.option
+    )
     return Check(name, "blocks", constraint.what, command)
 
 
-def _networks(project: Project) -> Check:
+def _networks(project: Project, request: StackRequest) -> Check:
     quota = next((one for one in project.quotas if one.metric == "NETWORKS"), None)
     if quota is None:
         return Check("quota NETWORKS", "unknown", "the project does not state it")
-    existing = "pulumi config set network NAME   # an existing one"
+    existing = f"pulumi config set{request.option} network NAME   # an existing one"
     return quota_check("quota NETWORKS", quota.limit, quota.usage, 1, existing)

@@ -9,6 +9,7 @@ from ...errors import UsageError
 from ..machines import MOST_PAGES, Listed, Machine, Place, too_many
 from .client import GoogleClient, connect
 from .compute import Instance, Zones
+from .labels import CLUSTER, ID, OWNER, STACK
 
 PAGE = 500
 
@@ -26,7 +27,7 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
 
 def _instances(client: GoogleClient, project: str) -> Iterator[Instance]:
     path = f"projects/{project}/aggregated/instances"
-    query = {"filter": "labels.railhead-cluster:*", "maxResults": PAGE}
+    query = {"filter": f"labels.{CLUSTER}:*", "maxResults": PAGE}
     for _ in range(MOST_PAGES):
         page = client.get(Zones, path, params=query)
         for zone in page.items.values():
@@ -49,10 +50,10 @@ def _machine(instance: Instance, project: str) -> Machine:
         type=instance.machineType.rpartition("/")[2],
         address=interface.public or None,
         peer_address=interface.networkIP or None,
-        cluster=labels.get("railhead-cluster", ""),
-        cluster_id=labels.get("railhead-id"),
-        stack=labels.get("railhead-stack"),
-        owner=labels.get("railhead-owner"),
+        cluster=labels.get(CLUSTER, ""),
+        cluster_id=labels.get(ID),
+        stack=labels.get(STACK),
+        owner=labels.get(OWNER),
         end=shlex.join(
             ["gcloud", "compute", "instances", "delete", name]
             + ["--project", project, "--zone", zone]

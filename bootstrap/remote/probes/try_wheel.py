@@ -32,8 +32,8 @@ def main(*wanted: str) -> None:
 
 def parts(hvd: Any) -> list[str]:
     """What `horovodrun --check-build` lists: the parts that the wheel was built with."""
-    asked = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}
-    return [name for name, answer in asked.items() if answer()]
+    features = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}
+    return [name for name, is_built in features.items() if is_built()]
 
 
 def reduce(hvd: Any) -> None:

@@ -29,8 +29,9 @@ from railhead.documents.codec import encode
 from railhead.documents.run import RunDocument, Script
 
 from .. import programs
+from ..keras_patches import patch, rows
 from ..run import json_file
-from . import rank_data, rank_link, rank_sagemaker
+from . import rank_data, rank_launcher, rank_link, rank_sagemaker
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
@@ -68,12 +69,23 @@ def run_program(run: RunDocument, folder: str) -> int:
         return outcome(lambda: run_training(work))
     if run.keras == 2:
         sys.meta_path.insert(0, Keras2())
+    elif run.keras_patches:
+        patch.install(rows.patches_for(run.strategy), print_on_rank_0)
+    rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
     args = rank_sagemaker.arguments(program, folder) if program.sagemaker else program.args
     code = outcome(lambda: run_script(work, program.path, args))
     if code == 0 and run.launcher == "horovod" and run.size > 1 and not joined_mpi():
         print(NEVER_JOINED.format(size=run.size), file=sys.stderr, flush=True)
         return 1
+    if code == 0 and (warning := rank_launcher.ran_alone(run)):
+        print(warning, file=sys.stderr, flush=True)
     return code
+
+
+def print_on_rank_0(line: str) -> None:
+    """Print a line about the run once, not on every rank."""
+    if os.environ["RAILHEAD_RANK"] == "0":
+        print(line, flush=True)
 
 
 def redirect_output(last_line: bytes, check: Callable[[], None] | None = None) -> None:
@@ -217,6 +229,7 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
         os.environ["TF_CONFIG"] = json.dumps(encode(config))
         if (devices := visible_devices(run, rank)) is not None:
             os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
+    os.environ.update(rank_launcher.variables(run, rank))
     if run.keras == 2:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 

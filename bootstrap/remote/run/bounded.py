@@ -27,19 +27,17 @@ class Ended:
     err: str
 
 
-def run(argv: Sequence[str], seconds: float) -> Ended:
-    """Run a command without input and without RAILHEAD_RUN; the kernel kills it when we die.
+def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
+    """Run a command with this input and without RAILHEAD_RUN; the kernel kills it when we die.
 
     Raises:
         OSError: it could not be started.
     """
     unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(
-        argv, env=unmarked, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent, **pipes
-    )
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(argv, env=unmarked, preexec_fn=end_with_parent, **pipes)
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(stdin.encode(), timeout=seconds)
         return Ended(process.returncode, text(out), text(err))
     except subprocess.TimeoutExpired:
         process.kill()

@@ -160,16 +160,21 @@ def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwep
 
 def start_on_host(run: RunDocument, folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
-    python = f'"$HOME/.railhead/envs/{run.runtime.digest}/bin/python"'
-    archive = f'"$HOME/.railhead/runs/{run.run_id}/{programs.NAME}"'
-    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
     unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    argv = [*ssh, f"exec {python} -I -S {archive} run.end_processes {run.run_id}"]
+    argv = command_on_host(run, folder, number, f"run.end_processes {run.run_id}")
     try:
         return subprocess.Popen(argv, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
         return error
+
+
+def command_on_host(run: RunDocument, folder: str, number: int, program: str) -> list[str]:
+    """The command on the chief that starts a program of the run on another host."""
+    python = f'"$HOME/.railhead/envs/{run.runtime.digest}/bin/python"'
+    archive = f'"$HOME/.railhead/runs/{run.run_id}/{programs.NAME}"'
+    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
+    return [*ssh, f"exec {python} -I -S {archive} {program}"]
 
 
 def reply_of(process: subprocess.Popen[bytes] | OSError) -> Swept | NotSwept:

@@ -22,6 +22,7 @@ from typing import Any
 from railhead.documents.evaluation import Reported
 from railhead.documents.run import RunDocument
 
+from ..keras_retry.errors import STEP, STEP_RECORDS
 from .metric_lines import MetricLines
 from .mpirun_output import Heartbeats, MpirunOutput
 
@@ -71,6 +72,11 @@ class LogFile:
                 self._write(line + b"\n")
         except OSError as error:
             self.write_errors.add(error)
+
+    def close(self) -> None:
+        """Close the file; another LogFile can continue it."""
+        if self.file is not None:
+            self.file.close()
 
     def lines(self) -> list[str]:
         """The last lines, each in its final state on a terminal."""
@@ -148,6 +154,7 @@ class RunOutput:
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: Reported | None = None
         self.last_metrics: dict[str, float] = {}  # the last value of each --metric
+        self.stepped = not run.keras_auto  # whether a step is known to be complete
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.broken: BaseException | None = None
@@ -205,13 +212,22 @@ class RunOutput:
         if rank == MPIRUN and len(self.mpirun) < HEAD:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
+        self.stepped = self.stepped or bool(STEP.search(line))
         if self.metric_lines and rank == self.metric_rank:
             self.metric_lines.feed(shown(line))
+
+    def end_logs(self, text: str) -> None:
+        """Add a last line of ours to the log of each rank, and close all files."""
+        for rank in range(self.run.size):
+            self.logs[rank].add(text.encode())
+        for log in (self.metrics, *self.logs.values()):
+            log.close()
 
     def add_metric(self, record: dict[str, Any]) -> None:
         """Store a record that was found by a pattern."""
         rank = self.metric_rank
         self.last_metrics[record["name"]] = record["value"]
+        self.stepped = True
         record.update(rank=rank, host=self.host_of(rank), time=time.time())
         self.metrics.add(json.dumps(record).encode())
 
@@ -241,6 +257,7 @@ class RunOutput:
             line = json.dumps(record).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return False
+        self.stepped = self.stepped or kind in STEP_RECORDS
         if kind == "evaluation":
             self.evaluation = Reported(own)
         self.metrics.add(line)

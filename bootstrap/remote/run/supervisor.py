@@ -22,14 +22,16 @@ from typing import Any
 
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
-from railhead.documents.manifest import Manifest
-from railhead.documents.result import Culprit, NotSwept, Result, Swept
+from railhead.documents.manifest import Manifest, Outputs
+from railhead.documents.result import Attempt, Culprit, NotSwept, Result, Swept
 from railhead.documents.run import AfterRun, RunDocument
 from railhead.documents.state import RunState
 
 from .. import locks, programs
 from ..evaluation import thresholds
+from ..keras_retry import errors, prepare
 from . import (
+    checkpoint_files,
     closing,
     controller,
     end_processes,
@@ -48,6 +50,7 @@ LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 SHOWN = 12  # lines of mpirun, when it names no rank
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
 LIBC = ctypes.CDLL(None)
+PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
 CANCELLED = threading.Event()
 
 
@@ -94,6 +97,7 @@ class State:
             os.remove(path("reserve"))
         seconds = round(time.monotonic() - STARTED, 1)
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
+        result = replace(result, attempts=self.document.attempts)
         self.save_result(result)  # first: a cancel waits for it, but not for the hashes
         listed, why = closing.whole_manifest(RUN)
         if why:
@@ -122,29 +126,32 @@ def with_result(earlier: Manifest) -> Manifest:
     return replace(earlier, files=(*others, result))
 
 
-def secrets_of(run: RunDocument) -> list[str]:
-    """The values of the run's secrets. Their file is removed: whoever needs it has its own."""
+def secrets_of(run: RunDocument) -> dict[str, str]:
+    """The run's secrets. Their file is removed: whoever needs it has its own."""
     if not run.secrets:
-        return []
-    values = list(json_file.load(path("memory/secrets.json")).values())
+        return {}
+    values: dict[str, str] = json_file.load(path("memory/secrets.json"))
     os.remove(path("memory/secrets.json"))
     return values
 
 
 class Supervisor:
-    """One run, from mpirun's start to its result."""
+    """One attempt of a run, from mpirun's start to its result."""
 
     def __init__(self, state: State) -> None:
-        self.state = state
+        self.state, self.begun = state, time.monotonic()
         self.run = json_file.read(path("run.json"), RunDocument)
         self.hosts = [host.name for host in self.run.hosts]
-        self.output = RunOutput(RUN, self.run, secrets_of(self.run), state.write_errors)
+        self.secrets = secrets_of(self.run)
+        self.output = RunOutput(RUN, self.run, self.secrets.values(), state.write_errors)
         self.ended_servers = False
         self.evaluation: Reported | None = None
+        self.outputs = Outputs(())
         self.silent: int | None = None  # the host for whose silence the run was ended
 
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
+        set_process_name(PROCESS_NAME)
         with self.state.counted():
             json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))  # also used by a fetch
         uploads = live_upload.start(self.run, RUN)
@@ -167,6 +174,36 @@ class Supervisor:
         self.evaluation = self.judged()
         self.list_outputs()
         return self.result(code, swept)
+
+    def prepare_other_keras(self, result: Result) -> bool:
+        """If the script needs the other Keras, prepare the hosts to start again; returns whether
+        they are ready. A cancel meanwhile ends the next attempt."""
+        if not self.run.keras_auto:
+            return False
+        seconds = round(time.monotonic() - self.begun, 1)
+        files = len(checkpoint_files.complete_files(path(checkpoint_files.FOLDER)))
+        trace = errors.Trace(seconds, self.output.stepped, files)
+        culprit = errors.failure_of_keras(self.run.keras, result, trace)
+        if culprit is None:
+            return False
+        failed = Attempt(self.run.keras, culprit, seconds)
+        why = prepare.written(RUN, self.outputs)
+        if not why:
+            why = prepare.prepare_hosts(self.run, RUN, self.secrets, CANCELLED.is_set)
+            if why:
+                end_processes.end_on_all_hosts(self.run, RUN)  # some hosts have the secrets again
+        if why:
+            self.note(f"not started again with Keras {failed.other_keras}: {why}")
+            return False
+        self.output.end_logs(f"railhead: {failed.summary}")
+        self.state.beat(attempts=(failed,))
+        return True
+
+    def unless_cancelled(self, result: Result) -> Result:
+        """The result; also of a run that was cancelled after its ranks had ended."""
+        if result.state == "failed" and self.run.keras_auto and CANCELLED.is_set():
+            return replace(result, state="cancelled", culprit=None, why=self.why())
+        return result
 
     def judged(self) -> Reported | None:
         """The evaluation, also written to evaluation.json. With thresholds, and in a run that
@@ -191,6 +228,7 @@ class Supervisor:
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""
         files, why = closing.outputs(RUN)
+        self.outputs = files
         self.note(why)
         with self.state.counted():
             json_file.save(path("results/outputs.json"), files)
@@ -330,7 +368,12 @@ def protect_from_cancel() -> None:
     mpirun has ended. Ending what its ranks left on slow hosts, and hashing the results, may take
     minutes, and only this process writes the result and stops the machines after that.
     """
-    LIBC.prctl(15, end_processes.FINISHING)  # PR_SET_NAME
+    set_process_name(end_processes.FINISHING)
+
+
+def set_process_name(name: bytes) -> None:
+    """Set the name of this process: PR_SET_NAME."""
+    LIBC.prctl(15, name)
 
 
 def failure(code: int, *lines: str) -> Result:
@@ -343,7 +386,11 @@ def failure(code: int, *lines: str) -> Result:
 def attempt(state: State) -> Result:
     """Run it; returns the result, also if the run could not start or the supervisor failed."""
     try:
-        return Supervisor(state).go()
+        while True:
+            supervisor = Supervisor(state)
+            result = supervisor.go()
+            if not supervisor.prepare_other_keras(result):  # never twice
+                return supervisor.unless_cancelled(result)
     except FileNotFoundError as error:
         if error.filename == "mpirun":
             return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")

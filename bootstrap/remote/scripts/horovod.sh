@@ -88,6 +88,35 @@ choose_gpu_parts() {
     export LDFLAGS='-Wl,-rpath,$ORIGIN/../../nvidia/nccl/lib' PATH="$cuda/bin:$PATH"
 }
 
+# From 2.19 on, TensorFlow has a header of XLA in another folder, includes two that lie outside of
+# its include path, and lacks two names, which Horovod's operations on GPUs use.
+add_headers() {
+    include=$(ls -d "$env_dir"/lib/python3.*/site-packages/tensorflow/include 2>/dev/null || :)
+    client=tensorflow/compiler/xla/client
+    [ -n "$include" ] && [ ! -e "$include/$client/xla_builder.h" ] || return 0
+    mkdir -p "$work/headers/$client"
+    cat >"$work/headers/$client/xla_builder.h" <<'END'
+#pragma once
+#include "tensorflow/compiler/xla/hlo/builder/xla_builder.h"
+#if HAVE_GPU
+#include "absl/status/statusor.h"
+#include "xla/stream_executor/stream.h"
+namespace xla {
+template <typename T> using StatusOr = absl::StatusOr<T>;
+}
+struct CUstream_st;
+namespace stream_executor::gpu {
+// mpi_ops.cc calls it; only xla_mpi_ops.cc includes this file, so it is defined once.
+CUstream_st* AsGpuStreamValue(Stream* stream) {
+  return static_cast<CUstream_st*>(stream->platform_specific_handle().stream);
+}
+}
+#endif
+END
+    external=$include/external
+    export CPLUS_INCLUDE_PATH="$work/headers:$external/highwayhash:$external/farmhash_archive/src"
+}
+
 # A cached wheel may have been built against another TensorFlow: hence --no-cache-dir.
 build() {
     "$python" -m pip --disable-pip-version-check wheel -v --no-deps --no-build-isolation \
@@ -125,6 +154,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 choose_parts
+add_headers
 ! gpu || choose_gpu_parts
 
 say "building with make $MAKEFLAGS: some minutes, once for this system, Python and TensorFlow"

@@ -51,6 +51,8 @@ def as_typed(args: ProgramOptions) -> dict[str, object]:
     options: dict[str, object] = {}
     for one in options_in(ProgramOptions):
         value = getattr(args, one.name)
+        if one.name == "keras_patches" and value:
+            continue  # so that the folders of 0.1.0 are found, which has no such option
         if one.kind == "mapping":
             value = typed_texts(value)
         elif one.kind == "int" and value is not None:

@@ -76,6 +76,24 @@ class ReadyOptions:
 
 
 @dataclass(frozen=True)
+class WheelOptions:
+    """Which Horovod wheel `fab wheel` builds, and where it is copied to."""
+
+    gpu: bool = option(False, "for GPUs, with NCCL; no GPU is needed to build it")
+    python: str | None = option(
+        None,
+        "the Python version that the wheel is for; default: one that this computer has",
+        doc="the Python version that the wheel is for, such as `3.12`; default: the first of the"
+        " runtime's that this computer has",
+    )
+    out: str | None = option(
+        None,
+        "a folder for a copy of the wheel, with its sha256 and the pip command",
+        path=True,
+    )
+
+
+@dataclass(frozen=True)
 class JsonOption:
     """Output of a task for other programs to read."""
 

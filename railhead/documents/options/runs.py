@@ -20,7 +20,8 @@ class ProgramOptions:
         None,
         "{launchers}; default: that of --strategy, or {launcher}",
         doc="`horovod`: one rank per slot, the program calls Horovod. `tensorflow`: TensorFlow's"
-        " own strategies. Default: the launcher of `--strategy`, otherwise `horovod`",
+        " own strategies. `jax` and `torch`: [scripts of JAX and PyTorch](#jax-and-pytorch)."
+        " Default: the launcher of `--strategy`, otherwise `horovod`",
     )
     strategy: str | None = option(
         None,
@@ -93,12 +94,19 @@ class ProgramOptions:
         doc="with `--script`: provide the variables and folders that a script finds on Amazon"
         " SageMaker; [Data](data.md#scripts-written-for-sagemaker)",
     )
-    keras: int | None = option(
+    keras: str | None = option(
         None,
-        "2 or 3; default: 2 for a script with Horovod or several workers, otherwise 3",
-        doc="`2` or `3`. Default: 2 for scripts with Horovod, `multiworker` or `parameter-server`,"
-        " otherwise 3. The built-in training needs 3",
-        choices=(2, 3),
+        "auto, 2 or 3; default: auto, which decides from the script",
+        doc="with `--script`: `auto`, `2` or `3`. Default: `auto`, which decides from the script:"
+        " [Keras 2 or 3](#keras-2-or-3). The built-in training needs 3",
+        choices=("auto", "2", "3"),
+    )
+    keras_patches: bool = option(
+        True,
+        "do not patch Keras 3 and Horovod in the ranks of --script",
+        doc="with `--script`: leave Keras 3 and Horovod as they are. Without this option they are"
+        " patched where the strategy needs it",
+        flag="no-keras-patches",
     )
     env: Mapping[str, str] = option(
         {},
@@ -166,8 +174,8 @@ class ProgramOptions:
     )
     runtime: str | None = option(
         None,
-        "tf2.18 (with Horovod) or tf2.21; default: depends on the launcher and the hosts' Pythons",
-        doc="`tf2.18` or `tf2.21`: [Runtimes](#runtimes)",
+        "tf2.18 or tf2.21; default: tf2.18, unless the hosts' Python is 3.13",
+        doc="`tf2.18`, `tf2.21`, `jax0.6` or `torch2.7`: [Runtimes](#runtimes)",
     )
 
 

@@ -335,7 +335,7 @@ OURS = [
     ("train --hosts a,b --launcher tensorflow --strategy mirrored", "runs on one host"),
     ("train --hosts a --script none.py", "no script none.py"),
     ("train --hosts a --peer-address a.internal", "peer address 'a.internal'"),
-    ("train --hosts a --keras 4", "--keras: 4"),
+    ("train --hosts a --keras 4", "--keras: '4'"),
     ("train --hosts a,a", "a: the same host twice"),
     ("logs --hosts a --rank x", "recorded"),
     ("status", "no hosts"),

@@ -328,7 +328,7 @@ def stack_on_gcs(
 ) -> Inventory:
     """The same on Google Cloud; `on_gcs` is for the token of this machine."""
     gcs_store.make_bucket("stack-2")
-    monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, gcs_store.endpoint)
+    monkeypatch.setenv(f"{gcp_client.OVERRIDE}STORAGE", gcs_store.endpoint)
     monkeypatch.setattr(through_bucket, "MIN_BYTES", 1)
     return replace(inventory, bucket="gs://stack-2", region="us-central1")
 

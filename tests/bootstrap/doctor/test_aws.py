@@ -16,7 +16,7 @@ from bootstrap.clouds.examination import clock_check
 from bootstrap.clouds.request import StackRequest
 from railhead.documents.doctor import Check
 
-REQUEST = StackRequest("aws", {"cloud": "aws"})
+REQUEST = StackRequest("aws", {"cloud": "aws"}, stack="dev")
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 
 
@@ -67,7 +67,7 @@ def test_a_full_quota_of_vpcs_names_an_existing_network() -> None:
     moto_plus.extra.vpcs = 1.0  # the default VPC
     check = checks()["quota VPCs"]
     assert check.state == "blocks" and check.evidence == "have 1, used 1, need 1"
-    assert check.next.startswith("pulumi config set network ")
+    assert check.next.startswith("pulumi config set --stack dev network ")
     assert "quota VPCs" not in checks(StackRequest("aws", {"network": "vpc-1"}))
     own = StackRequest("aws", {}, frozenset({examiner.NETWORK}))
     assert "quota VPCs" not in checks(own), "the stack has its VPC already"

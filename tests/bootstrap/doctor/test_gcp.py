@@ -10,10 +10,11 @@ import requests
 from standins.gcp.compute import Compute
 
 from bootstrap.clouds.gcp import examiner
-from bootstrap.clouds.gcp.client import GoogleClient
+from bootstrap.clouds.gcp.client import OVERRIDE, GoogleClient
 from bootstrap.clouds.request import StackRequest
 from railhead.documents.doctor import Check
 
+SET = "pulumi config set --stack dev"
 CONFIG = {"cloud": "gcp", "project": "p-12345"}
 
 
@@ -28,7 +29,7 @@ class Session(requests.Session):
 def compute(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]:
     cloud = Compute()
     server = cloud.serve()
-    monkeypatch.setenv(examiner.ENDPOINT, cloud.root)
+    monkeypatch.setenv(f"{OVERRIDE}CLOUDRESOURCEMANAGER", cloud.root)
     yield cloud
     server.shutdown()
     server.server_close()
@@ -36,7 +37,7 @@ def compute(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]:
 
 def checks(compute: Compute, **config: str) -> dict[str, Check]:
     client = GoogleClient(Session(), compute=compute.base)
-    request = StackRequest("gcp", CONFIG | config)
+    request = StackRequest("gcp", CONFIG | config, stack="dev")
     return {check.name: check for check in examiner.checks(request, client)}
 
 
@@ -114,5 +115,5 @@ def test_without_access_only_the_credentials_are_reported(compute: Compute) -> N
 
 
 def test_a_config_without_a_project_is_refused_first(compute: Compute) -> None:
-    assert checks(compute, project="")["project"].next.startswith("pulumi config set project ")
+    assert checks(compute, project="")["project"].next.startswith(f"{SET} project ")
     assert not compute.requests

@@ -18,10 +18,11 @@ from places import ROOT
 
 from bootstrap.facts.gpu import Card, Driver
 from bootstrap.facts.host import HostFacts
-from bootstrap.gpu_tools import check, tested_on, trainings, wheel
+from bootstrap.gpu_tools import check, tested_on, trainings
 from bootstrap.gpu_tools.tested_on import Check
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import Environment
+from bootstrap.provision import local_wheel
 
 PROBE = ROOT / "bootstrap/remote/probes/gpu_probe.py"
 V100 = "Tesla V100-SXM2-16GB"
@@ -147,7 +148,7 @@ echo "digits: 2 replica(s) in $processes process(es), 4 CPU thread(s) and $gpus 
 
 def check_on(facts: HostFacts) -> int:
     """`make gpu-check` on a machine with these facts and a runtime that is there."""
-    folder = local_state.cache("gpu-check") / wheel.environment_for(facts).digest
+    folder = local_state.cache("gpu-check") / local_wheel.environment_here(facts, gpu=True).digest
     python = folder / "bin/python"
     python.parent.mkdir(parents=True)
     (folder / ".ok").touch()
@@ -198,7 +199,7 @@ def test_a_card_whose_driver_does_not_work_is_written_as_failed(
 def test_a_complete_runtime_is_not_installed_again(
     debian: HostFacts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    environment = wheel.environment_for(debian)
+    environment = local_wheel.environment_here(debian, gpu=True)
     done: list[str] = []
 
     def make(*_: object) -> Path:
@@ -209,9 +210,9 @@ def test_a_complete_runtime_is_not_installed_again(
         done.append("runtime")
         folder.mkdir()
 
-    monkeypatch.setattr(wheel, "make", make)
-    monkeypatch.setattr(wheel, "install", install)
-    monkeypatch.setattr(wheel, "install_wheel", lambda *_: done.append("horovod"))
+    monkeypatch.setattr(local_wheel, "make", make)
+    monkeypatch.setattr(local_wheel, "install", install)
+    monkeypatch.setattr(local_wheel, "install_wheel", lambda *_: done.append("horovod"))
     folder = check.ready(debian, environment)
     assert done == ["wheel", "runtime", "horovod"]
     assert check.ready(debian, environment) == folder

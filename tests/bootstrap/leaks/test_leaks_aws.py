@@ -17,8 +17,9 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 from bootstrap.clouds.aws import client as aws
 from bootstrap.clouds.base import Refused
 from bootstrap.errors import UsageError
-from bootstrap.inventory import local_state
+from bootstrap.inventory import local_state, stack_records
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.stack_records import StackRecord
 from bootstrap.leaks.command import leaks
 from bootstrap.lifecycle import stack_machines
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS, RECORDED, UNKNOWN
@@ -92,6 +93,48 @@ def test_stacks_records_and_other_owners_differ_by_id(run: Run) -> None:
     host = Host("gpu-1", "10.77.0.4", id=bobs["machine"])
     local_state.save_cluster(Inventory("gpu", (host,), cloud="aws", cluster_id=BOBS))
     assert ids(run()[0], RECORDED) == bobs
+
+
+def used_here(machine: str, stack: str) -> None:
+    """Record a cluster with the id LOST on this computer, as a command that used it."""
+    host = Host("gpu-1", "10.77.0.4", id=machine)
+    one = Inventory("gpu", (host,), cloud="aws", stack=stack, cluster_id=LOST)
+    local_state.save_cluster(one)
+
+
+@pytest.mark.parametrize(
+    ("owner", "state", "stack", "backend", "wrong"),
+    [
+        ("ann", "running", "gpu", "file:///mine", True),
+        ("ann", "stopped", "gpu", "file:///mine", False),
+        ("bob", "running", "gpu", "file:///mine", False),
+        ("ann", "running", LOST, "file:///mine", False),
+        ("ann", "running", "gpu", "s3://ours", False),
+    ],
+    ids=["lost", "stopped", "of another owner", "adopted", "in another backend"],
+)
+def test_a_machine_that_runs_and_that_only_a_record_knows_ends_with_1(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
+    state: str,
+    stack: str,
+    backend: str,
+    wrong: bool,
+) -> None:
+    machine = whole_cluster(tags("gpu", owner, LOST))["machine"]
+    if state == "stopped":
+        boto3.client("ec2", region_name="us-east-1").stop_instances(InstanceIds=[machine])
+    used_here(machine, stack)
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///mine")
+    record = StackRecord(LOST, "gpu", "gpu", "aws", "us-east-1", backend=backend)
+    stack_records.save(record)
+    report, error = run()
+    assert ids(report, RECORDED)["machine"] == machine
+    assert (error is not None) == wrong
+    if error:
+        assert "running, in no stack: 1 resource" in error.message
+        assert error.hint.startswith(f"fab adopt {LOST}")
 
 
 def exist(region: str) -> list[str]:

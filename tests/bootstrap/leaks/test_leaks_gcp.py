@@ -15,8 +15,9 @@ requests = pytest.importorskip("requests", reason="scripts/setup --stacks instal
 
 from standins.gcp.lists import Lists, serving  # noqa: E402
 
-from bootstrap.clouds.gcp import areas, gcs  # noqa: E402
+from bootstrap.clouds.gcp import areas, gcs, leftovers  # noqa: E402
 from bootstrap.clouds.gcp import client as gcp_client  # noqa: E402
+from bootstrap.clouds.machines import Place  # noqa: E402
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS  # noqa: E402
 
 LOST, BOBS = "0a1b2c3d4e5f", "bbbbbbbbbbbb"
@@ -55,12 +56,23 @@ def labels(owner: str, cluster_id: str) -> dict[str, str]:
 
 
 def whole_cluster(
-    google: Lists, owner: str, cluster_id: str, project: str = OURS, name: str = "gpu"
+    google: Lists,
+    owner: str,
+    cluster_id: str,
+    project: str = OURS,
+    name: str = "gpu",
+    *,
+    former: bool = False,
 ) -> dict[str, str]:
-    """Everything that a stack makes, and what people add with its labels; the ids by kind."""
+    """Everything that a stack makes, and what people add with its labels; the ids by kind.
+
+    `former`: until 0.1.0 a description had neither id nor owner."""
     own, zone = labels(owner, cluster_id), f"projects/{project}/zones/us-central1-a"
     region = f"projects/{project}/regions/us-central1"
-    description = {"description": "Railhead cluster gpu"}
+    more = "" if former else f", id {cluster_id}, owner {owner}"
+    description = {"description": f"Railhead cluster gpu{more}"}
+    network = f"projects/{project}/global/networks/{name}"
+    inside = {"network": f"https://www.googleapis.com/compute/v1/{network}", **description}
     account = f"rh-gpu-{cluster_id}@{project}.iam.gserviceaccount.com"
     google.accounts[f"projects/{project}/serviceAccounts/{account}"] = {
         "name": f"projects/{project}/serviceAccounts/{account}",
@@ -87,10 +99,10 @@ def whole_cluster(
             f"{region}/addresses/{name}", labels=own, address="198.51.100.9", status="RESERVED"
         ),
         "firewall rule": google.add(
-            f"projects/{project}/global/firewalls/{name}-ssh", **description
+            f"projects/{project}/global/firewalls/{name}-ssh", **inside
         ),
-        "subnet": google.add(f"{region}/subnetworks/{name}", **description),
-        "network": google.add(f"projects/{project}/global/networks/{name}", **description),
+        "subnet": google.add(f"{region}/subnetworks/{name}", **inside),
+        "network": google.add(network, **description),
         "role": f"projects/{project}/serviceAccounts/{account}",
         "bucket": bucket,
     }  # fmt: skip
@@ -106,8 +118,7 @@ def test_everything_is_listed_over_all_pages_with_its_cost_and_command(
     assert error and ids(report, LEAKED) == lost
     rows = of(report, LEAKED)
     assert all(row.cluster == "gpu" and row.end.startswith("gcloud ") for row in rows.values())
-    with_id = {kind for kind, row in rows.items() if row.cluster_id == LOST}
-    assert with_id == {"machine", "disk", "snapshot", "address", "role", "bucket"}
+    assert all(row.cluster_id == LOST and row.owner == "ann" for row in rows.values())
     assert rows["machine"].usd_per_day == round(24 * (8 * 0.0474998 + 0.35), 4)
     assert "n1-standard-8 with 1 nvidia-tesla-t4, running" in rows["machine"].details
     assert rows["disk"].usd_per_day == round(100 * 0.10 / 30.4, 4)
@@ -120,13 +131,17 @@ def test_everything_is_listed_over_all_pages_with_its_cost_and_command(
     )
 
 
-def test_end_removes_what_leaked_and_nothing_of_another_owner(google: Lists, run: Run) -> None:
-    """One project, one cluster name: the networks have no owner, so none is removed."""
-    lost = whole_cluster(google, "ann", LOST)
-    bobs = whole_cluster(google, "bob", BOBS, name="bobs")
+@pytest.mark.parametrize("former", [False, True])
+def test_end_removes_what_leaked_and_nothing_of_another_owner(
+    google: Lists, run: Run, former: bool
+) -> None:
+    """One project, one cluster name. The networks of a former version have no owner: they stay."""
+    lost = whole_cluster(google, "ann", LOST, former=former)
+    bobs = whole_cluster(google, "bob", BOBS, name="bobs", former=former)
     before = dict(google.resources)
     report, error = run(end=True, yes=True)
-    removed = {lost[kind] for kind in ("machine", "disk", "snapshot", "address", "bucket", "role")}
+    without_owner = ("firewall rule", "subnet", "network") if former else ()
+    removed = {lost[kind] for kind in lost.keys() - {*without_owner}}
     assert {*report.ended} == removed == {*google.deleted} and error is None
     assert {path: google.resources[path] for path in bobs.values() if path in before} == {
         path: body for path, body in before.items() if path in bobs.values()
@@ -171,6 +186,21 @@ def test_a_bucket_with_objects_stays_unless_its_content_goes_too(
     monkeypatch.setattr(gcs.Gcs, "remove", remove)
     run(end=True, yes=True, with_bucket=True)
     assert bucket not in google.buckets
+
+
+def test_a_bucket_that_a_killed_up_left_is_removed_by_its_id_where_it_is_empty(
+    google: Lists,
+) -> None:
+    client = gcp_client.GoogleClient(requests.Session(), f"{google.base}/storage/")
+    full, empty, bobs = (f"gpu-{name}" for name in ("full", "empty", "bobs"))
+    for name, cluster_id in ((full, LOST), (empty, LOST), (bobs, BOBS)):
+        google.buckets[name] = {"name": name, "project": OURS, "labels": labels("ann", cluster_id)}
+    google.objects[full] = [{"name": "x", "generation": "1", "size": "5"}]
+    gone = [
+        leftovers.remove_bucket(Place("gcp", project=OURS), name, LOST, client)
+        for name in (full, empty, bobs, "none")
+    ]
+    assert gone == [False, True, False, False] and google.buckets.keys() == {full, bobs}
 
 
 def test_projects_that_resource_manager_lists_are_read_too(google: Lists, run: Run) -> None:

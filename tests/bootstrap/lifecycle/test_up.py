@@ -23,6 +23,7 @@ ZONES = resource("pulumi:index:Stash", "zones", outputs={"input": ["us-east-1a",
 TWO_ZONES = exported(ZONES)
 REFUSED = "echo 'error: InsufficientInstanceCapacity'; exit 255"
 EXISTS = "echo \"error: 409: The resource 'instances/t4-1' already exists\"; exit 255"
+BUCKET_EXISTS = "echo 'error: creating S3 Bucket (mine-1): BucketAlreadyExists'; exit 255"
 NO_RIGHT = "echo 'error: UnauthorizedOperation'; exit 255"
 # Interrupted by the user when its output has been printed (fd 1 of pytest is a file, with capfd).
 INTERRUPTED = """echo 'error: InsufficientInstanceCapacity'
@@ -130,6 +131,40 @@ def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(
 
 
 @pytest.mark.parametrize(
+    ("owner", "objects", "removed"), [(ID, 0, True), (ID, 1, False), ("f" * 12, 0, False)]
+)
+def test_a_bucket_that_a_killed_up_left_is_removed_where_it_is_empty(
+    pulumi: PulumiCommand,
+    aws_client: Clients,
+    capfd: pytest.CaptureFixture[str],
+    owner: str,
+    objects: int,
+    removed: bool,
+) -> None:
+    """Its name is configured. One of another stack stays."""
+    s3 = aws_client("s3")
+    s3.create_bucket(Bucket="mine-1")
+    tags = [{"Key": "railhead:id", "Value": owner}]
+    s3.put_bucket_tagging(Bucket="mine-1", Tagging={"TagSet": tags})
+    for number in range(objects):
+        s3.put_object(Bucket="mine-1", Key=str(number), Body=b"x")
+    config = """echo '{"railhead:bucket_name": {"value": "mine-1"}}'"""
+    again = "true" if removed else BUCKET_EXISTS
+    pulumi.answers(
+        stack_export=exported(*on_aws(cluster_id=ID)), config=config, up=[BUCKET_EXISTS, again],
+        destroy="true",
+    )  # fmt: skip
+    if removed:
+        run_up()
+    else:
+        with pytest.raises(RailheadError, match="it has no machine; its bucket_name") as caught:
+            run_up()
+        assert caught.value.hint.startswith("pulumi config set --stack dev bucket_name OTHER && ")
+    assert pulumi.called("up", "destroy") == [UP, DESTROY, UP]
+    assert (not s3.list_buckets()["Buckets"]) == removed
+
+
+@pytest.mark.parametrize(
     ("refusal", "next_"),
     [
         (EXISTS, "fab teardown --destroy --stack dev && fab up --stack dev"),
@@ -168,6 +203,8 @@ def test_a_machine_in_no_state_that_is_in_the_way_has_its_own_command(
         ("api error InvalidSubnet.Conflict: The CIDR conflicts with another subnet", True),
         ("api error Resource.AlreadyAssociated: the specified association", True),
         ("api error ConflictException: Schedule railhead-g4dn-i-1", True),
+        ("api error BucketAlreadyOwnedByYou: Your previous request", True),
+        ("googleapi: Error 409: Your previous request to create the named bucket", True),
         ("error: InsufficientInstanceCapacity", False),
     ],
 )
@@ -175,17 +212,20 @@ def test_refusals_of_what_exists(text: str, conflict: bool) -> None:
     assert up.is_conflict(text) == conflict
 
 
+@pytest.mark.parametrize("cluster", ["g4dn", "renamed"])
 def test_a_schedule_in_no_state_is_removed_before_an_up(
-    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str], cluster: str
 ) -> None:
-    """Its name is in use: Pulumi could not make it. Schedules in the state stay."""
+    """Its name is in use: Pulumi could not make it. Schedules in the state stay. A renamed cluster
+    keeps the names of its schedules."""
     scheduler, lines = aws_client("scheduler"), list[str]()
     for name in ("railhead-g4dn-i-1", "railhead-g4dn-i-2"):
         add_schedule(scheduler, name)
     recorded = resource(
         "aws:scheduler/schedule:Schedule", id="default/s", inputs={"name": "railhead-g4dn-i-1"}
     )
-    state = [*on_aws("i-1", "i-2"), recorded]
+    prefix = resource("pulumi:index:Stash", "schedule-prefix", outputs={"output": "railhead-g4dn"})
+    state = [*on_aws("i-1", "i-2", cluster=cluster), recorded, prefix]
     pulumi.answers(stack_export=exported(*state), up="true")
     run_up(lines.append)
     remaining = scheduler.list_schedules()["Schedules"]

@@ -45,9 +45,14 @@ CAPABILITY = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}
 LAST = {"volta": {"branch": 580, "cuda": 12, "cudnn": (9, 11)}}
 PROPRIETARY_ONLY = ("volta",)
 LEAST_DRIVER = {12: (525, 60, 13), 13: (580, 65, 6)}  # by CUDA
-# What TensorFlow's wheels are built for; a card runs the code of an older one of its major.
-BUILT_FOR = {"2.18": (60, 70, 80, 89, 90), "2.21": (60, 70, 80, 89, 90)}
-HOROVOD_BUILDS_WITH = ("2.18.1",)  # and runs with: all that was tried
+# What the wheels are built for; a card runs the code of an older one of its major.
+BUILT_FOR = {
+    "tf2.18": (60, 70, 80, 89, 90),
+    "tf2.21": (60, 70, 80, 89, 90),
+    "jax0.6": (50, 60, 70, 80, 90, 100, 120),
+    "torch2.7": (50, 60, 70, 75, 80, 86, 89, 90),
+}
+HOROVOD_BUILDS_WITH = ("2.18.1", "2.21.0")  # and runs with: all that was tried
 # The driver that AWS's image brings, as its notes of October 2026 have it.
 DLAMI = Driver("595.91.07", 595, "open")
 
@@ -62,7 +67,8 @@ class Stack:
     version: tuple[int, ...]
     cuda: int
     cudnn: tuple[int, ...]
-    tensorflow: str
+    runtime: str
+    framework: str
     horovod: bool
 
 
@@ -80,11 +86,10 @@ def broken(stack: Stack) -> list[str]:
     if stack.version < LEAST_DRIVER[stack.cuda]:
         faults.append(f"driver {stack.version} is too old for CUDA {stack.cuda}")
     own = CAPABILITY[stack.arch]
-    built = BUILT_FOR[".".join(stack.tensorflow.split(".")[:2])]
-    if not any(b // 10 == own // 10 and b <= own for b in built):
-        faults.append(f"TensorFlow {stack.tensorflow} has no code for sm_{own}")
-    if stack.horovod and stack.tensorflow not in HOROVOD_BUILDS_WITH:
-        faults.append(f"Horovod was never built with TensorFlow {stack.tensorflow}")
+    if not any(b // 10 == own // 10 and b <= own for b in BUILT_FOR[stack.runtime]):
+        faults.append(f"{stack.runtime} has no code for sm_{own}")
+    if stack.horovod and stack.framework not in HOROVOD_BUILDS_WITH:
+        faults.append(f"Horovod was never built with TensorFlow {stack.framework}")
     return faults
 
 
@@ -163,11 +168,12 @@ def test_what_is_offered_fits(
         arch, branch, flavour, version,
         cuda=pinned(runtime, "nvidia-cuda-runtime-cu12")[0],
         cudnn=pinned(runtime, "nvidia-cudnn-cu12"),
-        tensorflow=".".join(map(str, pinned(runtime, "tensorflow"))),
+        runtime=runtime.row.name,
+        framework=".".join(map(str, pinned(runtime, runtime.framework.module))),
         horovod=runtime.horovod,
     )  # fmt: skip
     assert broken(stack) == []
-    assert stack.tensorflow == runtime.tensorflow
+    assert stack.framework == runtime.version
     assert set(host.pythons) & set(runtime.row.pythons)
 
 
@@ -205,8 +211,8 @@ def test_what_the_stacks_refuse_would_not_fit(debian: HostFacts) -> None:
     for arch, cloud, chosen in refused:
         host = fresh(debian, arch, cloud, chosen)
         brought = host.gpu.driver or Driver("580.1", 580, "either")
-        stack = Stack(arch, brought.branch, brought.flavour, (999,), 12, (9, 3), "2.18.1", True)
-        assert broken(stack)
+        stack = replace(GOOD, arch=arch, branch=brought.branch, version=(999,), cudnn=(9, 3))
+        assert broken(replace(stack, flavour=brought.flavour))
 
 
 def test_a_driver_of_a_foreign_image_that_does_not_know_its_card_is_refused(
@@ -229,7 +235,7 @@ def test_secure_boot_goes_with_images_whose_driver_is_signed(debian: HostFacts) 
         assert row.signed or not choose_image(config).secure_boot
 
 
-GOOD = Stack("volta", 580, "proprietary", (580, 178), 12, (9, 3, 0, 75), "2.18.1", True)
+GOOD = Stack("volta", 580, "proprietary", (580, 178), 12, (9, 3, 0, 75), "tf2.18", "2.18.1", True)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +248,7 @@ GOOD = Stack("volta", 580, "proprietary", (580, 178), 12, (9, 3, 0, 75), "2.18.1
         ({"cudnn": (9, 11, 0, 98)}, "cuDNN"),
         ({"cudnn": (9, 28)}, "cuDNN"),
         ({"version": (525, 60, 11)}, "too old for CUDA 12"),
-        ({"tensorflow": "2.21.0"}, "Horovod was never built"),
+        ({"framework": "2.18.2"}, "Horovod was never built"),
         ({"arch": "turing", "cuda": 13, "version": (570, 1)}, "too old for CUDA 13"),
     ],
 )

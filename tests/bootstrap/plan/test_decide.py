@@ -14,6 +14,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
 from bootstrap.plan.cluster import CachedWheel, Options, SurveyedCluster
 from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.runtimes import Runtime
 from bootstrap.plan.steps import MINUTES, Plan, Step
 
 WHEEL = Path("horovod-0.28.1-cp311-cp311-linux_x86_64.whl")
@@ -25,14 +26,15 @@ URL = "s3://b/wheels/k1"
 
 def plan(
     host: HostFacts,
-    runtime: str,
+    runtime: str | Runtime,
     wheel: Path | None = None,
     kept: CachedWheel | None = None,
     archive: str = "",
 ) -> Plan:
     """What makes two such hosts ready, h1 and h2."""
     facts = {"h1": host, "h2": host}
-    environment = runtimes.Environment(runtimes.RUNTIMES[runtime], "3.11", "a reason")
+    runtime = runtimes.RUNTIMES[runtime] if isinstance(runtime, str) else runtime
+    environment = runtimes.Environment(runtime, "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
     two = SurveyedCluster(inventory, facts, environment, peers, wheel, kept, archive)
@@ -40,7 +42,10 @@ def plan(
 
 
 def steps(
-    host: HostFacts, runtime: str, wheel: Path | None = None, kept: CachedWheel | None = None
+    host: HostFacts,
+    runtime: str | Runtime,
+    wheel: Path | None = None,
+    kept: CachedWheel | None = None,
 ) -> dict[str, list[Step]]:
     """The steps of that plan by their name."""
     by_name: dict[str, list[Step]] = {}
@@ -127,8 +132,9 @@ def test_a_wheel_for_gpus_without_anything_to_build_it_with_is_refused_before_an
     assert caught.value.hint.startswith("DEBIAN_MIRROR=")
 
 
-@pytest.mark.parametrize("runtime", ["tf2.21-cpu", "tf2.21-gpu"])
-def test_a_runtime_without_horovod_has_no_step_for_it(debian: HostFacts, runtime: str) -> None:
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_runtime_without_horovod_has_no_step_for_it(debian: HostFacts, gpu: bool) -> None:
+    runtime = Runtime(replace(runtimes.ROWS["tf2.21"], launchers=("tensorflow",)), gpu)
     todo = steps(replace(debian, disk_free=10**12), runtime)
     assert list(todo) == ["uv", "runtime", "key"]
 

@@ -15,43 +15,37 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
+from standins.pythons import python_here
 
-from bootstrap.plan.runtimes import RUNTIMES, Runtime
+from bootstrap.plan.runtimes import RUNTIMES, TENSORFLOW, Runtime
 from bootstrap.provision.uv import ENVIRONMENT
 
-REAL_HOME = Path.home()  # before a test gets its own
 UV = Path(sys.executable).parent / "uv"
+# The rest is fetched by nothing but their use: PyTorch is not imported without NVIDIA's libraries.
+INSTALLED = [r for r in RUNTIMES.values() if r.framework is TENSORFLOW or r.name == "jax0.6-cpu"]
 EACH = [
     pytest.param(runtime, python, id=f"{runtime.name}-{python}")
-    for runtime in RUNTIMES.values()
+    for runtime in INSTALLED
     for python in runtime.row.pythons
 ]
-CODE = """import tensorflow as tf, keras, tf_keras
+CODES = {
+    "tensorflow": """import tensorflow as tf, keras, tf_keras
 assert keras.version().startswith("3."), keras.version()
 assert tf_keras.__version__.startswith(tf.__version__.rsplit(".", 1)[0]), tf_keras.__version__
 assert float(tf.reduce_sum(tf.matmul(tf.ones([8, 8]), tf.ones([8, 8])))) == 512.0
 assert keras.Sequential([keras.layers.Dense(2)])(tf.ones([1, 3])).shape == (1, 2)
 assert tf_keras.Sequential([tf_keras.layers.Dense(2)])(tf.ones([1, 3])).shape == (1, 2)
-print(tf.__version__)"""
-
-
-@cache
-def python_here(version: str) -> str | None:
-    """The path of this Python, if it is on this machine and runs."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or REAL_HOME / ".pyenv").glob(f"versions/{version}.*")
-    names = [shutil.which(f"python{version}"), *(str(path / "bin/python") for path in pyenv)]
-    code = (
-        "import sys; print(sys.executable); sys.exit('%d.%d' % sys.version_info[:2] != sys.argv[1])"
-    )
-    for name in filter(None, names):  # a name on PATH may be a shim that does not run
-        process = subprocess.run([name, "-c", code, version], capture_output=True, text=True)
-        if process.returncode == 0:
-            return process.stdout.strip()
-    return None
+print(tf.__version__)""",
+    "jax": """import os
+os.environ["KERAS_BACKEND"] = "jax"
+import jax, keras
+assert float(jax.numpy.ones([8, 8]).dot(jax.numpy.ones([8, 8])).sum()) == 512.0
+assert keras.Sequential([keras.layers.Dense(2)])(jax.numpy.ones([1, 3])).shape == (1, 2)
+print(jax.__version__)""",
+}
 
 
 def run(args: Sequence[object], **variables: str) -> str:
@@ -68,7 +62,7 @@ def without_nvidia(lock: str) -> str:
 
 
 def imported(runtime: Runtime, python: str, folder: Path, cache: Path) -> str:
-    """The TensorFlow that a Python imports from an environment made from the lock."""
+    """The version of its framework that a Python imports from an environment made from the lock."""
     environment = folder / "env"
     lock = folder / "lock.txt"
     lock.write_text(without_nvidia(runtime.lock.read_text()))
@@ -79,7 +73,9 @@ def imported(runtime: Runtime, python: str, folder: Path, cache: Path) -> str:
     run([*install, "--dry-run", runtime.lock])
     run([*install, lock])
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": ""}
-    return run([environment / "bin/python", "-c", CODE], **quiet).split()[-1]
+    return run(
+        [environment / "bin/python", "-c", CODES[runtime.framework.module]], **quiet
+    ).split()[-1]
 
 
 @pytest.mark.slow
@@ -91,14 +87,14 @@ def test_a_lock_is_installed_and_imported(
     here = python_here(python)
     if here is None:
         pytest.skip(f"there is no Python {python} on this machine")
-    parts = [runtime.lock.read_text(), python, CODE]
+    parts = [runtime.lock.read_text(), python, CODES[runtime.framework.module]]
     stamp = (
         shared_caches / "railhead/imported" / hashlib.sha256("\0".join(parts).encode()).hexdigest()
     )
     if not stamp.exists() and os.environ.get("RAILHEAD_IMPORTS") != "all":
         pytest.skip("fetches up to 1 GB: RAILHEAD_IMPORTS=all does it")
     if not stamp.exists():
-        assert imported(runtime, here, tmp_path, shared_caches) == runtime.tensorflow
+        assert imported(runtime, here, tmp_path, shared_caches) == runtime.version
         shutil.rmtree(tmp_path)
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.touch()

@@ -125,28 +125,30 @@ def test_a_runtime_has_one_version_of_each_package(path: Path, minor: int) -> No
     marked = [(pin.name, pin.requirement.marker) for pin in pins(path)]
     names = [name for name, marker in marked if marker is None or marker.evaluate(environment)]
     assert len(names) == len(set(names))
-    assert {"keras", "tf-keras", "numpy", "setuptools"} <= set(names)
+    assert {"keras", "numpy", "setuptools"} <= set(names)
 
 
 @each_runtime
-def test_a_runtime_has_one_tensorflow_and_no_horovod(path: Path) -> None:
-    names = [pin.name for pin in pins(path)]
+def test_a_runtime_has_one_framework_and_no_horovod(path: Path) -> None:
+    names = {pin.name for pin in pins(path)}
     assert "horovod" not in names
-    assert len({"tensorflow", "tensorflow-cpu"} & set(names)) == 1
+    assert len({"tensorflow", "tensorflow-cpu", "jax", "torch"} & names) == 1
+    assert ("tf-keras" in names) is ("runtime-tf" in path.stem)
 
 
 @each_runtime
-def test_a_runtime_has_the_tensorflow_that_the_table_reports(path: Path) -> None:
+def test_a_runtime_has_the_framework_that_the_table_reports(path: Path) -> None:
     runtime = runtimes.RUNTIMES[path.stem.removeprefix("runtime-")]
-    kind = "tensorflow" if runtime.gpu else "tensorflow-cpu"
-    assert (kind, runtime.tensorflow) in versions(path.stem)
+    package, _, version = runtime.requirement.partition("==")
+    assert (package.partition("[")[0], version) in versions(path.stem)
 
 
 @each_runtime
 def test_a_runtime_for_gpus_has_a_cudnn_that_drives_a_v100(path: Path) -> None:
     """cuDNN 9.11 and later have no code for sm_70; V100 hosts get what all GPU hosts get."""
     cudnn = [pin.version for pin in pins(path) if pin.name == "nvidia-cudnn-cu12"]
-    assert bool(cudnn) is path.stem.endswith("-gpu")
+    # The package index has one build of PyTorch, with CUDA.
+    assert bool(cudnn) is (path.stem.endswith("-gpu") or "torch" in path.stem)
     assert all(tuple(map(int, version.split(".")[:2])) < (9, 11) for version in cudnn)
 
 

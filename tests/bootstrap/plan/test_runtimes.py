@@ -15,7 +15,10 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.plan.runtimes import (
     ROWS,
     RUNTIMES,
+    TENSORFLOW,
     Environment,
+    Runtime,
+    RuntimeRow,
     choose_runtime,
     missing_parts,
     row_named,
@@ -30,16 +33,27 @@ NEW = RUNTIMES["tf2.21-cpu"]
 V100 = ("Tesla V100-SXM2-16GB",) * 4
 
 
+# The runtime that a launcher gets if no --runtime is given, and where only Python 3.13 is.
+DEFAULTS = {
+    None: ("tf2.18-cpu", "tf2.21-cpu"),
+    "horovod": ("tf2.18-cpu", "tf2.21-cpu"),
+    "tensorflow": ("tf2.18-cpu", "tf2.21-cpu"),
+    "jax": ("jax0.6-cpu", "jax0.6-cpu"),
+    "torch": ("torch2.7-cpu", "torch2.7-cpu"),
+}
+
+
 @pytest.mark.parametrize("launcher", [None, *LAUNCHERS])
 def test_hosts_without_a_gpu_get_the_small_runtime(debian: HostFacts, launcher: str | None) -> None:
     chosen = choose_runtime({"h1": debian, "h2": debian}, launcher, None)
-    assert chosen == Environment(CPU, "3.11", "no GPU on any host; works with both launchers")
+    default = RUNTIMES[DEFAULTS[launcher][0]]
+    assert chosen == Environment(default, "3.11", "no GPU on any host; the default")
 
 
 def test_hosts_with_gpus_get_the_one_that_drives_them(debian: HostFacts) -> None:
     chosen = choose_runtime({"h1": replace(debian, gpus=V100)}, "horovod", None)
     assert chosen.runtime == GPU
-    assert chosen.why == "GPUs: Tesla V100-SXM2-16GB; works with both launchers"
+    assert chosen.why == "GPUs: Tesla V100-SXM2-16GB; the default"
 
 
 @pytest.mark.parametrize(
@@ -64,37 +78,46 @@ def test_a_runtime_that_was_requested_is_taken(debian: HostFacts, gpus: tuple[st
     assert chosen.why.endswith("; --runtime tf2.21")
 
 
-def test_hosts_with_a_newer_python_alone_get_the_newest_runtime(debian: HostFacts) -> None:
+@pytest.mark.parametrize("launcher", [None, *LAUNCHERS])
+def test_hosts_with_a_newer_python_alone_get_the_newest_runtime(
+    debian: HostFacts, launcher: str | None
+) -> None:
     new = replace(debian, apt=False, pythons={"3.13": "/usr/bin/python3.13"})
-    chosen = choose_runtime({"h1": debian, "h2": new} | {"h1": new}, "tensorflow", None)
-    why = "no GPU on any host; tf2.18 has no Python that all hosts have"
-    assert chosen == Environment(NEW, "3.13", why)
-    for launcher in ("horovod", None):  # nothing else has Horovod
-        with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each"):
-            choose_runtime({"h1": new}, launcher, None)
+    chosen = choose_runtime({"h1": new, "h2": new}, launcher, None)
+    runtime = RUNTIMES[DEFAULTS[launcher][1]]
+    passed_over = "tf2.18 has no Python that all hosts have" if runtime is NEW else "the default"
+    assert chosen == Environment(runtime, "3.13", f"no GPU on any host; {passed_over}")
 
 
-def test_one_runtime_has_horovod_and_is_the_first() -> None:
-    first, *others = ROWS.values()
-    assert all(first.supports(launcher) for launcher in (None, *LAUNCHERS))
-    for row in others:
-        assert [launcher for launcher in LAUNCHERS if row.supports(launcher)] == ["tensorflow"]
-        assert not row.supports(None)
+def test_hosts_that_share_no_python_of_a_runtime_are_refused(debian: HostFacts) -> None:
+    new = replace(debian, apt=False, pythons={"3.13": "/usr/bin/python3.13"})
+    with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each"):
+        choose_runtime({"h1": debian, "h2": new}, None, None)
 
 
-def test_horovod_without_horovod_is_refused_with_the_choices() -> None:
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_every_runtime_of_tensorflow_serves_both_its_launchers_and_no_other(
+    row: RuntimeRow,
+) -> None:
+    both = {"horovod", "tensorflow"}
+    served = {launcher for launcher in LAUNCHERS if row.supports(launcher)}
+    assert served == both if row.framework is TENSORFLOW else not served & both
+    assert row.horovod is row.supports(None) is (row.framework is TENSORFLOW)
+    assert all(row_named(row.name, launcher) is row for launcher in served)
+
+
+def test_a_runtime_that_does_not_serve_the_launcher_is_refused_with_the_choices(
+    debian: HostFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROWS, "no-hvd", RuntimeRow("no-hvd", "0", (), launchers=("tensorflow",)))
     with pytest.raises(UsageError) as caught:
-        row_named("tf2.21", "horovod")
-    assert caught.value.message == (
-        "runtime tf2.21 has no Horovod, which launcher horovod needs; it is in tf2.18"
-    )
-    assert caught.value.hint == "--runtime tf2.18   # or: --launcher tensorflow"
-    assert row_named("tf2.21", "tensorflow") is row_named("tf2.21", None) is ROWS["tf2.21"]
-
-
-def test_a_named_runtime_must_support_the_launcher(debian: HostFacts) -> None:
-    with pytest.raises(UsageError, match="runtime tf2.21 has no Horovod"):
-        choose_runtime({"h1": debian}, "horovod", "tf2.21")
+        choose_runtime({"h1": debian}, "horovod", "no-hvd")
+    expected = "runtime no-hvd does not serve launcher horovod; tf2.18, tf2.21 do"
+    assert (caught.value.message, caught.value.hint) == (expected, "--runtime tf2.18")
+    with pytest.raises(UsageError, match="one of tf2.18, tf2.21, jax0.6, torch2.7, no-hvd"):
+        row_named("tf2.19", "horovod")
+    assert row_named("no-hvd", "tensorflow") is row_named("no-hvd", None) is ROWS["no-hvd"]
+    assert Runtime(ROWS["no-hvd"], gpu=True).recipe == ()
 
 
 def test_a_runtime_that_there_is_not_is_refused_with_the_choices() -> None:
@@ -132,9 +155,9 @@ def test_an_environments_digest_covers_all_that_goes_into_it() -> None:
 @pytest.mark.parametrize(
     ("file", "others"),
     [
-        ("horovod.txt", {CPU, GPU}),
-        ("horovod.sh", {CPU, GPU}),
-        ("try_wheel.py", {CPU, GPU}),
+        ("horovod.txt", {CPU, GPU, NEW}),
+        ("horovod.sh", {CPU, GPU, NEW}),
+        ("try_wheel.py", {CPU, GPU, NEW}),
         ("cuda.sh", {GPU}),
         ("cuda-headers.txt", {GPU}),
         ("cuda-parts.txt", {GPU}),
@@ -149,7 +172,7 @@ def test_another_lock_or_recipe_is_another_environment_and_wheel(
 
     three = {each: Environment(each, "3.11", "") for each in (CPU, GPU, NEW)}
     before = {each: Environment(each, "3.11", "").digest for each in three}
-    wheels = {each: three[each].wheel_key(debian) for each in (CPU, GPU)}
+    wheels = {each: three[each].wheel_key(debian) for each in three}
     parts = [*runtimes.SCRIPTS.glob("*.sh"), *runtimes.PROBES.glob("*.py")]
     for path in [*runtimes.LOCKS.glob("*.txt"), *parts]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -166,11 +189,11 @@ def test_another_lock_or_recipe_is_another_environment_and_wheel(
     assert rebuilt == (set() if file.startswith("runtime-") else others)
 
 
-def test_a_wheel_for_gpus_is_another_wheel_and_one_runtime_has_none(debian: HostFacts) -> None:
-    keys = {each: Environment(each, "3.11", "").wheel_key(debian) for each in (CPU, GPU)}
-    assert keys[CPU] != keys[GPU]
+def test_each_runtime_has_its_own_wheel(debian: HostFacts) -> None:
+    with_horovod = [runtime for runtime in RUNTIMES.values() if runtime.horovod]
+    keys = {Environment(each, "3.11", "").wheel_key(debian) for each in with_horovod}
+    assert len(keys) == len(with_horovod)
     assert (CPU.parts, GPU.parts) == (("mpi", "gloo"), ("mpi", "gloo", "nccl"))
-    assert NEW.recipe == ()
 
 
 @pytest.mark.parametrize(
@@ -296,8 +319,10 @@ def test_horovod_is_refused_where_a_package_requires_it(tmp_path: Path) -> None:
     request = tmp_path / "requirements.txt"
     request.write_text("tensorflow_cpu==2.18.1\nelephas-horovod\n")
     uv = fake_uv(tmp_path, "echo 'horovod==0.28.1 --hash=sha256:00'")
-    with pytest.raises(UsageError, match="installs horovod: runtime tf2.21 has none; tf2.18 has"):
-        resolve_extra(Environment(RUNTIMES["tf2.21-cpu"], "3.11", ""), request, str(uv))
+    without = replace(NEW, row=replace(NEW.row, launchers=("tensorflow",)))
+    for runtime, why in ((NEW, "has it, compiled for"), (without, "has none; tf2.18 has")):
+        with pytest.raises(UsageError, match=f"installs horovod: runtime tf2.21 {why}"):
+            resolve_extra(Environment(runtime, "3.11", ""), request, str(uv))
 
 
 REAL = {

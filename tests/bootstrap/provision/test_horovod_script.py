@@ -21,12 +21,14 @@ case "$*" in
 *zipfile*) echo {listing} ;;
 *" wheel "*)
     env >{folder}/seen
+    cat "${{CPLUS_INCLUDE_PATH%%:*}}/{header}" >{folder}/header 2>/dev/null
     for last; do :; done
     echo "[  4%] one"; echo "[ 50%] two"; echo "[ 51%] three"; echo "compiler printed this"
     [ {code} = 0 ] || exit {code}
     mkdir -p "$last"; touch "$last/{wheel}" ;;
 esac
 """
+HEADER = "tensorflow/compiler/xla/client/xla_builder.h"
 WHOLE = "horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so"
 
 
@@ -42,7 +44,8 @@ class Host(BareHost):
         self.pip()
 
     def pip(self, code: int = 0, listing: str = WHOLE) -> None:
-        self.place("env/bin/python", PYTHON, code=code, listing=listing, wheel=WHEEL)
+        texts = {"listing": listing, "wheel": WHEEL, "header": HEADER}
+        self.place("env/bin/python", PYTHON, code=code, **texts)
 
     def build(self, script: Path = SCRIPT, **variables: str) -> subprocess.CompletedProcess[str]:
         here = self.folder
@@ -109,6 +112,21 @@ def test_settings_of_the_callers_own_do_not_reach_the_build(host: Host) -> None:
     parts = ("WITH_TENSORFLOW", "WITHOUT_PYTORCH", "WITHOUT_MXNET", "WITH_MPI", "WITH_GLOO")
     assert horovod == {f"HOROVOD_{part}=1" for part in parts}
     assert any(line.startswith("MAKEFLAGS=-j") for line in seen)
+
+
+@pytest.mark.parametrize("has_it", [False, True])
+def test_a_header_that_tensorflow_moved_is_in_its_former_place(host: Host, has_it: bool) -> None:
+    include = host.folder / "env/lib/python3.13/site-packages/tensorflow/include"
+    (include / HEADER).parent.mkdir(parents=True)
+    if has_it:
+        (include / HEADER).touch()
+    process = host.build()
+    assert process.returncode == 0, process.stderr
+    moved = '#include "tensorflow/compiler/xla/hlo/builder/xla_builder.h"'
+    assert (moved in host.recorded("header")) is not has_it
+    external = f":{include}/external/highwayhash:{include}/external/farmhash_archive/src\n"
+    assert (external in host.recorded("seen")) is not has_it
+    assert host.left == []
 
 
 CUDA = """#!{sh}

@@ -457,11 +457,20 @@ def test_a_host_is_ready_when_the_chief_may_log_in_everywhere(
     assert ("[h1] ready in " in board.getvalue()) is not full
 
 
-@pytest.mark.parametrize(("name", "complete"), [("tf2.18-cpu", False), ("tf2.21-cpu", True)])
+def serving(cluster: SurveyedCluster, *launchers: str) -> runtimes.Environment:
+    """The environment of a runtime that serves these launchers."""
+    runtime = cluster.environment.runtime
+    row = replace(runtime.row, launchers=launchers)
+    return replace(cluster.environment, runtime=replace(runtime, row=row))
+
+
+@pytest.mark.parametrize(
+    ("launchers", "complete"), [(("horovod", "tensorflow"), False), (("tensorflow",), True)]
+)
 def test_an_environment_without_horovod_is_complete_once_it_is_imported(
-    cluster: SurveyedCluster, name: str, complete: bool
+    cluster: SurveyedCluster, launchers: tuple[str, ...], complete: bool
 ) -> None:
-    environment = replace(cluster.environment, runtime=runtimes.RUNTIMES[name])
+    environment = serving(cluster, *launchers)
     host = RecordedHost("h1")
     apply(replace(cluster, environment=environment), {"h1": host}, "runtime")
     python = f"{environment.folder}/bin/python"
@@ -470,7 +479,7 @@ def test_an_environment_without_horovod_is_complete_once_it_is_imported(
 
 
 def test_an_environment_that_is_not_imported_is_not_complete(cluster: SurveyedCluster) -> None:
-    environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.21-cpu"])
+    environment = serving(cluster, "tensorflow")
     host = RecordedHost("h1", fails=f"{environment.folder}/bin/python")
     with pytest.raises(HostsFailed, match="runtime: python ended with 1"):
         apply(replace(cluster, environment=environment), {"h1": host}, "runtime")

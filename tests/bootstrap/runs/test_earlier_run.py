@@ -16,7 +16,9 @@ from standins.runs.run_documents import record_run, run_document, settings_of
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
+from bootstrap.runs.keras.choice import KerasChoice
 from bootstrap.runs.request import RunRequest, program_of, read_request, record_of
+from railhead.documents.codec import encode
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run_record import RunRecord
 
@@ -45,7 +47,7 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-def recorded(args: ProgramOptions, cluster: str = "c") -> RunRequest:
+def recorded(args: ProgramOptions, cluster: str = "c", **changes: Any) -> RunRequest:
     """A run with these options, recorded as one that was started."""
     request = read_request(args)
     document = run_document(
@@ -53,6 +55,7 @@ def recorded(args: ProgramOptions, cluster: str = "c") -> RunRequest:
         bundle=request.bundle.digest,
         program=request.program,
         env=request.options.env,
+        **changes,
     )
     record_run(Path.cwd() / "results/r1", document, request.record)
     return request
@@ -67,7 +70,9 @@ def test_the_same_program_and_options_from_another_folder(
     before = recorded(args)
     monkeypatch.chdir(project.parent)
     again, _ = resumed_request(earlier_run("r1"), program())
-    assert again.options == replace(before.options, resumes="r1")
+    of_script = KerasChoice(3, "that of run r1")
+    keras = before.options.keras if args.script is None else of_script
+    assert again.options == replace(before.options, resumes="r1", keras=keras)
     assert again.program == before.program and again.bundle.digest == before.bundle.digest
     assert changed_program(earlier_run("r1"), again) == []
     assert Path.cwd() == project.parent
@@ -112,7 +117,7 @@ CONTRADICTIONS: dict[str, tuple[ProgramOptions, ProgramOptions]] = {
         TRAINING,
         program(script="train.py"),
     ),
-    "--keras 2 contradicts run r1, which has none": (SCRIPT, program(keras="2")),
+    "--keras 2 contradicts run r1, which has 3": (SCRIPT, program(keras="2")),
     "--metric x=(.) contradicts": (SCRIPT, program(metrics=("x=(.)",))),
     "--script other.py contradicts run r1, which has train.py": (
         SCRIPT,
@@ -129,6 +134,36 @@ def test_an_option_that_contradicts_the_run_is_refused(project: Path, message: s
     with pytest.raises(UsageError) as refused:
         resumed_request(earlier_run("r1"), typed)
     assert message in refused.value.message
+
+
+def fetched(keras: int) -> None:
+    """What the supervisor leaves in the results of a run that ended with this Keras."""
+    folder = Path.cwd() / "results/r1"
+    folder.mkdir(parents=True)
+    document = run_document(keras=keras, keras_auto=False)
+    (folder / "run.json").write_text(json.dumps(encode(document)))
+
+
+@pytest.mark.parametrize("keras", [2, 3])
+def test_a_script_continues_with_the_keras_that_wrote_its_checkpoints(
+    project: Path, keras: int
+) -> None:
+    """That of the second attempt, of which the record here does not know."""
+    recorded(SCRIPT, keras_auto=True)
+    fetched(keras)
+    chosen = resumed_request(earlier_run("r1"), program())[0].options.keras
+    assert (chosen.version, chosen.auto) == (keras, False)
+    with pytest.raises(UsageError, match=f"which has {keras}"):
+        resumed_request(earlier_run("r1"), program(keras=str(5 - keras)))
+
+
+def test_a_keras_that_only_the_hosts_know_must_be_named(project: Path) -> None:
+    recorded(SCRIPT, keras_auto=True)
+    with pytest.raises(UsageError, match="may have started again with the other Keras"):
+        resumed_request(earlier_run("r1"), program())
+    for keras in (2, 3):
+        typed = program(keras=str(keras))
+        assert resumed_request(earlier_run("r1"), typed)[0].options.keras.version == keras
 
 
 def test_options_that_agree_with_the_run_are_accepted(project: Path) -> None:

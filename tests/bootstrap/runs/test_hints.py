@@ -23,7 +23,7 @@ CASES = {
         FOR_2,
     ),
     "an optimizer of Keras 2": (
-        "ImportError: keras.optimizers.legacy is not supported in Keras 3",
+        "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using",
         FOR_2,
     ),
     "a variable of Keras 2": ("AttributeError: 'Variable' object has no attribute 'ref'", FOR_2),
@@ -60,7 +60,12 @@ CASES = {
 
 @pytest.mark.parametrize("line, hint", CASES.values(), ids=CASES)
 def test_the_last_lines_of_a_script_lead_to_a_hint(line: str, hint: str) -> None:
-    assert hint_of(["Traceback (most recent call last):", *("\x1b[31m" + line).split("\n")]) == hint
+    lines = ["Traceback (most recent call last):", *("\x1b[31m" + line).split("\n")]
+    keras = 2 if hint == FOR_3 else 3
+    assert hint_of(lines, keras) == hint
+    about_keras = hint in (FOR_2, FOR_3)
+    assert hint_of(lines) == ("" if about_keras else hint), "both were tried, or it is not known"
+    assert not about_keras or hint_of(lines, 5 - keras) == "", "the other one already"
 
 
 LOGINS = {

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from standins.runs.run_documents import run_json
 
 from bootstrap.console.live import Board
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.runs.follow import RunConnection, show_record
-from bootstrap.runs.results import judge, require_writable, trouble_line
+from bootstrap.runs.results import attempt_lines, judge, require_writable, trouble_line
 from bootstrap.runs.run import Run
 from bootstrap.workflows import attach
 from railhead.documents.evaluation import Reported
-from railhead.documents.result import Culprit, NotSwept, Result, Swept
+from railhead.documents.result import Attempt, Culprit, NotSwept, Result, Swept
 
 RUN = Run("r1", Path("results/r1"))
 NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
@@ -168,11 +169,6 @@ HINTS = {
         failed(0, "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'"),
         "fab logs --run r1 --rank 0",
     ),
-    "Keras 2 code": (failed(0, "ValueError: Invalid filepath extension for saving. "), "--keras 2"),
-    "Keras 3 code": (
-        failed(0, "AttributeError: 'function' object has no attribute 'assign'"),
-        "--keras 3",
-    ),
 }
 
 
@@ -181,6 +177,36 @@ def test_a_failure_names_the_next_step(result: Result, hint: str) -> None:
     with pytest.raises(RunFailed) as caught:
         judge(RUN, result)
     assert caught.value.hint.endswith(hint)
+
+
+WRONG_KERAS = {
+    2: "ImportError: cannot import name 'ops' from 'tf_keras'",
+    3: "ValueError: Invalid filepath extension for saving. Please add",
+}
+
+
+@pytest.mark.parametrize("keras, line", WRONG_KERAS.items())
+def test_a_script_with_the_wrong_keras_names_the_option(
+    tmp_path: Path, keras: int, line: str
+) -> None:
+    """The Keras of the run is in its run.json; after both were tried, none is named."""
+    run, result = Run("r1", tmp_path), failed(0, line)
+    (tmp_path / "run.json").write_text(json.dumps(run_json(keras=keras)))
+    with pytest.raises(RunFailed) as caught:
+        judge(run, result)
+    assert caught.value.hint.endswith(f"--keras {5 - keras}")
+    assert result.culprit
+    tried = replace(result, attempts=(Attempt(5 - keras, result.culprit, 4.0),))
+    with pytest.raises(RunFailed) as caught:
+        judge(run, tried)
+    assert caught.value.hint == "fab logs --run r1 --rank 0"
+
+
+def test_an_attempt_with_the_other_keras_is_one_line_without_escapes() -> None:
+    first = Culprit(1, "b", ("ImportError:", "\x1b[2Jno\nlegacy"), exit=1)
+    lines = attempt_lines(ended(None, attempts=(Attempt(3, first, 4.0),)))
+    assert lines == ["Keras 3 failed (no legacy): started again with Keras 2"]
+    assert attempt_lines(None) == attempt_lines(ended(None)) == []
 
 
 SWEPT: dict[str, tuple[Any, str]] = {

@@ -18,6 +18,7 @@ from bootstrap.data.spec import parse
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import follow, start
+from bootstrap.runs.keras.choice import KerasChoice
 from bootstrap.runs.launch import (
     RunOptions,
     StopPolicy,
@@ -28,7 +29,7 @@ from bootstrap.runs.launch import (
 )
 from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.run import Run
-from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for, names
+from bootstrap.runs.strategies import SCRIPTS_ONLY, STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Threshold
@@ -44,6 +45,7 @@ from railhead.documents.run import (
 
 DOCUMENTS = CASES / "documents"
 KEY = "ssh-ed25519 AAAA"
+KERAS_2 = KerasChoice(2, "train.py:1 imports tf_keras", auto=True)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,9 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
     ("options", "says"),
     [
         ({"launcher": "horovd"}, "launcher 'horovd': one of horovod, tensorflow.*mean horovod"),
-        ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow$"),
+        ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow, jax, torch$"),
+        ({"launcher": "torch"}, "^launcher torch is for --script: the built-in training uses Ten"),
+        ({"strategy": "jax", "launcher": "jax"}, "^launcher jax is for --script"),
         ({"launcher": ""}, "launcher '': one of"),
         (
             {"strategy": "parameter-server"},
@@ -95,9 +99,11 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
         ({"strategy": "auto", "script": True}, "^--strategy auto is for the built-in training"),
         ({"servers": 2}, "^--ps is for --strategy parameter-server"),
         ({"strategy": "auto", "servers": 1}, "--ps is for --strategy parameter-server"),
-        ({"keras": 1}, "keras 1: 2 or 3"),
-        ({"keras": 4}, "keras 4: 2 or 3"),
-        ({"keras": 2}, "^keras 2 is for --script: the built-in training is written for Keras 3$"),
+        (
+            {"keras": KERAS_2},
+            "^keras 2 is for --script: the built-in training is written for Keras 3$",
+        ),
+        ({"keras_patches": False}, "^--no-keras-patches is for --script: "),
         ({"env": {"A-B": "1"}}, "'A-B' is not the name of a variable"),
         ({"env": {"": "1"}}, "'' is not the name of a variable"),
         ({"env": {"1A": "1"}}, "'1A' is not"),
@@ -130,8 +136,8 @@ def test_an_option_that_breaks_a_rule_is_refused_with_value_and_choices(
         {"metrics": tuple(Metric(f"m{i}", "x") for i in range(MOST_METRICS))},
         {"env": {"A": "1"}, "secrets": ("B",)},
         {"launcher": "tensorflow", "strategy": "parameter-server", "servers": 2},
-        {"script": True, "keras": 2},
-        {"keras": 3},
+        {"script": True, "keras": KERAS_2, "keras_patches": False},
+        {"keras": KerasChoice(3, "given by --keras")},
     ],
 )
 def test_valid_options_are_accepted(options: dict[str, Any]) -> None:
@@ -147,43 +153,6 @@ def test_a_script_with_strategy_auto_gets_a_hint() -> None:
 
 def test_auto_not_yet_resolved_counts_as_the_default() -> None:
     assert RunOptions("tensorflow", "auto").resolved_strategy(2).name == "multiworker"
-
-
-SEVERAL = "scripts under Horovod or several workers need it; --keras 3 if yours does not"
-ONE = "a script on one host; --keras 2 for the older API"
-
-
-@pytest.mark.parametrize(
-    ("options", "strategy", "keras", "why"),
-    [
-        (RunOptions(), "horovod", 3, "the built-in training is written for it"),
-        (RunOptions("tensorflow"), "multiworker", 3, "the built-in training is written for it"),
-        (RunOptions(script=True), "horovod", 2, SEVERAL),
-        (
-            RunOptions("tensorflow", script=True),
-            "multiworker",
-            2,
-            SEVERAL,
-        ),
-        (
-            RunOptions("tensorflow", script=True),
-            "parameter-server",
-            2,
-            SEVERAL,
-        ),
-        (RunOptions("tensorflow", script=True), "mirrored", 3, ONE),
-        (RunOptions("tensorflow", script=True), "one-device", 3, ONE),
-        (RunOptions(script=True, keras=3), "horovod", 3, "given by --keras"),
-        (RunOptions("tensorflow", script=True, keras=2), "mirrored", 2, "given by --keras"),
-        (RunOptions(keras=3), "horovod", 3, "given by --keras"),
-    ],
-)
-def test_the_keras_version_follows_from_the_program_and_has_a_reason(
-    options: RunOptions, strategy: str, keras: int, why: str
-) -> None:
-    version, reason = options.resolved_keras(STRATEGIES[strategy])
-    assert version == keras
-    assert reason == why
 
 
 def test_an_invalid_choice_is_answered_with_the_nearest_one() -> None:
@@ -211,6 +180,8 @@ RUNS: dict[str, dict[str, Any]] = {
         "options": RunOptions(
             "tensorflow",
             script=True,
+            keras=KERAS_2,
+            keras_patches=False,
             env={"MODE": "quick"},
             secrets=("WANDB_API_KEY",),
             outputs=("*.keras", "plots/**"),
@@ -248,7 +219,7 @@ def test_the_run_document_is_the_golden_one(name: str) -> None:
 def documents(launcher: str, strategy: str, hosts: int, **more: Any) -> RunDocument:
     """The document of a run with four slots on each host."""
     peers = [Peer(f"h{i}", f"10.0.1.{i}", 22, "ann", 4, KEY) for i in range(1, hosts + 1)]
-    options = RunOptions(launcher, strategy, **more)
+    options = RunOptions(launcher, strategy, script=launcher in SCRIPTS_ONLY, **more)
     size = sum(map(len, placement_of(options, peers)))
     return run_document(
         run_id="20261121-101500-3f2a",
@@ -281,13 +252,14 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
             documents(launcher, strategy, hosts)
         return
     document = documents(launcher, strategy, hosts)
-    ranks_each = 4 if launcher == "horovod" else 1
+    ranks_each = 1 if launcher == "tensorflow" else 4
     assert [host.slots for host in document.hosts] == [ranks_each] * hosts
     assert document.size == ranks_each * hosts
     workers = tuple(f"10.0.1.{i}:{23000 + i}" for i in range(1, hosts + 1))
     assert document.tf_cluster == ({"worker": workers} if strategy == "multiworker" else None)
     tasks = tuple(Role("worker", i) for i in range(hosts))
     assert document.roles == (tasks if strategy == "multiworker" else None)
+    assert document.coordinator == ("10.0.1.1:23001" if launcher in ("jax", "torch") else None)
 
 
 def test_a_chief_and_its_servers_come_beside_the_workers_of_all_slots() -> None:

@@ -80,7 +80,8 @@ def test_a_request_makes_no_machines_and_outlives_the_stack() -> None:
     request = made(world(quota=4), quotas="request")
     assert request.kinds == {QUOTA}
     assert request.one(QUOTA).retain_on_delete
-    assert "no machines" in request.text and "pulumi config rm quotas && pulumi up" in request.text
+    granted = "pulumi config rm --stack test quotas && pulumi up --stack test"
+    assert "no machines" in request.text and granted in request.text
     assert "cluster" not in request.outputs, "Pulumi exports no null"
 
 

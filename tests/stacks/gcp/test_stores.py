@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from bootstrap.clouds.gcp.labels import read_description
 from stacks.config.data_buckets import data_prefixes
 from stacks.gcp.identity import account_id
 from tests.stacks.mocks import CLUSTER_ID, make
@@ -114,4 +115,7 @@ def test_everything_that_can_be_labelled_is_labelled() -> None:
     assert "railhead-cluster" in provider.inputs["defaultLabels"]
     for one in everything.resources:
         if one.custom and not one.type.startswith("pulumi:") and "labels" not in one.inputs:
-            assert one.type == MEMBER or one.inputs["description"] == "Railhead cluster abc"
+            named = f"Railhead cluster abc, id {CLUSTER_ID}, owner eve"
+            assert one.type == MEMBER or one.inputs["description"] == named
+            found = read_description(named)
+            assert (found.cluster, found.cluster_id, found.owner) == ("abc", CLUSTER_ID, "eve")

@@ -15,6 +15,10 @@ class Bucket(Kind):
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         s3, name = aws("s3"), inputs["bucket"]
         region = s3.meta.region_name
+        if region == "us-east-1" and self.read(aws, name, inputs) is not None:
+            # S3 accepts it there, and the provider does not.
+            error: Any = {"Error": {"Code": "BucketAlreadyExists", "Message": name}}
+            raise ClientError(error, "CreateBucket")
         where = {"CreateBucketConfiguration": {"LocationConstraint": region}}
         s3.create_bucket(Bucket=name, **({} if region == "us-east-1" else where))
         self._tag(aws, name, inputs)

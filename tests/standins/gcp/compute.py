@@ -6,17 +6,16 @@ a key that is not, ends with 400. What the machines do is moved by the test.
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
 from standins.gcp.discovery import document
+from standins.gcp.server import Answer, Call, address, error, start
 
 from bootstrap.clouds.gcp import rights
 
@@ -236,36 +235,16 @@ class Compute:
 
     def serve(self) -> ThreadingHTTPServer:
         """Start serving."""
-        cloud = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _reply(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                if self.path == "/token":  # of a service account, for programs that are started
-                    self.rfile.read(length)
-                    self._write(200, {"access_token": "t-1", "expires_in": 3600})
-                    return
-                body = json.loads(self.rfile.read(length)) if length else None
-                path, _, query = self.path.partition("?")
-                path = path.removeprefix("/compute/v1/").removeprefix("/")
-                self._write(*cloud.answer(self.command, path, body, dict(parse_qsl(query))))
-
-            def _write(self, status: int, output: Any) -> None:
-                data = json.dumps(output).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_DELETE = _reply
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        self.base = f"http://127.0.0.1:{server.server_port}/compute/v1/"
+        server = start(self._answer_call)
+        self.base = f"{address(server)}/compute/v1/"
         return server
+
+    def _answer_call(self, call: Call) -> Answer:
+        if call.target == "/token":  # of a service account, for programs that are started
+            return 200, {"access_token": "t-1", "expires_in": 3600}
+        path, _, query = call.target.partition("?")
+        path = path.removeprefix("/compute/v1/").removeprefix("/")
+        return self.answer(call.method, path, call.body, dict(parse_qsl(query)))
 
 
 def _shown(operation: dict[str, Any]) -> dict[str, Any]:
@@ -273,4 +252,4 @@ def _shown(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(status: int, reason: str, message: str = "refused") -> dict[str, Any]:
-    return {"error": {"code": status, "message": message, "errors": [{"reason": reason}]}}
+    return error(status, reason, message)

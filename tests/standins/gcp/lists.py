@@ -8,17 +8,17 @@ reach. A network with firewall rules or subnets is not removed.
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from standins.gcp import server
 from standins.gcp.discovery import Request, check, document
+from standins.gcp.rest import OVERRIDE
+from standins.gcp.server import error
 
 APIS = {"compute": "compute/v1/", "iam": "", "storage": "storage/v1/", "cloudresourcemanager": ""}
 ZONAL = ("instances", "disks", "addresses", "subnetworks")
@@ -59,9 +59,12 @@ class Lists:
         for refused in (method, f"{method} {params.get('project', '')}"):
             if refused in self.refused:
                 status, reason = self.refused[refused]
-                return status, _error(status, reason)
+                return status, error(status, reason)
         if verb == "DELETE":
             return self._delete(api, path)
+        if method == "storage.buckets.get":
+            bucket = self.buckets.get(params["bucket"])
+            return (200, bucket) if bucket else (404, error(404, "notFound"))
         every = self._listed(method, params, query)
         start = int(query.get("pageToken", 0))
         more = {"nextPageToken": str(start + self.page)} if every[start + self.page :] else {}
@@ -111,16 +114,15 @@ class Lists:
         if api == "storage":
             name = path.removeprefix("b/")
             if self.objects.get(name):
-                return 409, _error(409, "conflict")
+                return 409, error(409, "conflict")
             owner: dict[str, Body] = self.buckets
             path = name
         else:
             owner = self.accounts if api == "iam" else self.resources
         if path not in owner:
-            return 404, _error(404, "notFound")
-        parts = ("/firewalls/", "/subnetworks/")
-        if "/networks/" in path and any(part in other for other in owner for part in parts):
-            return 400, _error(400, "resourceInUseByAnotherResource")
+            return 404, error(404, "notFound")
+        if any(str(one.get("network")).endswith(path) for one in owner.values()):
+            return 400, error(400, "resourceInUseByAnotherResource")
         del owner[path]
         self.deleted.append(path)
         return (204, None) if api == "storage" else (200, {})
@@ -138,42 +140,13 @@ def _method(api: str, verb: str, path: str) -> tuple[str, dict[str, str]]:
     raise AssertionError(f"{api} has no call {verb} {path}")
 
 
-def _error(status: int, reason: str) -> Body:
-    return {"error": {"code": status, "message": reason, "errors": [{"reason": reason}]}}
-
-
 @contextmanager
 def serving(lists: Lists) -> Iterator[dict[str, str]]:
     """The environment by which programs ask this one, while the block runs."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def _reply(self) -> None:
-            try:
-                status, output = lists.answer(self.command, self.path)
-            except Exception as error:  # what Google would refuse
-                status, output = 500, _error(500, f"{type(error).__name__}: {error}")
-            data = b"" if output is None else json.dumps(output).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_DELETE = _reply
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    lists.base = f"http://127.0.0.1:{server.server_port}"
-    override = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
-    try:
+    with server.serving(lambda call: lists.answer(call.method, call.target)) as lists.base:
         yield {
-            f"{override}COMPUTE": f"{lists.base}/compute/compute/v1/",
-            f"{override}STORAGE": f"{lists.base}/storage/storage/v1/",
-            f"{override}IAM": f"{lists.base}/iam/",
-            f"{override}CLOUDRESOURCEMANAGER": f"{lists.base}/cloudresourcemanager/",
+            f"{OVERRIDE}COMPUTE": f"{lists.base}/compute/compute/v1/",
+            f"{OVERRIDE}STORAGE": f"{lists.base}/storage/storage/v1/",
+            f"{OVERRIDE}IAM": f"{lists.base}/iam/",
+            f"{OVERRIDE}CLOUDRESOURCEMANAGER": f"{lists.base}/cloudresourcemanager/",
         }
-    finally:
-        server.shutdown()
-        server.server_close()

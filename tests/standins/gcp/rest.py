@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib import parse
 
+from . import server
 from .discovery import DOCUMENTS
+from .server import Answer, Call
 
 APIS = ("compute", "serviceusage", "cloudresourcemanager", "oslogin")
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
@@ -136,52 +136,27 @@ def _error(code: int, message: str) -> dict[str, Any]:
 @contextmanager
 def serving(rest: Rest) -> Iterator[dict[str, str]]:
     """The environment by which programs ask this one, while the block runs."""
-    methods = _methods()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._do(None)
-
-        def do_POST(self) -> None:
-            self._do(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def _do(self, body: Any) -> None:
-            status, answer = self._answer(body)
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def _answer(self, body: Any) -> tuple[int, Any]:
-            if self.headers["Authorization"] != f"Bearer {TOKEN}":
-                return 401, _error(401, "no token")
-            if self.headers["X-Goog-User-Project"] != rest.project:
-                return 401, _error(401, "no project pays")
-            path, _, query = self.path.partition("?")
-            api, path = path.strip("/").split("/", 1)
-            given = {key: "\n".join(values) for key, values in parse.parse_qs(query).items()}
-            for id, (verb, pattern, known) in methods.items():
-                matched = re.fullmatch(pattern, path)
-                if matched and verb == self.command and id.startswith(f"{api}."):
-                    strange = given.keys() - known
-                    if strange:
-                        return 400, _error(400, f"{id} has no parameter {', '.join(strange)}")
-                    return rest.answer(id, {**given, **matched.groupdict()}, body)
-            return 400, _error(400, f"there is no {self.command} {self.path}")
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with server.serving(lambda call: _answer(rest, call)) as base:
         found = {f"{OVERRIDE}{api.upper()}": f"{base}/{api}/" for api in APIS}
         yield {**found, f"{OVERRIDE}COMPUTE": f"{base}/compute/compute/v1/"}
-    finally:
-        server.shutdown()
-        server.server_close()
+
+
+def _answer(rest: Rest, call: Call) -> Answer:
+    if call.headers["Authorization"] != f"Bearer {TOKEN}":
+        return 401, _error(401, "no token")
+    if call.headers["X-Goog-User-Project"] != rest.project:
+        return 401, _error(401, "no project pays")
+    path, _, query = call.target.partition("?")
+    api, path = path.strip("/").split("/", 1)
+    given = {key: "\n".join(values) for key, values in parse.parse_qs(query).items()}
+    for id, (verb, pattern, known) in _methods().items():
+        matched = re.fullmatch(pattern, path)
+        if matched and verb == call.method and id.startswith(f"{api}."):
+            strange = given.keys() - known
+            if strange:
+                return 400, _error(400, f"{id} has no parameter {', '.join(strange)}")
+            return rest.answer(id, {**given, **matched.groupdict()}, call.body)
+    return 400, _error(400, f"there is no {call.method} {call.target}")
 
 
 @functools.cache

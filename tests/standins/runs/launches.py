@@ -61,9 +61,11 @@ def launch(
     *,
     processes: int = 1,
     chiefs: int = 0,
+    python: str = "",
     **extra: str,
 ) -> dict[str, Outcome]:
-    """Train one after the other, in the same processes; `chiefs` of the workers are chief."""
+    """Train one after the other, in the same processes; `chiefs` of the workers are chief. `python`
+    is another runtime's than that of the fixture `runtime_python`."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [job(folder / name, strategy, one, processes) for name, one in trainings.items()]
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -74,7 +76,7 @@ def launch(
         "TF_CPP_MIN_LOG_LEVEL": "2",
         **extra,
     }
-    texts = run_together(commands(strategy, processes, chiefs), folder, environment)
+    texts = run_together(commands(strategy, processes, chiefs, python), folder, environment)
     outcomes = {name: outcome(folder / name, processes) for name in trainings}
     assert all(one.outputs for one in outcomes.values()), texts
     return outcomes
@@ -109,9 +111,9 @@ def outcome(folder: Path, processes: int) -> Outcome:
     return Outcome(max(codes, key=abs), outputs, folder, reports)
 
 
-def commands(strategy: str, processes: int, chiefs: int = 0) -> list[Command]:
+def commands(strategy: str, processes: int, chiefs: int = 0, python: str = "") -> list[Command]:
     """What to start; each process has its number."""
-    probe = [os.environ["RAILHEAD_TEST_PYTHON"], str(PROBE), "jobs.json"]
+    probe = [python or os.environ["RAILHEAD_TEST_PYTHON"], str(PROBE), "jobs.json"]
     if strategy == "horovod":
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]

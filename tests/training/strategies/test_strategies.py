@@ -10,6 +10,7 @@ import json
 import random
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,34 @@ def test_horovod_makes_the_same_model_on_every_rank(
     texts = [record["text"] for record in horovod["same"].records("message")]
     assert not horovod["same"].records("message", process=1), "the second rank of a host is silent"
     assert len(texts) == 2
+
+
+@needs_mpirun
+def test_the_newest_tensorflow_makes_the_same_model_with_horovod(
+    newest_python: str, alone: Outcome, tmp_path: Path
+) -> None:
+    trainings = {"same": Training(FLAT)}
+    outcome = launch(tmp_path, "horovod", trainings, processes=2, python=newest_python)["same"]
+    assert_same_model(outcome, alone, processes=2)
+
+
+SUMMARIES = """
+import keras, sys, tensorflow as tf
+with tf.summary.create_file_writer(sys.argv[1] + "/own").as_default():
+    tf.summary.scalar("loss", 1.0, step=1)
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+callbacks = [keras.callbacks.TensorBoard(sys.argv[1])]
+model.fit(tf.ones([2, 1]), tf.ones([2, 1]), verbose=0, callbacks=callbacks)
+"""
+
+
+def test_scripts_write_summaries_with_the_newest_tensorflow(
+    newest_python: str, tmp_path: Path
+) -> None:
+    subprocess.run([newest_python, "-c", SUMMARIES, str(tmp_path)], check=True)
+    written = {path.parent.name for path in tmp_path.rglob("events.out.tfevents.*")}
+    assert written == {"own", "train"}
 
 
 @needs_mpirun

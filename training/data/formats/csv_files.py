@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,7 @@ def is_number(text: str) -> bool:
 
 def samples(table: Table, config: TrainConfig, ignored: tuple[str, ...]) -> Arrays:
     """Labels become classes in the order of their names, or numbers for a regression."""
+    table, factors = without_factors(table, config.sample_weights)
     names: tuple[str, ...] = ()
     if task_of(config.task).metric == "accuracy":
         labels, names = numbered(table.labels)
@@ -179,7 +180,18 @@ def samples(table: Table, config: TrainConfig, ignored: tuple[str, ...]) -> Arra
         columns=table.columns,
         ignored=(*ignored, *table.index),
         place=table.place,
+        factors=factors,
     )
+
+
+def without_factors(table: Table, column: str) -> tuple[Table, Any]:
+    """A table without the column of `sample_weights`, and its values; None where it has none."""
+    if column not in table.columns:
+        return table, None
+    at = table.columns.index(column)
+    columns = table.columns[:at] + table.columns[at + 1 :]
+    rest = replace(table, columns=columns, inputs=np.delete(table.inputs, at, axis=1))
+    return rest, table.inputs[:, at]
 
 
 def numbers(table: Table) -> Any:

@@ -28,6 +28,9 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     if (folder / "x.npy").is_file():
         pair = [folder / "x.npy", folder / "y.npy"]
         train = samples(array(pair[0]), array(pair[1]), config, folder, ("x.npy", "y.npy"))
+        third = folder / f"{config.sample_weights}.npy"
+        if config.sample_weights and third.is_file():
+            pair, train = [*pair, third], replace(train, factors=array(third))
         return {"train": replace(train, ignored=not_used(rest - set(pair), folder))}
     files = sorted(folder.glob("*.npz"))
     if len(files) != 1:
@@ -60,10 +63,17 @@ def from_archive(path: Path, config: TrainConfig) -> dict[str, Any]:
     pairs = pairs_in(arrays)
     if "train" not in pairs:
         raise DataError(f"{path} has {', '.join(arrays)}: it needs x and y, or x_train and y_train")
-    used = {name for pair in pairs.values() for name in pair}
+    thirds = {
+        split: config.sample_weights + pair[0][1:] if config.sample_weights else ""
+        for split, pair in pairs.items()
+    }
+    used = {*(name for pair in pairs.values() for name in pair), *thirds.values()}
     ignored = tuple(f"the array {name} of {path.name}" for name in arrays if name not in used)
     splits = {
-        split: samples(arrays[pair[0]], arrays[pair[1]], config, path, pair)
+        split: replace(
+            samples(arrays[pair[0]], arrays[pair[1]], config, path, pair),
+            factors=arrays.get(thirds[split]),
+        )
         for split, pair in pairs.items()
     }
     return {**splits, "train": replace(splits["train"], ignored=ignored)}
@@ -97,12 +107,19 @@ def samples(
         name = names[0] if len(index) > 1 else names[1]
         return f"{source}: {name}[{', '.join(map(str, index))}]"
 
-    one_each = one_per_sample(labels, config, source)
-    return Arrays(values, as_labels(one_each, config), source=str(source), place=place)
+    shaped = shaped_labels(labels, config, source)
+    return Arrays(values, as_labels(shaped, config), source=str(source), place=place)
 
 
-def one_per_sample(labels: Any, config: TrainConfig, source: Path) -> Any:
-    """One number per sample; one-hot labels [samples, classes] become classes."""
+def shaped_labels(labels: Any, config: TrainConfig, source: Path) -> Any:
+    """One number per sample, or a row where the task has several labels per sample; for other tasks
+    one-hot labels [samples, classes] become classes."""
+    if task_of(config.task).label_rank == 2:
+        if labels.ndim != 2:
+            raise DataError(
+                f"{source}: labels y have the shape {labels.shape}, not [samples, classes]"
+            )
+        return labels
     if labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1):
         return labels.reshape(-1)
     if task_of(config.task).metric == "accuracy" and is_one_hot(labels):

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from bootstrap.gpu_tools.fatbin import codes
+from bootstrap.facts.fatbin import codes
 
 
 def entry(kind: int, gpu: int, code: bytes = b"code" * 8) -> bytes:

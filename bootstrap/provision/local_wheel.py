@@ -1,7 +1,7 @@
-"""`make gpu-wheel`: builds and tests the Horovod wheel for GPUs here, with or without a GPU.
+"""Builds and tests a Horovod wheel on this computer, for its own system: `fab wheel`.
 
 The wheel is stored where `fab bootstrap` looks for the wheel of hosts with this system and Python.
-It is rebuilt only when one of its inputs changes.
+It is rebuilt only when one of its inputs changes. One for GPUs is built and tested without a GPU.
 """
 
 from __future__ import annotations
@@ -11,59 +11,54 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..console.output import print_lines
 from ..errors import RailheadError, UsageError
 from ..facts import host as fact
+from ..facts.fatbin import codes
 from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..plan import runtimes
-from ..plan.runtimes import ROWS, Environment, Runtime
-from ..provision import uv
-from ..provision.wheel_store import folder_of_built_here
-from .fatbin import codes
+from ..plan.runtimes import ROWS, Environment, Runtime, row_named
+from . import uv
+from .wheel_store import folder_of_built_here
 
 TRIED = "tried.json"
 PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4
-HERE = "this machine"
-
-
-def main(facts: HostFacts | None = None) -> int:
-    """Make the wheel unless it exists; on an error, prints it to stderr and returns its code.
-
-    Args:
-        facts: those of this machine; None: read them.
-    """
-    try:
-        facts = facts or facts_here()
-        wheel = make(environment_for(facts), facts)
-        result = json.loads((wheel.parent / TRIED).read_text())
-        print(f"{wheel}\n{result['tried']}; code for {', '.join(result['codes'])}")
-    except RailheadError as error:
-        print(f"gpu-wheel: {error}", file=sys.stderr)
-        return error.code
-    return 0
 
 
 def facts_here() -> HostFacts:
-    """The facts of this machine, read with the same script as those of a host."""
+    """The facts of this computer, read with the same script as those of a host."""
     process = subprocess.run(["sh", "-c", fact.script()], capture_output=True, text=True)
     return fact.parse(process.stdout)
 
 
-def environment_for(facts: HostFacts) -> Environment:
-    """The GPU runtime with Horovod, on a Python of this machine."""
+def environment_here(
+    facts: HostFacts, *, gpu: bool = False, name: str | None = None, python: str | None = None
+) -> Environment:
+    """A runtime with Horovod on a Python of this computer: the preferred one, unless `name` is a
+    runtime's and `python` a Python's, such as 3.12.
+
+    Raises:
+        UsageError: no runtime is locked for this computer or this Python.
+    """
     if facts.arch != "x86_64":
-        raise UsageError(f"{HERE} is {facts.arch}: the runtimes are locked for x86_64 only")
-    row = next(row for row in ROWS.values() if row.horovod)
-    python = fact.common_python({HERE: facts}, row.pythons)
-    return Environment(Runtime(row, gpu=True), python, "as on hosts with GPUs")
+        raise UsageError(f"this computer is {facts.arch}: the runtimes are locked for x86_64 only")
+    rows = [row_named(name, "horovod")] if name else [r for r in ROWS.values() if r.horovod]
+    for row in rows:
+        for version in row.pythons:
+            if version in facts.pythons and python in (None, version):
+                return Environment(Runtime(row, gpu), version, "on this computer")
+    locked = "; ".join(f"{row.name} is for Python {', '.join(row.pythons)}" for row in rows)
+    wanted = f"Python {python}" if python else "the Pythons of this computer"
+    has = ", ".join(sorted(facts.pythons)) or "none"
+    raise UsageError(f"no runtime for {wanted}: {locked}; this computer has {has}")
 
 
 def make(environment: Environment, facts: HostFacts) -> Path:
@@ -74,21 +69,35 @@ def make(environment: Environment, facts: HostFacts) -> Path:
         RailheadError: a download, the build or the test failed.
     """
     stored = folder_of_built_here(environment, facts)
-    if (stored / TRIED).exists():
-        return next(stored.glob("horovod-*.whl"))
+    if wheel := tried(stored):
+        return wheel
     refuse_missing(facts)
     with alone(local_state.cache("building") / stored.name) as folder:
-        if (stored / TRIED).exists():  # another process built it while we waited
-            return next(stored.glob("horovod-*.whl"))
+        if wheel := tried(stored):  # another process built it while we waited
+            return wheel
         started = time.monotonic()
         lock = folder / "lock.txt"
         lock.write_text(for_building(environment.runtime.lock.read_text()))
         install(folder / "env", facts.pythons[environment.python], lock)
         fetched = time.monotonic()
         wheel = next(stored.glob("horovod-*.whl"), None) or build(folder, environment)
-        result = {"tried": attempt(folder, wheel, environment), "codes": sorted(gpus_in(wheel))}
+        result = {"tried": attempt(folder, wheel, environment)}
+        architectures = sorted(gpus_in(wheel)) if environment.runtime.gpu else []
         seconds = {"fetched": fetched - started, "built": time.monotonic() - fetched}
-        return keep(wheel, stored, result | {"seconds": {k: round(v) for k, v in seconds.items()}})
+        rounded = {name: round(value) for name, value in seconds.items()}
+        return keep(wheel, stored, {**result, "codes": architectures, "seconds": rounded})
+
+
+def tried(stored: Path) -> Path | None:
+    """The wheel in this folder that was tested; None if there is none, or it was moved."""
+    return next(stored.glob("horovod-*.whl"), None) if (stored / TRIED).exists() else None
+
+
+def result_of(wheel: Path) -> str:
+    """The result of the test of a wheel that `make` returned, as text."""
+    result = json.loads((wheel.parent / TRIED).read_text())
+    architectures = ", ".join(result["codes"])
+    return f"{result['tried']}; code for {architectures}" if architectures else result["tried"]
 
 
 @contextmanager
@@ -114,8 +123,8 @@ def refuse_missing(facts: HostFacts) -> None:
 
 
 def for_building(lock: str) -> str:
-    """A runtime's lock without NVIDIA's libraries: 891 MB instead of 2517 MB. The build and the
-    test on the CPU need only NCCL, which includes its headers."""
+    """A runtime's lock without NVIDIA's libraries: less than half of the download. The build and
+    the test on the CPU need only NCCL, which includes its headers."""
     entries = re.split(r"^(?=\w)", lock, flags=re.MULTILINE)
     return "".join(x for x in entries if not x.startswith("nvidia-") or x.startswith("nvidia-nccl"))
 
@@ -124,20 +133,20 @@ def install(folder: Path, python: str, lock: Path) -> None:
     """Create an environment with exactly the packages of a lock.
 
     Raises:
-        RailheadError: a download failed; the hint names what this machine must reach.
+        RailheadError: a download failed; the hint names what this computer must reach.
     """
     caches = {"UV_CACHE_DIR": str(local_state.cache("uv"))}
     run([uv.local_uv(), "venv", "--quiet", "--python", python, str(folder)], caches)
     sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
     sync += [str(folder / "bin" / "python"), str(lock)]
-    print(f"installing {lock.name} into {folder}", flush=True)
+    print_lines(f"installing {lock.name} into {folder}")
     try:
         run(sync, caches)
     except RailheadError as error:
         raise RailheadError(
             f"the runtime was not installed: {error.message}",
-            hint="let this machine reach the package index: 891 MB are fetched for the wheel, "
-            "117 MB for nvcc from Debian's archive, and 2517 MB for make gpu-check",
+            hint="let this computer reach the package index and, to build for GPUs without a CUDA"
+            " 12 toolkit, Debian's archive",
         ) from None
 
 
@@ -147,7 +156,7 @@ def build(folder: Path, environment: Environment) -> Path:
         shutil.copy(path, folder)
     argv = ["sh", "horovod.sh", str(folder / "env"), str(folder / "out"), "horovod.txt"]
     if subprocess.run(argv, cwd=folder).returncode:
-        raise RailheadError("the Horovod wheel for GPUs was not built; its output is above")
+        raise RailheadError("the Horovod wheel was not built; the reason is above")
     return next((folder / "out").glob("horovod-*.whl"))
 
 
@@ -191,7 +200,3 @@ def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
         tail = "\n".join([*process.stdout.splitlines(), *process.stderr.splitlines()][-12:])
         raise RailheadError(f"{Path(argv[0]).name} ended with {process.returncode}\n{tail}")
     return process.stdout
-
-
-if __name__ == "__main__":
-    sys.exit(main())

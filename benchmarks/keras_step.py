@@ -1,0 +1,139 @@
+"""A step of `fit` with Keras 3 and its patches against Keras 2, under MultiWorkerMirroredStrategy.
+
+    PYTHON -m benchmarks.keras_step [--rounds 5] [--steps 60]     with the python of a runtime
+
+Two ranks on this machine train the same model on the same batches, with both versions in the same
+processes, in turns. The median of the rounds counts. Exit code 1: the limit is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from standins.runs.launches import tf_configs  # noqa: E402
+
+from bootstrap.remote.keras_patches import patch, rows  # noqa: E402
+
+LIMIT = 1.05  # the time of a step with Keras 3, divided by that with Keras 2
+BATCH = 128  # of both ranks together
+RANKS = 2
+
+
+def main() -> int:
+    """Start the ranks; returns 0 if the limit is kept."""
+    parser = argparse.ArgumentParser(prog="benchmarks.keras_step", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=60, help="of a round")
+    parser.add_argument("--together", type=int, default=1, help="steps_per_execution")
+    options = parser.parse_args()
+    if "TF_CONFIG" in os.environ:
+        rank(options.rounds, options.steps, options.together)
+        return 0
+    print(f"load {os.getloadavg()[0]:.1f} at the start", flush=True)
+    settings = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "benchmarks.keras_step", *sys.argv[1:]]
+    processes = [
+        subprocess.Popen(command, env={**os.environ, **settings, **variables}, stdout=target)
+        for variables, target in zip(
+            tf_configs({"worker": RANKS}), (subprocess.PIPE, subprocess.DEVNULL), strict=True
+        )
+    ]
+    output = processes[0].communicate()[0].decode()
+    if any(process.wait() for process in processes):
+        return 1
+    seconds = json.loads(output.splitlines()[-1])
+    return int(not report(seconds))
+
+
+def report(seconds: dict[str, list[float]]) -> bool:
+    """Print the milliseconds of a step: min, median, max; whether the limit is kept."""
+    for name, values in seconds.items():
+        shown = (min(values), statistics.median(values), max(values))
+        print(f"{name}: " + " ".join(f"{1000 * value:.2f}" for value in shown) + " ms for a step")
+    three, two = seconds.values()
+    ratio = statistics.median(a / b for a, b in zip(three, two, strict=True))
+    print(f"Keras 3 / Keras 2: {ratio:.3f}, limit {LIMIT}; load {os.getloadavg()[0]:.1f}")
+    return ratio <= LIMIT
+
+
+def rank(rounds: int, steps: int, together: int) -> None:
+    """Train in turns; rank 0's last line of output is the seconds of a step in each round."""
+    patch.install(rows.patches_for("multiworker"), lambda line: print(line, file=sys.stderr))
+    import keras
+    import tensorflow as tf
+    import tf_keras
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    epochs = {
+        f"Keras {library.__version__}": epoch_of(library, strategy, steps, together)
+        for library in (keras, tf_keras)
+    }
+    for epoch in epochs.values():
+        epoch()
+    seconds: dict[str, list[float]] = {name: [] for name in epochs}
+    for _ in range(rounds):
+        for name, epoch in epochs.items():
+            seconds[name].append(epoch())
+    print(json.dumps(seconds))
+
+
+def epoch_of(library: Any, strategy: Any, steps: int, together: int) -> Callable[[], float]:
+    """A function that trains a small convolutional model for one epoch, and returns the seconds of
+    a step."""
+    import tensorflow as tf
+
+    of = library.layers
+    with strategy.scope():
+        model = library.Sequential(
+            [
+                of.Conv2D(16, 3, activation="relu", input_shape=(28, 28, 1)),
+                of.MaxPooling2D(),
+                of.Conv2D(32, 3, activation="relu"),
+                of.MaxPooling2D(),
+                of.Flatten(),
+                of.Dense(10),
+            ]
+        )
+        loss = library.losses.SparseCategoricalCrossentropy(from_logits=True)
+        optimizer = library.optimizers.SGD(0.01, momentum=0.9)
+        model.compile(optimizer, loss, metrics=["accuracy"], steps_per_execution=together)
+    x = tf.random.stateless_uniform((BATCH, 28, 28, 1), (1, 2))
+    y = tf.random.stateless_uniform((BATCH,), (1, 2), maxval=10, dtype=tf.int64)
+    data = tf.data.Dataset.from_tensors((x, y)).repeat()
+
+    class Clock(library.callbacks.Callback):  # type: ignore[misc]
+        """The seconds of an epoch, without the start and the end of `fit`."""
+
+        seconds = 0.0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.seconds = time.perf_counter() - self.began
+
+    clock = Clock()
+
+    def epoch() -> float:
+        model.fit(data, steps_per_epoch=steps, epochs=1, verbose=0, callbacks=[clock])
+        return clock.seconds / steps
+
+    return epoch
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""One patch of a library, and the import hook that applies it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+# The versions of Keras 3, as (major, minor), that the patches are tested with: first and last.
+KNOWN = ((3, 12), (3, 15))
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change of one module, made directly after its first import.
+
+    `module`: its full name. `strategies`: the strategies whose scripts need it. `issue`: the
+    upstream issue, as owner/name#number, or empty where none is known; `does`: what it changes,
+    for docs/keras.md. `is_needed` looks at the imported module: False where upstream has corrected
+    the fault.
+    """
+
+    module: str
+    strategies: tuple[str, ...]
+    issue: str
+    does: str
+    apply: Callable[[types.ModuleType], None]
+    is_needed: Callable[[types.ModuleType], bool]
+
+
+def install(patches: Iterable[Patch], announce: Callable[[str], None]) -> None:
+    """Apply each patch after the import of its module. `announce` gets one line when the first
+    one is applied. Modules that are imported already are left as they are."""
+    by_module: dict[str, list[Patch]] = {}
+    for patch in patches:
+        by_module.setdefault(patch.module, []).append(patch)
+    if by_module:
+        sys.meta_path.insert(0, _AfterImport(by_module, _Once(announce)))
+
+
+def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.ModuleType], bool]:
+    """An `is_needed`: whether the source of `name` in the module, such as `Class.method`, still
+    has the text of the fault; without `expected`, whether it lacks that of a correction. False
+    where there is no such name or no source."""
+
+    def is_needed(module: types.ModuleType) -> bool:
+        found: Any = module
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        try:
+            return (text in inspect.getsource(found)) is expected
+        except (OSError, TypeError):
+            return False
+
+    return is_needed
+
+
+def notice(version: str) -> str:
+    """The line that announces the patches of this version of Keras."""
+    first, last = (".".join(map(str, known)) for known in KNOWN)
+    text = f"railhead: Keras {version} is patched for several processes"
+    if not KNOWN[0] <= major_minor(version) <= KNOWN[1]:
+        text += f", although the patches are tested only with Keras {first} to {last}"
+    return f"{text} (docs/keras.md; without patches: --no-keras-patches)"
+
+
+def major_minor(version: str) -> tuple[int, ...]:
+    """(major, minor) of a version such as 3.15.1."""
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def keras_version() -> str:
+    """The version of the Keras that is installed; 0.0 without one."""
+    metadata = importlib.import_module("importlib.metadata")  # slow, and rarely needed
+    try:
+        return str(metadata.version("keras"))
+    except metadata.PackageNotFoundError:
+        return "0.0"
+
+
+class _Once:
+    """Announces the patches when the first one is applied."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self.announce: Callable[[str], None] | None = announce
+
+    def __call__(self) -> None:
+        announce, self.announce = self.announce, None
+        if announce:
+            announce(notice(keras_version()))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds the patched modules with the other finders, and applies the patches when they run."""
+
+    def __init__(self, by_module: dict[str, list[Patch]], applied: Callable[[], None]) -> None:
+        self.by_module, self.applied = by_module, applied
+        self.searched = ""
+
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a module to patch, with a loader that patches it; None for all others."""
+        patches = self.by_module.get(name)
+        if patches is None or name == self.searched:  # the search below passes here again
+            return None
+        self.searched = name
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.searched = ""
+        if spec and spec.loader:
+            spec.loader = _Patching(spec.loader, patches, self.applied)
+        return spec
+
+
+class _Patching(importlib.abc.Loader):
+    """Runs a module with its own loader, then applies the patches."""
+
+    def __init__(
+        self, loader: importlib.abc.Loader, patches: list[Patch], applied: Callable[[], None]
+    ) -> None:
+        self.loader, self.patches, self.applied = loader, patches, applied
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        """The module, as its own loader makes it."""
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Run the module, then apply the patches that it still needs."""
+        if module.__spec__:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        for patch in self.patches:
+            if patch.is_needed(module):
+                self.applied()  # first: its line names the option without patches
+                patch.apply(module)

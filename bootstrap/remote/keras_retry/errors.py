@@ -1,0 +1,97 @@
+"""Errors of a script that runs with the wrong Keras, and whether its run starts again with the
+other one.
+
+Pure. Standard library only, Python 3.10. tests/bootstrap/remote/keras_retry causes each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railhead.documents.result import Culprit, Result
+
+from .names import keras_with
+
+# By the Keras of the run: what the last lines of its script contain if it needs the other one.
+ERRORS = {
+    3: (
+        r"'Variable' object has no attribute 'ref'",
+        r"\.variables\(\)[^\0]*'list' object is not callable",
+        r"unexpected keyword argument 'experimental_run_tf_function'",
+        r"fit\(\) got an unexpected keyword argument '(?:workers|max_queue_size|use_multiproc\w+)'",
+        r"Attempt to convert a value \(PerReplica:",
+        r"optimizers\.legacy` is not supported in Keras 3",
+        r"'\w+' object has no attribute 'reset_states'",
+        r"'\w+' object has no attribute '(?:fit|evaluate|predict)_generator'",
+        r"'(?:Ada\w+|Ftrl|Lion|Nadam|RMSprop|SGD)' object has no attribute '(?:lr|get_gradients)'",
+        r"Invalid filepath extension for saving",
+        r"The filename must end in `\.weights\.h5`",
+        r"filepath provided must end in `\.(?:keras|weights\.h5)`",
+        r"The `save_format` argument is deprecated in Keras 3",
+        r"legacy SavedModel format is not supported by `load_model\(\)` in Keras 3",
+        r"run the script with (?:--keras|Keras) 2",  # of our patches
+    ),
+    2: (
+        r"'function' object has no attribute 'assign'",
+    ),
+}  # fmt: skip
+# A missing name: that of the module or object, and the name in it; or that of a missing module.
+MISSING = re.compile(
+    r"module '([\w.]+)' has no attribute '(\w+)'"
+    r"|cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'"
+    r"|No module named '(?P<whole>[\w.]+)'"
+)
+# How tracebacks spell the modules that a script knows as tf.keras, and as keras.
+OF_TENSORFLOW = ("keras._tf_keras.keras", "keras.api._v2.keras", "tensorflow.keras")
+ANY = {keras: re.compile("|".join(patterns)) for keras, patterns in ERRORS.items()}
+SEARCHED = 1000  # characters of a line
+# What a script prints after its first step: a progress bar of Keras, or a loss.
+STEP = re.compile(
+    rb"\d/\d+\S{0,8} +(?:\[[=>.]|\x1b|\xe2\x94\x81|- \d)|\bloss\b\W{1,5}\d", re.IGNORECASE
+)
+STEP_RECORDS = ("progress", "epoch", "evaluation", "checkpoint", "metric")
+LONGEST = 600.0  # seconds of an attempt, after which the run does not start again
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What an attempt left. `stepped`: its output shows a step; `files`: the number of files in its
+    checkpoint folder."""
+
+    seconds: float
+    stepped: bool = False
+    files: int = 0
+
+
+def needs_other(keras: int, lines: Sequence[str]) -> bool:
+    """Whether these last lines of a script are of an error that the other Keras does not have."""
+    text = "\n".join(line[:SEARCHED] for line in lines)
+    return bool(ANY[keras].search(text)) or any(
+        _other_has(keras, missing) for missing in MISSING.finditer(text)
+    )
+
+
+def _other_has(keras: int, missing: re.Match[str]) -> bool:
+    """Whether only the other Keras has the name that was missing."""
+    module, name = missing[1] or missing["module"], missing[2] or missing["name"]
+    path = missing["whole"] or f"{module}.{name}"
+    for prefix in (*OF_TENSORFLOW, "tf_keras.api._v2.keras", "tf_keras", "keras"):
+        if path.startswith(f"{prefix}."):
+            below = path.removeprefix(f"{prefix}.")
+            return keras_with(below, of_tensorflow=prefix in OF_TENSORFLOW) == 5 - keras
+    return False
+
+
+def failure_of_keras(keras: int, result: Result, trace: Trace) -> Culprit | None:
+    """The failure after which a run may start again with the other Keras; None where it may not.
+
+    No step and no checkpoint may be complete: then nothing but time is lost.
+    """
+    culprit = result.culprit
+    if result.state != "failed" or culprit is None or culprit.rank is None:
+        return None
+    # Not result.evaluation: with thresholds every run has one. The record of one sets `stepped`.
+    begun = trace.stepped or trace.files or trace.seconds > LONGEST
+    return culprit if not begun and needs_other(keras, culprit.lines) else None

@@ -1,0 +1,79 @@
+"""How the processes of a script find each other, for launchers without TF_CONFIG and MPI."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+
+from railhead.documents.run import RunDocument
+
+from ..keras_patches.patch import Patch, install
+
+ALONE = """railhead: jax.distributed was not initialized when this script ended. If it never was,
+each of the {size} ranks trained alone, over all of its data: call
+keras.distribution.initialize() or jax.distributed.initialize() (docs/tasks.md, "JAX")."""
+
+
+def variables(run: RunDocument, rank: int) -> dict[str, str]:
+    """The variables in which the programs of a launcher look for each other; none for a launcher
+    whose ranks find each other by other means."""
+    if run.coordinator is None:
+        return {}
+    return {"jax": of_jax, "torch": of_torch}[run.launcher](run, rank, run.coordinator)
+
+
+def of_jax(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
+    """Those of JAX, which reads the rank and the number of processes from mpirun and gives each
+    process of a host one GPU; and those of Keras, which reads nothing from mpirun."""
+    return {
+        "JAX_COORDINATOR_ADDRESS": coordinator,
+        "KERAS_BACKEND": "jax",
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": coordinator,
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": str(run.size),
+        "KERAS_DISTRIBUTION_PROCESS_ID": str(rank),
+    }
+
+
+def of_torch(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
+    """Those that torchrun sets."""
+    address, _, port = coordinator.rpartition(":")
+    number = run.host_of(rank)
+    host = run.hosts[number]
+    interface = {"GLOO_SOCKET_IFNAME": host.interface} if host.interface else {}
+    return {
+        "MASTER_ADDR": address.strip("[]"),
+        "MASTER_PORT": port,
+        "RANK": str(rank),
+        "WORLD_SIZE": str(run.size),
+        "LOCAL_RANK": str(rank - run.first_ranks[number]),
+        "LOCAL_WORLD_SIZE": str(host.slots),
+        "KERAS_BACKEND": "torch",
+        **interface,
+    }
+
+
+def use_peer_address(run: RunDocument, rank: int) -> None:
+    """Let JAX sum on CPUs over the network of the other hosts. On its own it takes the address
+    that the host's name has here, which is 127.0.1.1 on many a Debian."""
+    host = run.hosts[run.host_of(rank)]
+    if run.launcher != "jax" or not host.interface:
+        return
+
+    def apply(module: types.ModuleType) -> None:
+        make = module.xla_client._xla.make_gloo_tcp_collectives
+        bound = functools.partial(make, hostname=host.peer_address)
+        module.xla_client._xla.make_gloo_tcp_collectives = bound
+
+    does = "sums on CPUs use the address for the other hosts"
+    row = Patch("jax._src.xla_bridge", ("jax",), "", does, apply, lambda module: True)
+    install([row], lambda line: None)
+
+
+def ran_alone(run: RunDocument) -> str:
+    """A warning for a script whose ranks have not joined each other; empty otherwise, and for
+    PyTorch, where a script that ends well has left its group."""
+    jax = sys.modules.get("jax")
+    if run.launcher != "jax" or run.size == 1 or jax is None:
+        return ""
+    return "" if jax.distributed.is_initialized() else ALONE.format(size=run.size)

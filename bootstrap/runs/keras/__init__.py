@@ -1,0 +1,1 @@
+"""The Keras that a script runs with: what its source shows, and the choice."""

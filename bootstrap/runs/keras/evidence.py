@@ -1,0 +1,282 @@
+"""What a program's source shows about the Keras that it is written for. Pure: no file is opened.
+
+The script and the modules of its folder that it reaches are parsed, never run. A file that cannot
+be parsed, such as one of Python 2, shows nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...remote.keras_retry.names import keras_with
+
+FILES = 200  # files that are parsed
+BYTES = 500_000  # of a file that is parsed
+ALL_BYTES = 3_000_000  # of all files that are parsed
+LONGEST = 200  # characters of the path of a name
+# Levels of evidence: what has a lower one counts more.
+PINNED, NAMED, GUARDED, CALLED = range(4)
+PACKAGES = {"tf_keras": 2, "keras_hub": 3}  # packages that only work with one Keras
+# Where scripts find Keras, and how the tables of names spell that.
+PREFIXES = {
+    "tensorflow.keras.": "",
+    "tensorflow.compat.v1.keras.": "",
+    "tensorflow.compat.v2.keras.": "",
+    "tensorflow.optimizers.": "optimizers.",
+    "keras.": "",
+}
+CONDITIONS = ("If", "Try", "TryStar", "While")  # by name: Python 3.10 has no TryStar
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+METHODS = {
+    **dict.fromkeys(("fit_generator", "evaluate_generator", "predict_generator"), 2),
+    **dict.fromkeys(("stateless_call", "stateless_apply", "stateless_update_state"), 3),
+}
+WORKERS = ("workers", "use_multiprocessing", "max_queue_size")  # arguments of `fit` in Keras 2
+
+Read = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A place in a program that is written for one Keras, and what the program does there.
+    `certain`: it is reached whenever the program starts."""
+
+    keras: int
+    level: int
+    place: str
+    what: str
+    certain: bool = False
+
+
+@dataclass(frozen=True)
+class Use:
+    """A part of a module. `guarded`: below a condition or a `try`; `deferred`: in a function."""
+
+    part: ast.AST
+    guarded: bool
+    deferred: bool
+
+
+@dataclass
+class Module:
+    """A parsed file: its path, its parts, and the modules and names behind its variables."""
+
+    path: str
+    uses: list[Use]
+    aliases: dict[str, str] = field(default_factory=dict)
+
+
+def evidence_of(script: str, read: Read) -> list[Evidence]:
+    """The evidence in a script and the modules that it reaches, in the order of reading.
+
+    Args:
+        script: its posix path. read: the content of a file by such a path; None if there is none.
+    """
+    evidence: list[Evidence] = []
+    reached = {script: False}  # whether a file is only imported below a condition or in a function
+    queue, total = [script], 0
+    folders = [*dict.fromkeys((posixpath.dirname(script), ""))]
+    for path in queue:
+        content = read(path) or b""
+        total += len(content)
+        module = parsed(path, content) if total <= ALL_BYTES else None
+        if module is None:
+            continue
+        evidence += _evidence_in(module, guarded=reached[path])
+        for name, guarded in _imports(module):
+            for other in _files_of(name, folders):
+                if other not in reached and len(reached) < FILES and read(other) is not None:
+                    reached[other] = guarded or reached[path]
+                    queue.append(other)
+    return evidence
+
+
+def parsed(path: str, content: bytes) -> Module | None:
+    """A file as a module; None if it is too long or not Python that this Python can parse."""
+    if len(content) > BYTES:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's source
+            tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    module = Module(path, [*_uses(tree)])
+    for use in module.uses:
+        module.aliases.update(_bound_by(use.part, module))
+    return module
+
+
+def _uses(tree: ast.AST) -> Iterator[Use]:
+    """All parts in the order of the source; without recursion, because code may be deep."""
+    stack = [Use(tree, False, False)]
+    while stack:
+        use = stack.pop()
+        yield use
+        guarded = use.guarded or _is_condition(use.part)
+        deferred = use.deferred or isinstance(use.part, FUNCTIONS)
+        children = [*ast.iter_child_nodes(use.part)]
+        stack += [Use(child, guarded, deferred) for child in reversed(children)]
+
+
+def _is_condition(part: ast.AST) -> bool:
+    """Whether what is below a part may be skipped; `if __name__ == "__main__"` is not."""
+    if not isinstance(part, ast.If):
+        return type(part).__name__ in CONDITIONS
+    names = {inner.id for inner in ast.walk(part.test) if isinstance(inner, ast.Name)}
+    return "__name__" not in names
+
+
+def _bound_by(part: ast.AST, module: Module) -> Mapping[str, str]:
+    """The variables that a statement binds to modules and their names: {"K": "keras.backend"}."""
+    if isinstance(part, ast.Import):
+        tops = {one.name.partition(".")[0]: one.name.partition(".")[0] for one in part.names}
+        return tops | {one.asname: one.name for one in part.names if one.asname}
+    if isinstance(part, ast.ImportFrom) and not part.level:
+        return {one.asname or one.name: f"{part.module}.{one.name}" for one in part.names}
+    if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
+        path = _path_of(part.value, module)
+        return {part.targets[0].id: path} if path and len(path) <= LONGEST else {}
+    return {}
+
+
+def _path_of(part: ast.AST, module: Module) -> str:
+    """The path of a name or of an attribute, such as tensorflow.keras.ops; "" if it is neither."""
+    attributes: list[str] = []
+    while isinstance(part, ast.Attribute):
+        attributes.append(part.attr)
+        part = part.value
+    if not isinstance(part, ast.Name) or part.id not in module.aliases:
+        return ""
+    return ".".join([module.aliases[part.id], *reversed(attributes)])
+
+
+def _imports(module: Module) -> Iterator[tuple[str, bool]]:
+    """The modules that a file may import, absolute, and whether it may also not import them."""
+    package = posixpath.dirname(module.path).replace("/", ".")
+    for use in module.uses:
+        part, guarded = use.part, use.guarded or use.deferred
+        if isinstance(part, ast.Import):
+            yield from ((one.name, guarded) for one in part.names)
+        elif isinstance(part, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - part.level + 1]
+            base = ".".join([*(parents if part.level else []), *filter(None, [part.module])])
+            yield base, guarded
+            yield from ((f"{base}.{one.name}".lstrip("."), guarded) for one in part.names)
+
+
+def _files_of(name: str, folders: list[str]) -> Iterator[str]:
+    """Where a module and the packages above it may be, such as a/b.py and a/b/__init__.py."""
+    parts = name.split(".")
+    if not all(parts) or len(name) > LONGEST:
+        return
+    for folder in folders:
+        for length in range(1, len(parts) + 1):
+            path = posixpath.join(folder, *parts[:length])
+            yield from (f"{path}.py", f"{path}/__init__.py")
+
+
+def _evidence_in(module: Module, *, guarded: bool) -> Iterator[Evidence]:
+    """The evidence in one file; `guarded`: the script may run without importing it."""
+    inner: set[int] = set()  # attributes whose whole path was looked up
+    for use in module.uses:
+        here = f"{module.path}:{getattr(use.part, 'lineno', 0)}"
+        may_be_skipped = guarded or use.guarded
+        certain = not may_be_skipped and not use.deferred
+        if isinstance(use.part, ast.Attribute):
+            if id(use.part) in inner:
+                continue
+            inner.update(map(id, _inner_attributes(use.part)))
+        for keras, what in _names_in(use.part, module):
+            level = GUARDED if may_be_skipped else NAMED
+            yield Evidence(keras, level, here, what, certain)
+        if isinstance(use.part, ast.Call):
+            yield from (Evidence(k, CALLED, here, what) for k, what in _of_call(use.part))
+
+
+def _inner_attributes(part: ast.Attribute) -> Iterator[ast.Attribute]:
+    while isinstance(part.value, ast.Attribute):
+        part = part.value
+        yield part
+
+
+def _names_in(part: ast.AST, module: Module) -> Iterator[tuple[int, str]]:
+    """The names of one Keras in a part, which Keras has them, and what the part does."""
+    if isinstance(part, ast.Import):
+        yield from _of_paths([one.name for one in part.names], "imports")
+    elif isinstance(part, ast.ImportFrom) and not part.level:
+        yield from _of_paths([f"{part.module}.{one.name}" for one in part.names], "imports")
+    elif isinstance(part, ast.Attribute):
+        yield from _of_paths([_path_of(part, module)], "uses")
+    elif isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript):
+        yield from _of_variable(part.targets[0].slice, part.value)
+    elif isinstance(part, ast.Call) and len(part.args) == 2:  # such as os.environ.setdefault
+        yield from _of_variable(*part.args)
+
+
+def _of_paths(paths: list[str], verb: str) -> Iterator[tuple[int, str]]:
+    for path in paths:
+        if keras := PACKAGES.get(path.partition(".")[0]):
+            yield keras, f"{verb} {path.partition('.')[0]}"
+        for prefix, spelled in PREFIXES.items():
+            if path.startswith(prefix):
+                below = spelled + path.removeprefix(prefix)
+                if keras := keras_with(below, of_tensorflow=prefix != "keras."):
+                    yield keras, f"{verb} {path}"
+
+
+def _of_variable(name: ast.expr, value: ast.expr) -> Iterator[tuple[int, str]]:
+    """What a variable of the environment shows that the script sets."""
+    if not isinstance(name, ast.Constant) or not isinstance(value, ast.Constant):
+        return
+    if name.value == "TF_USE_LEGACY_KERAS":
+        yield 2 if str(value.value).lower() in ("1", "true") else 3, f"sets {name.value}"
+    if name.value == "KERAS_BACKEND" and value.value in ("jax", "torch"):
+        yield 3, f"sets KERAS_BACKEND to {value.value}"
+
+
+def _of_call(call: ast.Call) -> Iterator[tuple[int, str]]:
+    """What a call shows by its method, its arguments, or the format that it writes."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    keywords = {one.arg: one.value for one in call.keywords if one.arg}
+    if name in METHODS:
+        yield METHODS[name], f"calls {name}"
+    if workers := [one for one in WORKERS if one in keywords and name in ("fit", "predict")]:
+        yield 2, f"calls {name} with {workers[0]}"
+    if getattr(keywords.get("save_format"), "value", None) == "tf":
+        yield 2, f"calls {name} with save_format='tf'"
+    argument = call.args[0] if call.args else keywords.get("filepath")
+    ending = _ending_of(argument) if argument else None
+    if ending is not None and not ending.endswith(_endings(name, call.func, keywords)):
+        yield 2, f"calls {name} with a name that ends with {ending[-20:]!r}"
+
+
+def _endings(name: str, function: ast.expr, keywords: Mapping[str, ast.expr]) -> tuple[str, ...]:
+    """The ends of file names that Keras 3 accepts in a call; ("",) for any."""
+    weights_only = getattr(keywords.get("save_weights_only"), "value", False) is True
+    owner = getattr(function, "value", None)
+    owner_name = getattr(owner, "id", getattr(owner, "attr", ""))
+    if name == "save_weights" or (name == "ModelCheckpoint" and weights_only):
+        return (".weights.h5",)
+    if name == "ModelCheckpoint":
+        return (".keras", ".h5")
+    if name == "load_model" or (name == "save" and owner_name.endswith("model")):
+        return (".keras", ".h5", ".hdf5")
+    return ("",)
+
+
+def _ending_of(part: ast.expr) -> str | None:
+    """The end of a file name, as far as the source has it; None if it has not."""
+    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+        return part.value
+    if isinstance(part, ast.JoinedStr) and part.values:
+        return _ending_of(part.values[-1])
+    if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "join" and part.args:
+        return _ending_of(part.args[-1])
+    if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Div)):
+        return _ending_of(part.right)
+    return None

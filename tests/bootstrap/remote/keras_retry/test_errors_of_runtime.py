@@ -1,0 +1,161 @@
+"""Small scripts for one Keras, run with both by a runtime: with the right one they work, with the
+other one they end with an error that is known. And the names that only one Keras has."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from bootstrap.remote.keras_retry import names
+from bootstrap.remote.keras_retry.errors import ERRORS, needs_other
+
+pytestmark = pytest.mark.slow
+
+MODEL = """import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.build((None, 2))
+"""
+COMPILED = MODEL + "model.compile('sgd', 'mse')\nx, y = tf.ones((2, 2)), tf.ones((2, 1))\n"
+# By the Keras that a script is written for.
+SCRIPTS = {
+    2: {
+        "a variable as a key": MODEL + "model.trainable_variables[0].ref()",
+        "variables as a method": MODEL
+        + "o = tf.keras.optimizers.SGD()\no.build(model.trainable_variables)\no.variables()",
+        "an argument of compile": MODEL
+        + "model.compile('sgd', 'mse', experimental_run_tf_function=False)",
+        "workers": COMPILED + "model.fit(x, y, verbose=0, workers=1)",
+        "a generator": COMPILED
+        + "model.fit_generator(iter([(x, y)]), steps_per_epoch=1, verbose=0)",
+        "an optimizer": MODEL + "tf.keras.optimizers.legacy.SGD(0.1)",
+        "a metric": MODEL + "tf.keras.metrics.Mean().reset_states()",
+        "a learning rate": MODEL + "tf.keras.optimizers.Adam(0.1).lr",
+        "a folder": MODEL + "model.save('folder')",
+        "weights": MODEL + "model.save_weights('weights')",
+        "weights in h5": MODEL + "model.save_weights('weights.h5')",
+        "a checkpoint": MODEL + "tf.keras.callbacks.ModelCheckpoint('checkpoint.{epoch}')",
+        "a checkpoint of weights": MODEL
+        + "tf.keras.callbacks.ModelCheckpoint('c.h5', save_weights_only=True)",
+        "a format": MODEL + "model.save('model', save_format='tf')",
+        "a SavedModel": COMPILED
+        + "(model.export if hasattr(tf.keras, 'ops') else model.save)('saved')\n"
+        + "tf.keras.models.load_model('saved')",
+        "a layer": "import keras\nkeras.layers.LocallyConnected1D",
+        "a layer of tf.keras": MODEL + "tf.keras.layers.LocallyConnected1D",
+        "a name": "from tensorflow.keras.layers import DenseFeatures",
+        "a name of keras": "from keras.layers import DenseFeatures",
+        "a module": "import keras.preprocessing.text",
+        "a name of a module": "from keras.preprocessing.image import ImageDataGenerator",
+        "a module of tf.keras": "import tensorflow.keras.layers.experimental",
+        "the backend": "from keras import backend as K\nK.mean(K.constant([1.0]))",
+    },
+    3: {
+        "operations": "import keras\nkeras.ops.ones(1)",
+        "operations of tf.keras": MODEL + "tf.keras.ops.ones(1)",
+        "a name": "from keras import ops",
+        "a name of tf.keras": "from tensorflow.keras import ops",
+        "a module": "import keras.random",
+        "a variable": "import keras\nkeras.Variable(1.0)",
+        "a value": MODEL + "v = model.trainable_variables[0]\nv.value.assign(tf.ones((2, 1)))",
+        "a layer": "from keras.layers import RandAugment",
+        "a loss": MODEL + "tf.keras.losses.Dice()",
+    },
+}  # fmt: skip
+# What only several processes cause, and our own patches: tests/bootstrap/remote/keras_patches.
+OF_SEVERAL = {
+    r"Attempt to convert a value \(PerReplica:",
+    r"run the script with (?:--keras|Keras) 2",
+}
+# Runs the scripts of its folder; prints the last lines of each as JSON.
+RUNNER = """
+import json, os, pathlib, sys, traceback
+from bootstrap.remote.rank.rank import Keras2
+if os.environ.get("TF_USE_LEGACY_KERAS"):
+    sys.meta_path.insert(0, Keras2())
+lines = {}
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
+    try:
+        exec(compile(path.read_text(), str(path), "exec"), {"__name__": "__main__"})
+        lines[path.stem] = []
+    except Exception:
+        lines[path.stem] = traceback.format_exc().splitlines()[-20:]
+print("RESULT", json.dumps(lines))
+"""
+
+
+@pytest.fixture(scope="module")
+def ends(
+    runtime_python: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[int, dict[str, list[str]]]]:
+    """The last lines of each script with each Keras; empty if it worked."""
+    processes = {}
+    for keras in (2, 3):
+        folder = tmp_path_factory.mktemp(f"keras-{keras}")
+        for written_for, scripts in SCRIPTS.items():
+            for name, text in scripts.items():
+                (folder / f"{written_for} {name}.py").write_text(text + "\n")
+        legacy = {"TF_USE_LEGACY_KERAS": "1"} if keras == 2 else {}
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        processes[keras] = subprocess.Popen(
+            [runtime_python, "-c", RUNNER, str(folder)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **quiet, **legacy},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    texts = {keras: process.communicate(timeout=300)[0] for keras, process in processes.items()}
+    yield {k: json.loads(text.partition("RESULT ")[2]) for k, text in texts.items()}
+
+
+CASES = [(keras, name) for keras, scripts in SCRIPTS.items() for name in scripts]
+
+
+@pytest.mark.parametrize("keras, name", CASES)
+def test_a_script_for_one_keras_fails_with_the_other_by_a_known_error(
+    ends: dict[int, dict[str, list[str]]], keras: int, name: str
+) -> None:
+    right, wrong = ends[keras][f"{keras} {name}"], ends[5 - keras][f"{keras} {name}"]
+    assert right == []
+    assert wrong and needs_other(5 - keras, wrong), "\n".join(wrong)
+
+
+def test_each_known_error_has_a_script(ends: dict[int, dict[str, list[str]]]) -> None:
+    for keras, patterns in ERRORS.items():
+        texts = ["\n".join(lines) for lines in ends[keras].values()]
+        unseen = {p for p in patterns if not any(re.search(p, text) for text in texts)}
+        assert unseen <= OF_SEVERAL
+
+
+def api(package: Path, without: tuple[str, ...]) -> set[str]:
+    """The public names of a package, by its __init__ files; nothing is imported."""
+    public = set()
+    for file in package.rglob("__init__.py"):
+        parts = file.parent.relative_to(package).parts
+        if parts[:1] and parts[0] in without:
+            continue
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                public |= {".".join([*parts, one.asname or one.name]) for one in node.names}
+        public.add(".".join(parts))
+    return public
+
+
+def test_the_names_of_one_keras_are_those_of_its_package(runtime_python: str) -> None:
+    packages = next((Path(runtime_python).parents[1] / "lib").glob("python*/site-packages"))
+    keras_2 = api(packages / "tf_keras", ("src", "api", "protobuf"))
+    of_tensorflow = api(packages / "keras/_tf_keras/keras", ("src",))
+    keras_3 = api(packages / "keras", ("src", "_tf_keras", "api"))
+    only_2, only_3 = {*names.paths(names.ONLY_2)}, {*names.paths(names.ONLY_3)}
+    standalone = {*names.paths(names.NOT_IN_KERAS_3)}
+    stubs = {"optimizers.legacy"}  # its classes raise an error
+    assert only_2 <= keras_2 and not only_2 & (keras_3 | of_tensorflow) - stubs
+    assert only_3 <= keras_3 | of_tensorflow and not only_3 & keras_2
+    assert standalone <= keras_2 & of_tensorflow and not standalone & keras_3

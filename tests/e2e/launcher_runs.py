@@ -1,0 +1,117 @@
+"""Scripts of the launchers without TensorFlow, on two hosts and in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from e2e import kept_environments
+from e2e.local_hosts import Operator, cluster
+
+# Each rank trains on its half of each batch; WEIGHTS names the file of the result.
+JAX = """
+import json, os
+import jax, keras, numpy as np
+
+# Before it joins the others: an error of theirs could be the first that is reported.
+if "DIES" in os.environ and os.environ["DIES"] == os.environ["RAILHEAD_RANK"]:
+    os.kill(os.getpid(), 9)
+if int(os.environ.get("RAILHEAD_SIZE", "1")) > 1:
+    keras.distribution.initialize()
+keras.utils.set_random_seed(1)
+size, rank = jax.process_count(), jax.process_index()
+devices = keras.distribution.list_devices()
+keras.distribution.set_distribution(
+    keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
+)
+random = np.random.RandomState(0)
+x = random.rand(512, 20).astype("f4")
+y = x[:, :4].argmax(1)
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, number):
+        start = number * 64 + rank * 64 // size
+        return x[start : start + 64 // size], y[start : start + 64 // size]
+
+
+model = keras.Sequential(
+    [keras.Input((20,)), keras.layers.Dense(32, activation="tanh"), keras.layers.Dense(4)]
+)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.SGD(0.5, momentum=0.9), loss)
+history = model.fit(Batches(), epochs=3, verbose=0, shuffle=False).history["loss"]
+parts = [np.asarray(v.value.addressable_data(0)) for v in model.trainable_variables]
+weights = [part.ravel().tolist() for part in parts]
+folder = os.environ.get("RAILHEAD_RESULTS", ".")
+with open(os.path.join(folder, f"weights-{rank}.json"), "w") as file:
+    json.dump([size, history, sum(weights, [])], file)
+"""
+TORCH = """
+import json, os
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+torch.manual_seed(1)
+x = torch.rand(512, 20, generator=torch.Generator().manual_seed(0))
+y = x[:, :4].argmax(1)
+model = nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 4))
+if size > 1:
+    torch.distributed.init_process_group("gloo")
+    assert torch.distributed.get_rank() == rank
+    model = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
+history = []
+for step in range(24):
+    start = step % 8 * 64 + rank * 64 // size
+    rows = slice(start, start + 64 // size)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+    loss.backward()
+    optimizer.step()
+weights = sum((p.detach().flatten().tolist() for p in model.parameters()), [])
+folder = os.environ.get("RAILHEAD_RESULTS", ".")
+with open(os.path.join(folder, f"weights-{rank}.json"), "w") as file:
+    json.dump([size, history, weights], file)
+if size > 1:
+    torch.distributed.destroy_process_group()
+"""
+
+
+@contextlib.contextmanager
+def operator_of(folder: Path, caches: Path, row: str) -> Iterator[Operator]:
+    """Somebody with two local hosts, which get a kept environment of this row of the runtimes."""
+    home, work = folder / "home", folder / "work"
+    for path in (home, work):
+        path.mkdir()
+    operator = Operator(home, work, caches)
+    with cluster(home, row.replace(".", "-"), caches):
+        with kept_environments.alone(caches) as kept:
+            kept_environments.give_to_hosts(kept, home, row)
+        yield operator
+        with kept_environments.alone(caches) as kept:
+            kept_environments.keep(kept, home)
+
+
+def alone(operator: Operator, row: str, script: Path, backend: str) -> list[float]:
+    """The losses and weights of the same script in one process, with the runtime of the hosts."""
+    python = kept_environments.python_of(operator.home, row)
+    variables = {**os.environ, "KERAS_BACKEND": backend, "RAILHEAD_RESULTS": str(operator.folder)}
+    subprocess.run([python, str(script)], env=variables, check=True, capture_output=True)
+    return values_in(operator.folder / "weights-0.json", size=1)
+
+
+def values_in(path: Path, size: int) -> list[float]:
+    """The losses and weights that a script wrote, and that it was one of `size` processes."""
+    processes, history, weights = json.loads(path.read_text())
+    assert processes == size
+    return [*history, *weights]
