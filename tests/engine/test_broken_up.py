@@ -26,7 +26,7 @@ def check_nothing_runs(aws: OnAws) -> None:
 def test_an_up_without_capacity_is_named_and_ended(aws: OnAws) -> None:
     """The others take seconds until they run. The most frequent break: no output, no document."""
     aws.provider.slow_instance = (0, 2.0)
-    aws.provider.fail(INSTANCE, drawn([1, 2, 3]), *CAPACITY)
+    aws.provider.fail(INSTANCE, drawn([1, 2, 3]), *CAPACITY, after=3)
     aws.stack.config(count=3)
     done = aws.stack.up().ended(1, "fab teardown --destroy --stack g4dn")
     assert "Other zones that offer it: us-east-1b, us-east-1c" in done.text

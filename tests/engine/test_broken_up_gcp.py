@@ -23,7 +23,7 @@ def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
 
 
 def test_an_up_without_capacity_is_named_and_ended(gcp: OnGcp) -> None:
-    gcp.cloud.refuse[f"t4-{drawn([1, 2])}"] = STOCK_OUT
+    gcp.cloud.refuse, gcp.cloud.refuse_after = {f"t4-{drawn([1, 2])}": STOCK_OUT}, 1
     gcp.stack.up().ended(1, "fab teardown --destroy --stack t4", "no n1-standard-8 free")
     (left,) = gcp.instances()
     status = gcp.stack.fab("status", "--stack", "t4")
@@ -44,7 +44,7 @@ def test_a_stack_breaks_off_is_resized_breaks_off_and_is_destroyed(gcp: OnGcp) -
 
 
 def check_stop_and_teardown_work_without_an_output(gcp: OnGcp) -> None:
-    gcp.cloud.refuse["t4-2"] = STOCK_OUT
+    gcp.cloud.refuse, gcp.cloud.refuse_after = {"t4-2": STOCK_OUT}, 1
     gcp.stack.up().ended(1)
     assert gcp.instances() == ["t4-1"] and len(gcp.running()) == 1
     gcp.stack.fab("start", "--stack", "t4").ended(2, "broke off", "fab up --stack t4")
@@ -57,7 +57,7 @@ def check_stop_and_teardown_work_without_an_output(gcp: OnGcp) -> None:
 
 
 def check_a_resize_that_breaks_off_is_known_to_all(gcp: OnGcp) -> None:
-    gcp.cloud.refuse["t4-4"] = STOCK_OUT
+    gcp.cloud.refuse, gcp.cloud.refuse_after = {"t4-4": STOCK_OUT}, 3
     gcp.stack.config(count=4).up().ended(1)
     assert len(gcp.stack.output()["cluster"]["hosts"]) == 2
     assert gcp.instances() == ["t4-1", "t4-2", "t4-3"]

@@ -19,7 +19,8 @@ from typing import TextIO
 import pyte
 import pytest
 from standins.runs import supervised_run
-from standins.runs.supervised_run import END, says, wait_until
+from standins.runs.supervised_run import END, says
+from standins.waiting import wait_until
 
 from bootstrap.console.live import Board
 from bootstrap.runs.follow import FollowState, follow

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hosts.operator import Cluster
 from standins.runs.run_documents import run_json
-from standins.runs.supervised_run import wait_until
+from standins.waiting import wait_until
 
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError

@@ -24,6 +24,7 @@ from standins.aws import machines, network, rights, storage
 from standins.aws.cloud import Cloud
 from standins.aws.invokes import INVOKES
 from standins.aws.kinds import Inputs, Kind
+from standins.waiting import wait_until
 
 VERSION = "7.51.1"
 SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
@@ -43,7 +44,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.cloud = cloud
         self.region = "us-east-1"
         self.tags: dict[str, str] = {}
-        self.faults: dict[tuple[str, int], ClientError] = {}
+        self.faults: dict[tuple[str, int], tuple[ClientError, int]] = {}
         self.denied: set[str] = set()  # invokes for which the person has no right
         self.created: dict[str, int] = {}
         self.watch: Callable[[str], None] = lambda moment: None  # sees each create and delete
@@ -52,10 +53,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.finished: list[str] = []  # the types that were created, in order
         self.lock = threading.Lock()  # moto is not made for the engine's many threads
 
-    def fail(self, type: str, number: int, code: str, message: str) -> None:
-        """Refuse the n-th create of a type (from 1), once, as AWS would."""
+    def fail(self, type: str, number: int, code: str, message: str, *, after: int = 0) -> None:
+        """Refuse the n-th create of a type (from 1), once, as AWS would: when `after` creates of
+        the type have begun. The engine begins no step after a refusal."""
         answer: Any = {"Error": {"Code": code, "Message": message}}
-        self.faults[type, number] = ClientError(answer, "RunInstances")
+        self.faults[type, number] = ClientError(answer, "RunInstances"), after
 
     # --- The plugin and its configuration -----------------------------------------------------
 
@@ -117,9 +119,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             return provider_pb2.CreateResponse(properties=packed(inputs))
         self.watch(f"before create {kind.type}")
-        with self._refusals(context, f"creating {kind.type}"):
+        with self.lock:
             number = self.created[kind.type] = self.created.get(kind.type, 0) + 1
-            if fault := self.faults.pop((kind.type, number), None):
+            fault, after = self.faults.pop((kind.type, number), (None, 0))
+        if fault:
+            wait_until(lambda: self.created[kind.type] >= after)
+        with self._refusals(context, f"creating {kind.type}"):
+            if fault:
                 raise fault
             id, added = kind.create(self._client, inputs)
         self.watch(f"after create {kind.type}")

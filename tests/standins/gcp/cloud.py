@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from standins.waiting import wait_until
+
 from .compute import stop_action_error
 from .discovery import Request, Wrong, check
 from .requests import request
@@ -94,6 +96,7 @@ class Cloud:
     settings: dict[str, Any] = field(default_factory=dict)  # of the provider
     objects: dict[str, int] = field(default_factory=dict)  # how many lie in a bucket
     refuse: dict[str, str] = field(default_factory=dict)  # a name and why it cannot be made
+    refuse_after: int = 0  # it is refused when so many machines exist
     defaults: dict[str, str] = field(default_factory=dict)  # the provider's own labels
     watch: Callable[[str], None] = lambda moment: None  # sees each create and delete
     slow: float = 0.0  # seconds from the call that makes a machine until it runs
@@ -117,6 +120,7 @@ class Cloud:
         if path in self.things:
             raise Refused(f"409: The resource '{path}' already exists")
         if why := self.refuse.get(path.rpartition("/")[2]):
+            wait_until(lambda: len(self.every(INSTANCE)) >= self.refuse_after)
             raise Refused(why)
         self.things[path] = Thing(kind, made, self._computed(kind, path, inputs))
         return path

@@ -7,12 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.waiting import wait_until
 from places import CASES
 from standins import programs
 from standins.runs.run_documents import run_json
@@ -92,14 +91,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
     except OSError:
         return False
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait until it is true; on a busy machine for a minute."""
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.runs.supervised_run import Run, hashed, is_alive, says, wait_until
+from standins.runs.supervised_run import Run, hashed, is_alive, says
+from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.keras_retry import prepare

@@ -10,16 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.runs.supervised_run import (
-    HEAD,
-    MESSAGES,
-    Run,
-    needs_mpirun,
-    says,
-    wait_until,
-    with_script,
-)
+from standins.runs.supervised_run import HEAD, MESSAGES, Run, needs_mpirun, says, with_script
 from standins.runs.supervisor_here import SupervisorHere
+from standins.waiting import wait_until
 
 from railhead.documents.codec import encode
 from railhead.documents.result import Result

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from standins.programs import append, change, command
-from standins.runs.supervised_run import Run, hashed, wait_until
+from standins.runs.supervised_run import Run, hashed
+from standins.waiting import wait_until
 
 from bootstrap.remote.run import bounded
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from standins.runs.manifests import manifest as remote_manifest
-from standins.runs.supervised_run import Run, says, wait_until
+from standins.runs.supervised_run import Run, says
+from standins.waiting import wait_until
 
 from bootstrap.remote.run import manifest
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from standins.runs.supervised_run import Run, says, wait_until
+from standins.runs.supervised_run import Run, says
+from standins.waiting import wait_until
 
 from bootstrap.remote.run.rank_output import Secrets
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from standins import programs
-from standins.runs.supervised_run import Run, is_alive, says, wait_until
+from standins.runs.supervised_run import Run, is_alive, says
 from standins.runs.supervisor_here import SupervisorHere
+from standins.waiting import wait_until
 
 from bootstrap.remote.programs import NAME
 from bootstrap.ssh.session import START_AGENT
