@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.waiting import wait_until
 from places import CASES
 from standins import programs
 from standins.runs.run_documents import run_json
+from standins.waiting import wait_until
 
 from bootstrap.remote.programs import NAME, SUPERVISOR
 
