@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from railhead.documents.result import other_keras
+
 from ..console.text import clean
 from ..remote.keras_retry.errors import needs_other
 
@@ -26,7 +28,8 @@ def hint_of(lines: Sequence[str], keras: int | None = None) -> str:
 def _keras(lines: Sequence[str], keras: int | None) -> str:
     if keras is None or not needs_other(keras, lines):
         return ""
-    return f"the script is written for Keras {5 - keras}: add --keras {5 - keras}"
+    other = other_keras(keras)
+    return f"the script is written for Keras {other}: add --keras {other}"
 
 
 def _sagemaker(text: str) -> str:

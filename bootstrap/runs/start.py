@@ -204,15 +204,9 @@ def _send_secrets(
     session.call(MakeTemporary(run.folder))
     if secrets:
         text = json.dumps(dict(secrets))
-        names = secret_files(document, session.host.name)
+        at = [host.name for host in document.hosts].index(session.host.name)
+        names = document.secret_files(at)
         session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
-
-
-def secret_files(document: RunDocument, host: str) -> list[str]:
-    """The names of the files with secrets on a host."""
-    at = [known.name for known in document.hosts].index(host)
-    own = ["secrets.json"] if at == 0 else []
-    return own + [f"secrets-{rank}.json" for rank in document.ranks_of(at)]
 
 
 # Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host

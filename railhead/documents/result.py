@@ -43,6 +43,11 @@ class Culprit:
     signal: int | None = key(None, omit=True)
 
 
+def other_keras(keras: int) -> int:
+    """The Keras that a script needs if it does not run with this one."""
+    return 5 - keras
+
+
 @dataclass(frozen=True)
 class Attempt:
     """An attempt that failed before its first step: its script needs the other Keras, with which
@@ -55,7 +60,7 @@ class Attempt:
     @property
     def other_keras(self) -> int:
         """The Keras of the attempt after this one."""
-        return 5 - self.keras
+        return other_keras(self.keras)
 
     @property
     def summary(self) -> str:

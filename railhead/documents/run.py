@@ -177,6 +177,12 @@ class RunDocument:
         first = self.first_ranks[host]
         return range(first, first + self.hosts[host].slots)
 
+    def secret_files(self, host: int) -> list[str]:
+        """The names of the files with secrets on a host: one for each rank, on the chief also that
+        of the supervisor."""
+        own = ["secrets.json"] if host == 0 else []
+        return own + [f"secrets-{rank}.json" for rank in self.ranks_of(host)]
+
     def host_of(self, rank: int) -> int:
         """The index of the host that runs `rank`."""
         return bisect(self.first_ranks, rank) - 1

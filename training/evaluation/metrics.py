@@ -40,12 +40,12 @@ class MoreMetrics:
 
     def results(self, sums: Any) -> dict[str, float]:
         """The value of each metric, from the sums of all batches."""
-        values = {}
-        for name, metric in self.metrics.items():
-            size = sum(int(np.prod(v.shape)) for v in metric.variables)
-            values[name] = float(_result(metric, sums[:size]))
-            sums = sums[size:]
-        return values
+        sizes = [sum(_sizes(metric)) for metric in self.metrics.values()]
+        parts = np.split(sums, np.cumsum(sizes))
+        return {
+            name: float(_result(metric, part))
+            for (name, metric), part in zip(self.metrics.items(), parts, strict=False)
+        }
 
     def _made(self, text: str) -> Any:
         """The metric of a name: as in Keras' `metrics`, a class, an object or a function."""
@@ -110,9 +110,14 @@ class _MeanArea(keras.metrics.AUC):  # type: ignore[misc]
 
 def _result(metric: Any, sums: Any) -> Any:
     """The value that a state, as one vector, makes."""
-    state = []
-    for variable in metric.variables:
-        size = int(np.prod(variable.shape))
-        part, sums = np.reshape(sums[:size], variable.shape), sums[size:]
-        state.append(tf.constant(part, variable.dtype))
+    parts = np.split(sums, np.cumsum(_sizes(metric)))
+    state = [
+        tf.constant(np.reshape(part, variable.shape), variable.dtype)
+        for variable, part in zip(metric.variables, parts, strict=False)
+    ]
     return np.asarray(metric.stateless_result(state))
+
+
+def _sizes(metric: Any) -> list[int]:
+    """The number of values in each variable of a metric."""
+    return [int(np.prod(variable.shape)) for variable in metric.variables]

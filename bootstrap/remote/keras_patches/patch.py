@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,24 @@ def install(patches: Iterable[Patch], announce: Callable[[str], None]) -> None:
     by_module: dict[str, list[Patch]] = {}
     for patch in patches:
         by_module.setdefault(patch.module, []).append(patch)
-    if by_module:
-        sys.meta_path.insert(0, _AfterImport(by_module, _Once(announce)))
+    applied = _Once(announce)
+
+    def applier(rows: list[Patch]) -> Callable[[types.ModuleType], None]:
+        def apply(module: types.ModuleType) -> None:
+            for patch in rows:
+                if patch.is_needed(module):
+                    applied()  # first: its line names the option without patches
+                    patch.apply(module)
+
+        return apply
+
+    after_import({module: applier(rows) for module, rows in by_module.items()})
+
+
+def after_import(changes: Mapping[str, Callable[[types.ModuleType], None]]) -> None:
+    """Call each function with the module of its name directly after the module's first import."""
+    if changes:
+        sys.meta_path.insert(0, _AfterImport(changes))
 
 
 def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.ModuleType], bool]:
@@ -98,18 +114,18 @@ class _Once:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds the patched modules with the other finders, and applies the patches when they run."""
+    """Finds the changed modules with the other finders, and changes them when they have run."""
 
-    def __init__(self, by_module: dict[str, list[Patch]], applied: Callable[[], None]) -> None:
-        self.by_module, self.applied = by_module, applied
+    def __init__(self, changes: Mapping[str, Callable[[types.ModuleType], None]]) -> None:
+        self.changes = changes
         self.searched = ""
 
     def find_spec(
         self, name: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of a module to patch, with a loader that patches it; None for all others."""
-        patches = self.by_module.get(name)
-        if patches is None or name == self.searched:  # the search below passes here again
+        """The spec of a module to change, with a loader that changes it; None for all others."""
+        change = self.changes.get(name)
+        if change is None or name == self.searched:  # the search below passes here again
             return None
         self.searched = name
         try:
@@ -117,29 +133,26 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         finally:
             self.searched = ""
         if spec and spec.loader:
-            spec.loader = _Patching(spec.loader, patches, self.applied)
+            spec.loader = _Changing(spec.loader, change)
         return spec
 
 
-class _Patching(importlib.abc.Loader):
-    """Runs a module with its own loader, then applies the patches."""
+class _Changing(importlib.abc.Loader):
+    """Runs a module with its own loader, then changes it."""
 
     def __init__(
-        self, loader: importlib.abc.Loader, patches: list[Patch], applied: Callable[[], None]
+        self, loader: importlib.abc.Loader, change: Callable[[types.ModuleType], None]
     ) -> None:
-        self.loader, self.patches, self.applied = loader, patches, applied
+        self.loader, self.change = loader, change
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         """The module, as its own loader makes it."""
         return self.loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Run the module, then apply the patches that it still needs."""
+        """Run the module, then change it."""
         if module.__spec__:
             module.__spec__.loader = self.loader
         module.__loader__ = self.loader
         self.loader.exec_module(module)
-        for patch in self.patches:
-            if patch.is_needed(module):
-                self.applied()  # first: its line names the option without patches
-                patch.apply(module)
+        self.change(module)

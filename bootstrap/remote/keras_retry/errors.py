@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railhead.documents.result import Culprit, Result
+from railhead.documents.result import Culprit, Result, other_keras
 
 from .names import keras_with
 
@@ -80,7 +80,7 @@ def _other_has(keras: int, missing: re.Match[str]) -> bool:
     for prefix in (*OF_TENSORFLOW, "tf_keras.api._v2.keras", "tf_keras", "keras"):
         if path.startswith(f"{prefix}."):
             below = path.removeprefix(f"{prefix}.")
-            return keras_with(below, of_tensorflow=prefix in OF_TENSORFLOW) == 5 - keras
+            return keras_with(below, of_tensorflow=prefix in OF_TENSORFLOW) == other_keras(keras)
     return False
 
 

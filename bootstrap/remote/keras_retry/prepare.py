@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from railhead.documents.agent import BundleFile, MakeTemporary
 from railhead.documents.manifest import Outputs
+from railhead.documents.result import other_keras
 from railhead.documents.run import RunDocument
 
 from ..agent import files
@@ -29,7 +30,6 @@ BLOBS = "~/.railhead/blobs"
 METRICS = "metrics.jsonl"
 # What a run has in results/ besides the files of its program.
 OURS = (*manifest.OURS, METRICS, "evaluation.json")
-REPLY = 20.0  # seconds for another host
 LONGEST = 300  # characters of a reason
 
 
@@ -51,7 +51,7 @@ def prepare_hosts(
         if cancelled():
             return "the run was cancelled"
     try:
-        prepare(folder, other(run.keras), 0, secrets)
+        prepare(folder, other_keras(run.keras), 0, secrets)
     except (OSError, ValueError) as error:
         return f"{run.hosts[0].name}: {error}"
     return "the run was cancelled" if cancelled() else ""
@@ -59,21 +59,16 @@ def prepare_hosts(
 
 def _on_host(run: RunDocument, folder: str, index: int, secrets: Mapping[str, str]) -> str:
     """Run this program on another host; returns why it failed, or ""."""
-    program = f"keras_retry.prepare {run.run_id} {other(run.keras)} {index}"
+    program = f"keras_retry.prepare {run.run_id} {other_keras(run.keras)} {index}"
     argv = end_processes.command_on_host(run, folder, index + 1, program)
     try:
-        ended = bounded.run(argv, REPLY, json.dumps(dict(secrets)))
+        ended = bounded.run(argv, end_processes.REPLY, json.dumps(dict(secrets)))
     except OSError as error:
         return str(error)
     if ended.code is None:
-        return f"no answer within {REPLY:g} seconds"
+        return f"no answer within {end_processes.REPLY:g} seconds"
     last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
     return last[-LONGEST:] if ended.code else ""
-
-
-def other(keras: int) -> int:
-    """The Keras of the next attempt."""
-    return 5 - keras
 
 
 def prepare(folder: str, keras: int, host: int, secrets: Mapping[str, str]) -> None:
@@ -89,8 +84,7 @@ def prepare(folder: str, keras: int, host: int, secrets: Mapping[str, str]) -> N
     make_temporary(MakeTemporary(folder))
     for name in end_processes.TEMPORARY:  # an agent removes those of old runs without a process
         os.utime(os.path.join(folder, name), follow_symlinks=False)
-    readers = [f"secrets-{rank}.json" for rank in run.ranks_of(host)] if secrets else []
-    for name in readers + ["secrets.json"] * (bool(secrets) and host == 0):
+    for name in run.secret_files(host) if secrets else ():
         data = json.dumps(dict(secrets)).encode()
         files.replace(os.path.join(folder, "memory", name), data, 0o600)
     json_file.save(os.path.join(folder, "run.json"), replace(run, keras=keras, keras_auto=False))

@@ -8,7 +8,7 @@ import types
 
 from railhead.documents.run import RunDocument
 
-from ..keras_patches.patch import Patch, install
+from ..keras_patches.patch import after_import
 
 ALONE = """railhead: jax.distributed was not initialized when this script ended. If it never was,
 each of the {size} ranks trained alone, over all of its data: call
@@ -65,9 +65,7 @@ def use_peer_address(run: RunDocument, rank: int) -> None:
         bound = functools.partial(make, hostname=host.peer_address)
         module.xla_client._xla.make_gloo_tcp_collectives = bound
 
-    does = "sums on CPUs use the address for the other hosts"
-    row = Patch("jax._src.xla_bridge", ("jax",), "", does, apply, lambda module: True)
-    install([row], lambda line: None)
+    after_import({"jax._src.xla_bridge": apply})
 
 
 def ran_alone(run: RunDocument) -> str:

@@ -14,6 +14,7 @@ import os
 import sys
 
 from .. import programs
+from ..run.bounded import unmarked
 
 LIMIT = 120.0  # seconds without an acknowledgement, longer than a cloud moves a machine
 
@@ -68,5 +69,4 @@ def end_run_here(folder: str, run_id: str) -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)  # orted reads nothing any more
     os.chdir(folder)
-    unmarked = {key: text for key, text in os.environ.items() if key != "RAILHEAD_RUN"}
-    os.execve(sys.executable, programs.command("run.end_processes", run_id), unmarked)
+    os.execve(sys.executable, programs.command("run.end_processes", run_id), unmarked())

@@ -33,9 +33,8 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
     Raises:
         OSError: it could not be started.
     """
-    unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen(argv, env=unmarked, preexec_fn=end_with_parent, **pipes)
+    process = subprocess.Popen(argv, env=unmarked(), preexec_fn=end_with_parent, **pipes)
     try:
         out, err = process.communicate(stdin.encode(), timeout=seconds)
         return Ended(process.returncode, text(out), text(err))
@@ -46,6 +45,11 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
     except subprocess.TimeoutExpired as late:
         return Ended(None, text(late.output), text(late.stderr))
     return Ended(None, text(out), text(err))
+
+
+def unmarked() -> dict[str, str]:
+    """The environment for a process that ending the processes of the run does not end."""
+    return {name: text for name, text in os.environ.items() if name != "RAILHEAD_RUN"}
 
 
 def end_with_parent() -> None:

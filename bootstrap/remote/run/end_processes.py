@@ -24,6 +24,7 @@ from railhead.documents.result import OF_RUNS, NotSwept, Swept
 from railhead.documents.run import RunDocument
 
 from .. import programs
+from .bounded import unmarked
 
 HOME = os.path.expanduser("~")
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
@@ -160,11 +161,10 @@ def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwep
 
 def start_on_host(run: RunDocument, folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
-    unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     argv = command_on_host(run, folder, number, f"run.end_processes {run.run_id}")
     try:
-        return subprocess.Popen(argv, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
+        return subprocess.Popen(argv, env=unmarked(), stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
         return error
 

@@ -31,6 +31,7 @@ from .. import locks, programs
 from ..evaluation import thresholds
 from ..keras_retry import errors, prepare
 from . import (
+    bounded,
     checkpoint_files,
     closing,
     controller,
@@ -445,6 +446,5 @@ def become_machine_stopper() -> None:
         return  # without run.json there is no stop command
     if run.stop or run.bucket:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        marks = ("RAILHEAD_RUN", "RAILHEAD_HOME")
-        unmarked = {k: v for k, v in os.environ.items() if k not in marks}
-        os.execve(sys.executable, programs.command("run.stop_machines"), unmarked)
+        environment = bounded.unmarked()
+        os.execve(sys.executable, programs.command("run.stop_machines"), environment)

@@ -78,10 +78,9 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
     """
     evidence: list[Evidence] = []
     reached = {script: False}  # whether a file is only imported below a condition or in a function
-    queue, total = [script], 0
+    queue, total = [(script, read(script) or b"")], 0
     folders = [*dict.fromkeys((posixpath.dirname(script), ""))]
-    for path in queue:
-        content = read(path) or b""
+    for path, content in queue:
         total += len(content)
         module = parsed(path, content) if total <= ALL_BYTES else None
         if module is None:
@@ -89,9 +88,11 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
         evidence += _evidence_in(module, guarded=reached[path])
         for name, guarded in _imports(module):
             for other in _files_of(name, folders):
-                if other not in reached and len(reached) < FILES and read(other) is not None:
+                if other in reached or len(reached) >= FILES:
+                    continue
+                if (found := read(other)) is not None:
                     reached[other] = guarded or reached[path]
-                    queue.append(other)
+                    queue.append((other, found))
     return evidence
 
 

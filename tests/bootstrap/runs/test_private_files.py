@@ -86,7 +86,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
 def test_each_rank_finds_the_secrets_on_its_own_host_and_the_supervisor_on_the_chief() -> None:
     hosts = tuple(RunHost(name, "10.0.0.1", None, slots) for name, slots in (("a", 2), ("b", 3)))
     document = replace(DOCUMENT, hosts=hosts, size=5)
-    files = {host.name: start.secret_files(document, host.name) for host in hosts}
+    files = {host.name: document.secret_files(at) for at, host in enumerate(hosts)}
     assert files == {
         "a": ["secrets.json", "secrets-0.json", "secrets-1.json"],
         "b": ["secrets-2.json", "secrets-3.json", "secrets-4.json"],
