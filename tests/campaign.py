@@ -28,9 +28,9 @@ COMMANDS = {
     "torch": "-m pytest -q tests/e2e/torch_launcher.py",  # the same for every seed
     # A case's number decides what is killed during what: 12 seeds have all of it, on both clouds.
     "kills": "-m tests.engine.kills --seed {seed} --first {seed} --count 2",
-    # Two runtimes on two Pythons: 4 seeds have all.
+    # One or two replicas, two runtimes, two Pythons: 8 seeds have all.
     "keras": "-m tests.keras_campaign --seed {seed}",
-    # Two versions of Keras: 2 seeds have all.
+    # Two versions of Keras on one TensorFlow, and another TensorFlow: 3 seeds have all.
     "horovod": "-m tests.horovod_campaign --seed {seed}",
 }
 

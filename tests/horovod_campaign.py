@@ -1,7 +1,8 @@
 """All of Horovod's interface with Keras 3: python -m tests.horovod_campaign --seed 0.
 
-A seed is a version of Keras: that of the runtime, and the last one for Python 3.10. The public
-examples are those of RAILHEAD_HOROVOD_EXAMPLES, a folder; without it they are cloned.
+A seed is a version of Keras on TensorFlow 2.18, that of the runtime (0) and the last one for Python
+3.10 (1), or TensorFlow 2.21 (2). The public examples are those of RAILHEAD_HOROVOD_EXAMPLES, a
+folder; without it they are cloned.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bootstrap.provision.uv import ENVIRONMENT
+sys.path.insert(0, str(Path(__file__).parent))  # the tests' helpers
+
+from e2e import kept_environments  # noqa: E402
+
+from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST = "tests/bootstrap/remote/keras_patches/test_horovod.py"
@@ -25,8 +30,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.horovod_campaign", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     seed: int = parser.parse_args().seed
-    path = str(oldest_keras()) if seed % 2 else ""
-    environment = {**os.environ, "RAILHEAD_KERAS_CAMPAIGN": "1", "RAILHEAD_KERAS_PATH": path}
+    environment = {**os.environ, "RAILHEAD_KERAS_CAMPAIGN": "1"}
+    if seed % 3 == 1:
+        environment["RAILHEAD_KERAS_PATH"] = str(oldest_keras())
+    if seed % 3 == 2:
+        environment["RAILHEAD_TEST_PYTHON"] = str(newest_python())
     argv = [sys.executable, "-m", "pytest", "-q", TEST]
     return subprocess.run(argv, cwd=ROOT, env=environment).returncode
 
@@ -42,6 +50,16 @@ def oldest_keras() -> Path:
         environment = {**os.environ, **ENVIRONMENT}
         subprocess.run([str(uv), *words, f"keras=={version}"], env=environment, check=True)
     return folder
+
+
+def newest_python() -> Path:
+    """The python of the newest TensorFlow's environment, which the tests keep."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for digest in kept_environments.digests_of(kept_environments.NEWEST):
+        python = caches / kept_environments.FOLDER / digest / "bin/python"
+        if python.exists():
+            return python
+    raise SystemExit("no environment of the newest TensorFlow: pytest tests/e2e/test_runtimes.py")
 
 
 if __name__ == "__main__":

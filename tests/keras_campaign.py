@@ -1,7 +1,7 @@
 """All cases of Keras 3 over several processes: python -m tests.keras_campaign --seed 0.
 
-A seed is a runtime and a Python. The environment is installed from the runtime's lock into
-~/.cache/railhead/keras-campaign, once for each digest of the lock.
+A seed is a number of replicas for each rank, a runtime and a Python. The environment is installed
+from the runtime's lock into ~/.cache/railhead/keras-campaign, once for each digest of the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
 
 UV = Path(sys.executable).parent / "uv"
 # Keras 3.12 is the last one for Python 3.10.
-SEEDS = [*itertools.product(("tf2.18-cpu", "tf2.21-cpu"), ("3.10", "3.12"))]
+SEEDS = [*itertools.product((1, 2), ("tf2.18-cpu", "tf2.21-cpu"), ("3.10", "3.12"))]
 
 
 def main() -> int:
@@ -35,11 +35,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", action="append", choices=sorted(CASES), help="these cases")
     options = parser.parse_args()
-    runtime, version = SEEDS[options.seed % len(SEEDS)]
-    print(f"{runtime} on Python {version}", flush=True)
+    replicas, runtime, version = SEEDS[options.seed % len(SEEDS)]
+    print(f"{runtime} on Python {version}, {replicas} replicas for each rank", flush=True)
     names = options.only or [*CASES]
     with tempfile.TemporaryDirectory() as folder:
-        output = launch(python_of(runtime, version), Path(folder), names)
+        output = launch(python_of(runtime, version), Path(folder), names, replicas)
         lines = []
         for name in names:
             try:

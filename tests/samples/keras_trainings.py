@@ -5,7 +5,8 @@ process that the ranks are compared with.
 
 Each case writes FOLDER/CASE-NAME.npz with its weights and predictions, and .json with its history
 and its evaluation. NAME is the number of the rank, or `alone`. The one process then runs the cases
-of parameter servers, which are in the same process; their NAME is 0.
+of parameter servers, which are in the same process; their NAME is 0. REPLICAS is the number of
+replicas of a rank: each has a part of its CPU, in place of a GPU.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bootstrap.remote.keras_patches import patch, rows
 RANKS = 2
 BATCH = 32  # of all replicas together
 CLASSES = 4
+REPLICAS = int(os.environ.get("REPLICAS", "1"))  # of a rank
 INTERRUPTED = 2  # the epoch before which `resume` is interrupted
 
 
@@ -108,6 +110,7 @@ def main(role: str, folder: str, *names: str) -> None:
         import tensorflow as tf
 
         rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        several_replicas()
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
         run_all([name for name in names if name not in coordinated], strategy, rank, folder)
     else:
@@ -121,15 +124,25 @@ def main(role: str, folder: str, *names: str) -> None:
 
 def prepare() -> None:
     """Use little of the CPU: one thread, and graphs that are not optimized. As many devices as
-    there are ranks, for the comparison: on a CPU, a rank has one replica."""
+    there are replicas, for the comparison."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     (cpu,) = tf.config.list_physical_devices("CPU")
-    parts = [tf.config.LogicalDeviceConfiguration()] * RANKS
+    parts = [tf.config.LogicalDeviceConfiguration()] * (RANKS * REPLICAS)
     tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def several_replicas() -> None:
+    """Give each rank its replicas. TensorFlow itself has one for each GPU, and one on a CPU."""
+    from tensorflow.python.distribute import collective_all_reduce_strategy as module
+
+    def devices(_: Any, __: Any, worker: str) -> tuple[tuple[str, ...], str]:
+        return tuple(f"{worker}/device:CPU:{number}" for number in range(REPLICAS)), "CPU"
+
+    module.CollectiveAllReduceExtended._initialize_local_devices = devices
 
 
 def parameter_servers() -> Any:
@@ -316,7 +329,7 @@ class Training:
 
     def train_on_batches(self, model: Any, x: Any, y: Any) -> dict[str, list[float]]:
         """Each rank has its part of each batch."""
-        size = BATCH // self.strategy.num_replicas_in_sync if self.strategy else BATCH
+        size = BATCH // RANKS if self.strategy else BATCH
         losses = []
         for start in range(self.rank * size, len(x), BATCH):
             part = slice(start, start + size)

@@ -26,14 +26,15 @@ class Outcome:
     values: Mapping[str, Any]
 
 
-def launch(python: str, folder: Path, names: Sequence[str]) -> str:
-    """Run the cases in all processes; returns their output."""
+def launch(python: str, folder: Path, names: Sequence[str], replicas: int = 1) -> str:
+    """Run the cases in all processes, with so many replicas in each rank; returns their output."""
     environment = {name: text for name, text in os.environ.items() if name != "TF_CONFIG"}
     environment |= {
         "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}",
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "KERAS_BACKEND": "tensorflow",
+        "REPLICAS": str(replicas),
     }
     command = [python, str(PROGRAM)]
     servers = tf_configs({"chief": 1, "ps": 1, "worker": 1})[0]

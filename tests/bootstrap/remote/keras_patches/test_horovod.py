@@ -2,7 +2,7 @@
 Horovod's interface works or is refused.
 
 One launch of two ranks does everything. A sample runs in the suite, with RAILHEAD_KERAS_CAMPAIGN
-set all of it: `make campaign-horovod SEEDS=0:2`.
+set all of it: `make campaign-horovod SEEDS=0:3`.
 """
 
 from __future__ import annotations

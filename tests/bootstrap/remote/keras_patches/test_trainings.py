@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from draws import drawn
 from standins.runs import keras_trainings
 
 RANKS = ("uneven-steps", "overflow")
@@ -21,7 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def folder(runtime_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the processes left their outcomes."""
     folder = tmp_path_factory.mktemp("keras")
-    output = keras_trainings.launch(runtime_python, folder, (*RANKS, *CHIEF))
+    names, replicas = (*RANKS, *CHIEF), drawn((1, 2))
+    output = keras_trainings.launch(runtime_python, folder, names, replicas)
     left = {path.stem for path in folder.glob("*.npz")}
     assert left >= {f"{name}-{rank}" for name in RANKS for rank in (0, 1)}, output
     assert left >= {f"{name}-0" for name in CHIEF}, output
