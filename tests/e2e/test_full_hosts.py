@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from file_lock import locked
 from hosts import cleanup
 from hosts.bastion import Bastion
 from hosts.full_host import FullHost
@@ -284,8 +284,8 @@ def test_an_alias_of_the_laptop_does_not_resolve_on_a_host(full_hosts: Start) ->
 def test_a_killed_run_is_swept_by_the_next_network(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
-    tag, relay = killed_run()
-    assert (cleanup.ROOT / tag).exists() and not cleanup.is_zombie(relay)
+    with killed_run() as (tag, relay):
+        assert (cleanup.ROOT / tag).exists() and not cleanup.is_zombie(relay)
     Network().close()
     assert remains_of(tag) == [] and cleanup.is_zombie(relay)
 
@@ -293,28 +293,33 @@ def test_a_killed_run_is_swept_by_the_next_network(
 def test_mounts_whose_namespace_is_gone_are_swept_too(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
-    tag, _ = killed_run()
-    cleanup.end_processes(f"{tag}_0")
-    subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
-    assert any("overlay" in line for line in remains_of(tag))
+    with killed_run() as (tag, _):
+        cleanup.end_processes(f"{tag}_0")
+        subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
+        assert any("overlay" in line for line in remains_of(tag))
     Network().close()
     assert remains_of(tag) == []
 
 
-def killed_run() -> tuple[str, int]:
-    """Start one far host in a process that is then killed; returns the tag of its network, and
-    the pid of the process that delays its packets."""
+@contextlib.contextmanager
+def killed_run() -> Iterator[tuple[str, int]]:
+    """Start one far host in a process that is then killed: the tag of its network, and the pid of
+    the process that delays its packets. Until the block ends, no other network of the machine
+    sweeps what is left of it."""
     code = "import os, signal; from hosts.network import Network; from hosts.full_host import *\n"
     code += "n = Network(); h, = start_hosts(n, 'h1'); h.far(rtt_ms=100)\n"
     code += "print(n.tag, h.legs.relay.pid, flush=True)\n"
-    code += "os.kill(os.getpid(), signal.SIGKILL)"
+    code += "signal.pause()"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, env=env
-    )
-    assert process.returncode == -signal.SIGKILL
-    tag, relay = process.stdout.split()
-    return tag, int(relay)
+    ) as process:
+        assert process.stdout
+        tag, relay = process.stdout.readline().split()
+        with locked(cleanup.ROOT / "lock"):
+            process.kill()
+            process.wait()
+            yield tag, int(relay)
 
 
 def remains_of(tag: str) -> list[str]:
