@@ -5,11 +5,10 @@ A fabfile of the user's own runs as with Fabric alone.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from railhead.documents.version import VERSION
 from ..console.output import printable
 from ..errors import Command
 from ..inventory.files import RUN_ID
-from . import help
+from . import habits, help
 from .core_options import refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
 
@@ -34,7 +33,12 @@ FORMATS = ("flat", "nested", "json")  # of --list
 # The options of Fabric that name other tasks.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 # Invoke has no argument that is positional and may be left out.
-FIRST_ARGUMENT = {"deploy": "--run"}
+_WITH_RUN = ("attach", "cancel", "deploy", "fetch", "logs", "notebook", "status", "tensorboard")
+FIRST_ARGUMENT = {
+    **dict.fromkeys(_WITH_RUN, "--run"),
+    **dict.fromkeys(("train", "sweep"), "--script"),
+    "exec": "--cmd",
+}
 # `fab data push` is `fab data-push`: tasks whose name may be written as two arguments.
 TWO_PART_NAMES = {"data": ("push", "list", "shard")}
 
@@ -94,7 +98,9 @@ class Program(Fab):  # type: ignore[misc]
                 words = join_task_name(self.core.unparsed)
                 if words[1:2] == ["--help"]:  # Invoke takes it for a positional argument
                     topic.value, words = words[0], []
-                self.core.unparsed = name_first_argument(words)
+                if words == ["exec"] and self.core.remainder:
+                    words, self.core.remainder = ["exec", self.core.remainder], ""
+                self.core.unparsed = name_first_argument(words, self.collection.task_names)
             super().parse_tasks()
             named = [self.collection[context.name] for context in self.tasks]
             if not named or any(map(is_ours, named)):
@@ -165,11 +171,8 @@ class Program(Fab):  # type: ignore[misc]
         unknown = match[1] if match else ""
         context = wrong.context
         if context is None or context.name is None:
-            names = [dashed(name) for name in self.collection.task_names]
-            near = difflib.get_close_matches(unknown, names, n=1)
-            return f"fab {near[0]}" if near else "fab --list"
-        near = difflib.get_close_matches(unknown, list(context.flags), n=1)
-        return f"fab {context.name} {near[0]}" if near else f"fab --help {context.name}"
+            return habits.task_for(unknown, map(dashed, self.collection.task_names))
+        return habits.option_for(context.name, unknown, context.flags)
 
 
 def main() -> None:
@@ -183,10 +186,10 @@ def new_program() -> Program:
     return Program(name="Fabric", version=__version__, config_class=Config)
 
 
-def name_first_argument(args: list[str]) -> list[str]:
-    """`deploy RUN ...` as `deploy --run RUN ...`."""
+def name_first_argument(args: list[str], tasks: Container[str]) -> list[str]:
+    """`deploy RUN ...` as `deploy --run RUN ...`, unless another task follows."""
     option = FIRST_ARGUMENT.get(args[0]) if args else None
-    if option and len(args) > 1 and not args[1].startswith("-"):
+    if option and len(args) > 1 and not args[1].startswith("-") and args[1] not in tasks:
         return [args[0], option, *args[1:]]
     return args
 

@@ -143,7 +143,7 @@ def test_two_tasks_get_the_same_hosts(fab: Fab) -> None:
         ("train --detach=yes", "'yes'"),
         ("trian", "trian"),
         ("--help trian", "trian"),
-        ("train more", "more"),
+        ("train --detach more", "more"),
         ("train --hosts a b", "'b'"),
         ("ssh-config", "how"),
         ("train --epochs 3", "--epochs"),

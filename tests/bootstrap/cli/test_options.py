@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from invoke import Exit
+from invoke import Collection, Exit
 
+import fabfile
 from bootstrap.cli import program
 from bootstrap.errors import UsageError
 from bootstrap.workflows.plan import ready_options
@@ -43,13 +44,23 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
         (["deploy", "--here"], ["deploy", "--here"]),
         (["deploy"], ["deploy"]),
         (["evaluate", "r1"], ["evaluate", "r1"]),
+        (["logs", "r1", "--rank", "2"], ["logs", "--run", "r1", "--rank", "2"]),
+        (["train", "train.py", "--hosts", "a"], ["train", "--script", "train.py", "--hosts", "a"]),
+        (["exec", "nvidia-smi"], ["exec", "--cmd", "nvidia-smi"]),
+        (["status", "runs"], ["status", "runs"]),
         ([], []),
     ],
 )
-def test_deploy_takes_its_run_as_the_first_argument(
+def test_the_first_argument_of_a_task_needs_no_name(
     words: list[str], understood: list[str]
 ) -> None:
-    assert program.name_first_argument(words) == understood
+    assert program.name_first_argument(words, ["runs", "status", "teardown"]) == understood
+
+
+@pytest.mark.parametrize("task", program.FIRST_ARGUMENT)
+def test_the_option_of_a_first_argument_exists(task: str) -> None:
+    flags = {f"--{one.name}" for one in Collection.from_module(fabfile)[task].get_arguments()}
+    assert program.FIRST_ARGUMENT[task] in flags
 
 
 @pytest.mark.parametrize(
