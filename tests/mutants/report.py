@@ -75,9 +75,9 @@ MUTANTS = [
     ),
     Mutant(
         what="the ranks of the second host look for secrets in files that have other names",
-        file="bootstrap/runs/start.py",
-        old='f"secrets-{rank}.json" for rank in document.ranks_of(at)',
-        new='f"secrets-{rank}.json" for rank in range(document.hosts[at].slots)',
+        file="railhead/documents/run.py",
+        old='f"secrets-{rank}.json" for rank in self.ranks_of(host)',
+        new='f"secrets-{rank}.json" for rank in range(self.hosts[host].slots)',
         caught_by=(f"{TESTS}/runs/test_private_files.py",),
     ),
     Mutant(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LIBC = ctypes.CDLL(None)
+MARKS = ("RAILHEAD_RUN", "RAILHEAD_HOME")  # variables of the processes of a run
 GRACE = 5.0  # seconds that a killed command has to end
 
 
@@ -28,7 +29,7 @@ class Ended:
 
 
 def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
-    """Run a command with this input and without RAILHEAD_RUN; the kernel kills it when we die.
+    """Run a command with this input and without MARKS; the kernel kills it when we die.
 
     Raises:
         OSError: it could not be started.
@@ -49,7 +50,7 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
 
 def unmarked() -> dict[str, str]:
     """The environment for a process that ending the processes of the run does not end."""
-    return {name: text for name, text in os.environ.items() if name != "RAILHEAD_RUN"}
+    return {name: text for name, text in os.environ.items() if name not in MARKS}
 
 
 def end_with_parent() -> None:

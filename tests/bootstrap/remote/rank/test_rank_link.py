@@ -176,7 +176,7 @@ def test_what_ends_the_run_is_not_a_process_of_it(tmp_path: Path) -> None:
     subprocess.run(argv, cwd=tmp_path / "work", env=marks, check=True)
     words, folder, environment = json.loads((tmp_path / "seen").read_text())
     assert (words, folder) == (["run.end_processes", "r1"], str(tmp_path))
-    assert "RAILHEAD_RUN" not in environment and environment["RAILHEAD_HOME"] == "/h"
+    assert "RAILHEAD_RUN" not in environment and environment["PYTHONPATH"] == str(tmp_path)
 
 
 def test_ranks_on_the_chief_are_not_ended_by_it(tmp_path: Path) -> None:
