@@ -35,7 +35,10 @@ REGISTRIES = re.compile(
 )
 # A machine is a host here. The other word is mpirun's, whose messages we read by patterns like
 # r"on node \S+", or means a tree's.
-NOT_HOST = re.compile(r"\b(?:nodes?(?! \\S)|ClusterSpec)\b", re.IGNORECASE)
+NOT_HOST = re.compile(
+    r"\b(?<!--)(?<!--num-)(?:nodes?(?! \\S)|ClusterSpec)\b",  # --num-nodes: of other programs
+    re.IGNORECASE,
+)
 # Names and texts that leave open who does what to whom.
 VAGUE = re.compile(r"(?<![a-z])(?:un)?(?:told|said|asked)(?![a-z])", re.IGNORECASE)
 MAY_BE_VAGUE = ("tests/test_words.py",)  # this file
@@ -118,6 +121,7 @@ def test_code_and_tests_use_plain_words() -> None:
         (VAGUE, "masked_crc", False),
         (NOT_HOST, "every Node of it", True),
         (NOT_HOST, "nodename", False),
+        (NOT_HOST, "--num-nodes", False),
         (NOT_HOST, r"PID \d+ on node \S+ exited", False),
     ],
 )
