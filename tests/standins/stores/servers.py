@@ -29,6 +29,7 @@ PACKAGES = {
 }
 BUILD_SECONDS = 900
 PORTS = range(20_000, 32_000)
+CLAIMS: list[socket.socket] = []  # of this process, until it ends
 
 
 class NoServer(Exception):
@@ -76,15 +77,29 @@ def free_port() -> int:
 
 def free_ports(count: int) -> list[int]:
     """Different ones. Nobody else takes them before the servers are started: they are below the
-    ports (from 32768) that Linux gives to connections and to whoever binds port 0.
+    ports (from 32768) that Linux gives to connections and to whoever binds port 0, and no other
+    process of tests gets a port that this one has had.
     """
     found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         if len(found) == count:
             break
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            claim(port)
             found.append(port)
     return found
+
+
+def claim(port: int) -> None:
+    """Keep a port from other processes of tests by an abstract socket's name, which the kernel
+    frees when this process ends; OSError if another one has it."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0railhead-test-port-{port}")
+    except OSError:
+        name.close()
+        raise
+    CLAIMS.append(name)
 
 
 @contextlib.contextmanager
