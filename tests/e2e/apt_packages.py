@@ -13,6 +13,8 @@ from bootstrap.provision.system_script import Keyring
 
 OURS = "/srv/ours"  # the repository's folder on each host
 REAL = "/etc/apt/sources.real"  # Debian's own: to read its lists takes seconds
+HELD = "/held"  # while a host has this file, its apt waits in a script of some packages
+WAIT = f"for _ in $(seq 600); do [ -e {HELD} ] || break; sleep 0.1; done"
 BRIEF_APT = 'Acquire::Languages "none"; Acquire::Retries::Delay "false";'
 
 
@@ -21,7 +23,8 @@ def fill(folder: Path) -> Repository:
     repository = Repository(folder)
     repository.add("quick", postinst=NOTE)
     repository.add("slow", postinst=f"sleep 3\n{NOTE}")
-    repository.add("slow-to-unpack", preinst="sleep 3", postinst=NOTE, files={"/opt/torn": "whole"})
+    repository.add("held", postinst=f"{WAIT}\n{NOTE}")
+    repository.add("held-to-unpack", preinst=WAIT, postinst=NOTE, files={"/opt/torn": "whole"})
     repository.add("fails", postinst="echo this cannot be; exit 7")
     repository.add("needs-more", depends="no-such-package (>= 2)")
     add_drivers(repository)

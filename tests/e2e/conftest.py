@@ -149,9 +149,22 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="session")
-def stocked(network: Network, repository: Repository) -> list[Path]:
-    """A systemd host's disk without Python, whose apt knows only our repository."""
+def system_image(full_hosts_possible: None) -> Path:
+    """The root file system of systemd hosts, built here: a test has less time than that takes."""
     refuse(systemd.missing())
+    return systemd.system_image()
+
+
+@pytest.fixture(scope="session")
+def cloud_image(full_hosts_possible: None) -> Path:
+    """The same with the packages of cloud images."""
+    refuse(systemd.missing())
+    return systemd.cloud_image()
+
+
+@pytest.fixture(scope="session")
+def stocked(network: Network, system_image: Path, repository: Repository) -> list[Path]:
+    """A systemd host's disk without Python, whose apt knows only our repository."""
     return [apt_packages.disk(network, repository)]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 
+from e2e.apt_packages import HELD
 from e2e.gpu_standin import RAN
 from e2e.local_hosts import wait_until
 from hosts.systemd import SystemdHost
@@ -56,16 +57,25 @@ class SystemdHosts:
         with Board(self.messages, list(opened), every=0) as board:
             return change_system(opened, facts, wanted, board)
 
-    def run_system_script(self, policy: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
-        """Run only the script, on the first host; returns its output."""
+    def run_system_script(
+        self,
+        policy: RetryPolicy = BRIEF,
+        report: Callable[[str], object] = lambda _: None,
+        **kw: Any,
+    ) -> list[str]:
+        """Run only the script, on the first host; returns its output, of which `report` gets each
+        line at once."""
         lines: list[str] = []
+
+        def show(line: str) -> None:
+            lines.append(line)
+            report(line)
+
         options = {name: kw.pop(name) for name in ("keyrings",) if name in kw}
         with self.sessions() as opened:
             (session, *_) = opened.values()
             changes = Changes(**kw)
-            run_system_script(
-                session, session.facts(), changes, lines.append, policy=policy, **options
-            )
+            run_system_script(session, session.facts(), changes, show, policy=policy, **options)
         return lines
 
     def killed_at(self, step: str, **changes: Any) -> None:
@@ -105,14 +115,25 @@ def runs(host: SystemdHost, word: str) -> list[int]:
     return [process.pid for process in host.processes() if word in process.argv]
 
 
+def hold(host: SystemdHost) -> None:
+    """From now on the host's apt waits in the scripts of packages that can be held."""
+    host.write(HELD, "")
+
+
+def release(host: SystemdHost) -> None:
+    """End the wait."""
+    (host.disk.root / HELD.lstrip("/")).unlink(missing_ok=True)
+
+
 def start_apt(host: SystemdHost, package: str, maintainer_script: str) -> threading.Thread:
-    """Start another apt on the host; returns while that script of the package sleeps."""
+    """Start another apt on the host; returns while that script of the package waits: `release`."""
+    hold(host)
     argv = ("apt-get", "install", "-y", "-q", package)
     other = threading.Thread(target=host.exec, args=argv, daemon=True)
     other.start()
     path = f"/var/lib/dpkg/info/{package}.postinst"
     script = path if maintainer_script == "postinst" else "/var/lib/dpkg/tmp.ci/preinst"
-    wait_until(lambda: runs(host, script), 15, f"{script} runs")
+    wait_until(lambda: runs(host, script), 60, f"{script} runs")
     return other
 
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from e2e.conftest import refuse
 from e2e.systemd_hosts import SystemdHosts
-from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
 
@@ -32,9 +30,8 @@ FOLDER = "/home/rail/.railhead/endpoints/m"
 
 
 @pytest.fixture
-def machine(network: Network, home: Path) -> Iterator[SystemdHost]:
-    refuse(systemd.missing())
-    host = SystemdHost(network, "e1", base=systemd.cloud_image())
+def machine(network: Network, cloud_image: Path, home: Path) -> Iterator[SystemdHost]:
+    host = SystemdHost(network, "e1", base=cloud_image)
     host.start()
     (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
     (home / ".ssh/known_hosts").write_text(host.known_hosts_line())

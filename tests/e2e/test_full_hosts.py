@@ -18,6 +18,7 @@ from hosts import cleanup
 from hosts.bastion import Bastion
 from hosts.full_host import FullHost
 from hosts.network import Network
+from standins.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -90,7 +91,7 @@ def test_a_stopped_host_is_gone_and_comes_back_with_its_disk(
 def test_ended_orphans_do_not_stay_as_zombies(full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
     ssh(h1, "for i in 1 2 3 4 5; do setsid sleep 0.05 >/dev/null 2>&1 & done")
-    assert h1.busy(seconds=5) == []
+    assert h1.busy(seconds=20) == []
 
 
 def test_a_partition_cuts_both_ways_until_healed(full_hosts: Start) -> None:
@@ -150,8 +151,10 @@ def seconds(source: FullHost, target: FullHost) -> float:
 def test_a_slow_connection_is_slow_to_that_peer_only(full_hosts: Start) -> None:
     h1, h2, h3 = full_hosts("h1", "h2", "h3")
     h1.slow(h2, mbit=8)
-    assert seconds(h1, h2) > 0.8
-    assert seconds(h2, h1) < 0.5 and seconds(h1, h3) < 0.5
+    slow = seconds(h1, h2)  # 1 s; a busy machine only adds to it
+    assert slow > 0.8
+    assert min(seconds(h2, h1), seconds(h2, h1)) < slow / 2
+    assert min(seconds(h1, h3), seconds(h1, h3)) < slow / 2
 
 
 def test_a_frozen_host_takes_the_connection_and_reports_nothing(full_hosts: Start) -> None:
@@ -244,15 +247,19 @@ def test_a_lossy_host_loses_its_part_on_each_way(full_hosts: Start) -> None:
     h1.far(lossy=5)
     h1.write("/echo.py", ECHO)
     h1.exec("sh", "-c", "python3 /echo.py >/dev/null 2>&1 &")
-    back = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.connect((h1.address, 9000))
         asking.settimeout(0.05)
-        for _ in range(400):
-            with contextlib.suppress(OSError):  # also while its Python starts
+
+        def answered() -> int:
+            with contextlib.suppress(OSError):  # lost, or its Python still starts
                 asking.send(b"?")
-                back += len(asking.recv(100))
-    assert 320 < back < 385  # expected: 361 of 400
+                return len(asking.recv(100))
+            return 0
+
+        wait_until(answered)
+        back = sum(answered() for _ in range(400))
+    assert 320 < back < 390  # expected: 361 of 400
 
 
 def test_the_kernels_count_of_calls_is_that_of_sshd(full_hosts: Start) -> None:

@@ -13,9 +13,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from e2e.conftest import refuse
 from e2e.local_hosts import wait_until
-from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
 
@@ -36,13 +34,12 @@ Start = Callable[..., SystemdHost]
 
 
 @pytest.fixture
-def machine(network: Network) -> Iterator[Start]:
+def machine(network: Network, cloud_image: Path) -> Iterator[Start]:
     """Start a machine as a cloud creates it: `machine("m1", user_data=...)`."""
-    refuse(systemd.missing())
     hosts: list[SystemdHost] = []
 
     def start(name: str, user_data: str = "") -> SystemdHost:
-        host = SystemdHost(network, name, base=systemd.cloud_image())
+        host = SystemdHost(network, name, base=cloud_image)
         hosts.append(host)
         host.write("/etc/systemd/system/railhead-deadline.timer.d/often.conf", OFTEN)
         if user_data:
@@ -149,13 +146,14 @@ def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: P
     inventory, printed = inventory_of(host), list[str]()
     deadlines.extend(inventory, Scheduler(), 2, printed.append)  # type: ignore[arg-type]
     found = shown(host)
-    assert found["late"] == "no" and 7190 <= int(found["stops"]) - int(found["now"]) <= 7200
+    # Minutes for a busy machine; a late start has 15 minutes.
+    assert found["late"] == "no" and 6900 < int(found["stops"]) - int(found["now"]) <= 7200
     assert "the machines power themselves off at" in printed[-1]
     assert host.is_on
     # As `fab start` does it: the time of the cloud's deadline.
     deadlines.arm_timers(inventory, Scheduler(), None, printed.append)  # type: ignore[arg-type]
     found = shown(host)
-    assert 3590 <= int(found["stops"]) - int(found["now"]) <= 3600
+    assert 3300 < int(found["stops"]) - int(found["now"]) <= 3600
 
 
 def test_status_shows_the_timer_of_each_machine(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.conftest import refuse
 from e2e.local_hosts import wait_until
-from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
 from standins import programs
@@ -93,14 +92,13 @@ class Machines:
 
 
 @pytest.fixture
-def machines(network: Network) -> Iterator[Callable[..., Machines]]:
+def machines(network: Network, cloud_image: Path) -> Iterator[Callable[..., Machines]]:
     """Start both and a run on them: `machines("exit 0", keep_minutes=20)`."""
-    refuse(systemd.missing())
     hosts: list[SystemdHost] = []
 
     def start(mpirun: str, *, keep_minutes: float | None) -> Machines:
         for name in ("m1", "m2"):
-            host = SystemdHost(network, name, base=systemd.cloud_image())
+            host = SystemdHost(network, name, base=cloud_image)
             hosts.append(host)
             host.write("/etc/cloud/cloud-init.disabled", "")
             host.start(wait=False)
@@ -154,9 +152,10 @@ def test_no_stop_leaves_them_on(machines: Callable[..., Machines]) -> None:
 def test_without_the_right_to_power_off_the_chief_says_so(
     machines: Callable[..., Machines],
 ) -> None:
-    both = machines("sleep 2", keep_minutes=20)
+    both = machines("while [ ! -e /tmp/go ]; do sleep 0.1; done", keep_minutes=20)
     for host in (both.chief, both.other):
         host.exec("rm", "/etc/sudoers.d/rail")
+    both.chief.exec("touch", "/tmp/go")
     wait_until(
         lambda: not both.as_rail("pgrep -f '[r]un.supervisor|[r]un.stop_machines'"),
         60,

@@ -65,9 +65,9 @@ def machines(operator: Operator, run_id: str) -> Any:
 
 
 def is_kept(operator: Operator) -> bool:
-    """Whether the keeper says that it keeps the machines of the last run."""
-    kept: bool = machines(operator, operator.last.name).get("phase") == "keeping"
-    return kept
+    """Whether the keeper of the last run keeps its machines, and knows that they were fetched."""
+    now = machines(operator, operator.last.name)
+    return (now.get("phase"), now.get("results")) == ("keeping", "fetched")
 
 
 @pytest.fixture

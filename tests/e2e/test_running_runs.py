@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -76,13 +77,14 @@ def test_a_run_is_left_watched_fetched_and_cancelled(operator: Operator) -> None
 def test_kill_9_of_one_rank_ends_all_at_once(operator: Operator) -> None:
     operator.write("slow.py", SLOW)
     attached = operator.start("train", "--script", "slow.py")
-    read_until(attached, "| tick")
+    log = operator.run_folder(run_id(read_until(attached, "tick 0\n"))) / "logs/rank-1.log"
     wait_until(lambda: has_ranks(operator) and is_followed(operator.home), 60, "it is followed")
+    wait_until(lambda: log.exists() and "tick" in log.read_text(), 60, "its lines reach the chief")
     os.kill(_pid_of_rank(operator, 1), signal.SIGKILL)
     wait_until(lambda: not ranks_of(operator), 20, "all ranks of all hosts are gone")
     out, _ = attached.communicate(timeout=LAST_WORDS)
     assert attached.returncode == 1, out
-    assert "rank 1 on h2 was killed by signal 9" in out
+    assert "rank 1 on h2 was killed by signal 9" in out and "| tick" in out
     wait_until(lambda: not marked(operator.home), 20, "no process of the run is left")
 
 
@@ -104,7 +106,7 @@ def _pid_of_rank(operator: Operator, rank: int) -> int:
 def test_ctrl_c_cancels_and_waits_for_the_answer_of_each_host(operator: Operator) -> None:
     operator.write("slow.py", SLOW)
     process = operator.start("train", "--script", "slow.py")
-    wait_until(lambda: has_ranks(operator), 60, "the ranks run")
+    wait_until(lambda: has_ranks(operator) and is_followed(operator.home), 60, "it is followed")
     out = interrupt(process)
     assert process.returncode == 1, out
     assert "[h1] no process of the run is left" in out and "[h2] no process" in out
@@ -115,7 +117,7 @@ def test_a_second_ctrl_c_stops_only_the_waiting(operator: Operator) -> None:
     stays = ["sh", "-c", "trap '' TERM; sleep 3602"]  # until SIGKILL, 2 s after SIGTERM
     operator.write("slow.py", SLOW.replace('["sleep", "3600"]', repr(stays)))
     process = operator.start("train", "--script", "slow.py")
-    wait_until(lambda: has_ranks(operator), 60, "the ranks run")
+    wait_until(lambda: has_ranks(operator) and is_followed(operator.home), 60, "it is followed")
     process.send_signal(signal.SIGINT)
     out = read_until(process, "press Ctrl-C again to stop waiting")
     out += interrupt(process)
@@ -141,9 +143,10 @@ def test_a_killed_controller_and_a_lost_connection_end_nothing(operator: Operato
     attached.unlink(missing_ok=True)
     process = operator.start("attach")
     out = read_until(process, "begun 0\n")
-    attached.unlink()
+    attached.unlink(missing_ok=True)
     for pid in _session_daemons(operator):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended since it was listed
+            os.kill(pid, signal.SIGKILL)
     wait_until(attached.exists, 60, "the run is watched again")
     go.touch()
     out += process.communicate(timeout=120)[0]

@@ -30,8 +30,9 @@ def sweep_of(operator: Operator, rates: str) -> tuple[tuple[str, ...], Path]:
 
 
 def has_begun(go: Path, rate: str) -> bool:
-    """Whether the trial trains."""
-    return go.with_name(f"go.{rate}").exists()
+    """Whether the trial trains: its file has its pid."""
+    path = go.with_name(f"go.{rate}")
+    return path.exists() and path.read_text() != ""
 
 
 def hosts_of(operator: Operator, run: str) -> str:

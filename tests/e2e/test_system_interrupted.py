@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
-from e2e.systemd_hosts import Start, give_cloud_init, runs, start_apt, timers, who_ran
+from e2e.systemd_hosts import (
+    Start,
+    give_cloud_init,
+    hold,
+    release,
+    runs,
+    start_apt,
+    timers,
+    who_ran,
+)
 
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan.drivers import DriverRow
@@ -21,25 +30,28 @@ from bootstrap.ssh import connect
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
+POSTINST = "/var/lib/dpkg/info/held.postinst"
+
 
 @pytest.mark.parametrize("script", ["preinst", "postinst"])
 def test_half_finished_packages_are_mended(team: Start, script: str) -> None:
     """dpkg is killed in the middle of unpacking, and of configuring."""
     one = team("a")
     (host,) = one.hosts
-    package = "slow" if script == "postinst" else "slow-to-unpack"
+    package = "held" if script == "postinst" else "held-to-unpack"
     other = start_apt(host, package, script)
     for process in host.processes():
         if {"apt-get", "/usr/bin/dpkg", "sleep"} & set(process.argv[:1]):
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
     other.join()
+    release(host)
     with one.sessions() as opened:
         assert opened["a"].facts().system.dpkg_broken
     one.run_system_script(mend_dpkg=True, packages=("quick",))
     with one.sessions() as opened:
         assert not opened["a"].facts().system.dpkg_broken
-    assert sorted(who_ran(host)) == ["quick", package]
+    assert sorted(who_ran(host)) == [package, "quick"]
 
 
 def test_the_controller_dies_at_each_step_and_the_next_one_continues(team: Start) -> None:
@@ -81,42 +93,46 @@ def test_a_host_dies_in_the_middle_and_the_others_finish(team: Start) -> None:
     dying = both.hosts[1]
 
     def kill() -> None:
-        wait_until(lambda: runs(dying, "/var/lib/dpkg/info/slow.postinst"), 30, "dpkg is at it")
+        wait_until(lambda: runs(dying, POSTINST), 60, "dpkg is at it")
         dying.stop()
 
+    hold(dying)
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(HostsFailed, match="1 of 2 hosts") as caught:
-        both.work(packages=("slow",))
+        both.work(packages=("held",))
     killer.join()
     assert caught.value.outcomes["a"] == "ok" and "broke" in caught.value.outcomes["b"]
-    assert who_ran(both.hosts[0]) == ["slow"]
+    assert who_ran(both.hosts[0]) == ["held"]
+    release(dying)
     dying.start()
     with both.sessions() as opened:
         facts = connect.all_facts(opened)
         assert [f.system.dpkg_broken for f in facts.values()] == [False, True]
-        both.work_on(opened, {"b": Changes(mend_dpkg=True, packages=("slow",))})
-    assert [who_ran(host) for host in both.hosts] == [["slow"], ["slow"]]
+        both.work_on(opened, {"b": Changes(mend_dpkg=True, packages=("held",))})
+    assert [who_ran(host) for host in both.hosts] == [["held"], ["held"]]
 
 
 def test_timers_come_back_also_after_a_kill(team: Start) -> None:
     """By the next command, if the script could not run its trap."""
     one = team("a")
     (host,) = one.hosts
+    hold(host)
     at_work = threading.Thread(
-        target=ignoring, args=(one.run_system_script,), kwargs={"packages": ("slow",)}
+        target=ignoring, args=(one.run_system_script,), kwargs={"packages": ("held",)}
     )
     at_work.start()
-    wait_until(lambda: runs(host, "/var/lib/dpkg/info/slow.postinst"), 30, "dpkg is at it")
+    wait_until(lambda: runs(host, POSTINST), 60, "dpkg is at it")
     assert timers(host) == {"inactive"}
     shells = [p for p in host.processes() if p.argv[:2] == ("sh", "-c")]
     # The first of them is the script itself, the others are its own forks.
     os.kill(min(p.pid for p in shells if "FIRST_BOOT=" in p.argv[2]), signal.SIGKILL)
     at_work.join()
     assert timers(host) == {"inactive"}
-    wait_until(lambda: not runs(host, "apt-get"), 20, "apt has ended")
+    release(host)
+    wait_until(lambda: not runs(host, "apt-get"), 60, "apt has ended")
     one.run_system_script(packages=("quick",))
-    assert timers(host) == {"active"} and who_ran(host) == ["slow", "quick"]
+    assert timers(host) == {"active"} and who_ran(host) == ["held", "quick"]
 
 
 def ignoring(work: Callable[..., Any], **kw: Any) -> None:

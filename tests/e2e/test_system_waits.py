@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from e2e.apt_mirror import Mirror, use_mirror
-from e2e.systemd_hosts import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
+from e2e.systemd_hosts import (
+    BRIEF,
+    Start,
+    give_cloud_init,
+    release,
+    start_apt,
+    timers,
+    who_ran,
+)
 
 from bootstrap.errors import RailheadError
 from bootstrap.plan.system_changes import Changes
@@ -15,19 +23,27 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 def test_another_apt_is_waited_for(team: Start) -> None:
     one = team("a")
-    other = start_apt(one.hosts[0], "slow", "postinst")
-    lines = one.run_system_script(packages=("quick",))
+    (host,) = one.hosts
+    other = start_apt(host, "held", "postinst")
+    lock: list[str] = []
+
+    def see(line: str) -> None:
+        if "lock" in line:
+            lock.append(line)
+            release(host)
+
+    one.run_system_script(report=see, packages=("quick",))
     other.join()
-    assert who_ran(one.hosts[0]) == ["slow", "quick"]
-    assert any("lock" in line for line in lines)
+    assert lock and who_ran(host) == ["held", "quick"]
 
 
 def test_an_apt_that_never_ends_is_reported(team: Start) -> None:
     one = team("a")
-    other = start_apt(one.hosts[0], "slow", "postinst")
+    other = start_apt(one.hosts[0], "held", "postinst")
     with pytest.raises(RailheadError, match=r"apt.s lock .*dpkg/lock-frontend.*process"):
         one.run_system_script(RetryPolicy(wait_seconds=1, retries=0, pause=1), packages=("quick",))
     assert timers(one.hosts[0]) == {"active"}
+    release(one.hosts[0])
     other.join()
 
 
