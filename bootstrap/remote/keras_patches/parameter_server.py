@@ -63,13 +63,15 @@ def epoch_iterator(trainer: Any) -> Any:
         _distributed_dataset: Any
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
+            data = options.get("x")
             if is_coordinated(distribute_strategy):
                 self.coordinator = coordinator_of(trainer, distribute_strategy)
                 options = checked_data(trainer, options)
             super().__init__(distribute_strategy, *args, **options)
-            dataset = self._distributed_dataset
-            if self.coordinator and not is_per_worker(dataset):
-                self._distributed_dataset = self.coordinator.create_per_worker_dataset(dataset)
+            if self.coordinator and not is_per_worker(data):
+                data = self.coordinator.create_per_worker_dataset(self._distributed_dataset)
+            if self.coordinator:
+                self._distributed_dataset = data
 
         def batch_spec(self) -> Any:
             """The shapes and types of a batch of one replica."""
