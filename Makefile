@@ -5,7 +5,8 @@ bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 typed := $(wildcard tests/*.py) \
-  $(addprefix tests/,bootstrap documents e2e engine fuzz hosts launches mutants scripts standins training)
+  $(addprefix tests/,\
+    bootstrap documents e2e engine fuzz hosts launches mutants public_programs scripts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
@@ -28,8 +29,10 @@ test-fast:
 	@$(bin)/pytest -m fast -q tests/bootstrap tests/documents tests/stacks tests/training $(wildcard tests/test_*.py)
 
 # After a change of the options: the Python interface's signatures, and the tables in docs/tasks.md.
+# After one of tests/tested_programs.py: the table in docs/training.md.
 generate:
 	@$(bin)/python -m bootstrap.cli.generate
+	@$(bin)/python -m tests.tested_programs
 
 # Builds the Pulumi CLI where there is none (needs Go, minutes, once), then the stacks on it.
 test-engine:
@@ -76,6 +79,6 @@ mutmut:
 	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
 	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
 
-# Long random tests, resumable: make campaign-NAME SEEDS=1:20; fuzz, keras, kills, launches, engine-launches.
+# Long tests, resumable: make campaign-NAME SEEDS=1:20; the names are in tests/campaign.py.
 campaign-%:
 	@$(bin)/python -m tests.campaign $* $(SEEDS)

@@ -30,6 +30,8 @@ COMMANDS = {
     "kills": "-m tests.engine.kills --seed {seed} --first {seed} --count 2",
     # One or two replicas, two runtimes, two Pythons: 8 seeds have all.
     "keras": "-m tests.keras_campaign --seed {seed}",
+    # Public programs, two TensorFlows and each --keras: 6 seeds have all.
+    "programs": "-m tests.public_programs --seed {seed}",
     # Two versions of Keras on one TensorFlow, and another TensorFlow: 3 seeds have all.
     "horovod": "-m tests.horovod_campaign --seed {seed}",
 }

@@ -1,84 +1,31 @@
-"""Which programs run with which launcher, Keras and TensorFlow: the table in docs/training.md."""
+"""The table of tested programs in docs/training.md, and the list of public ones."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import re
+from pathlib import Path
 
 import pytest
 from campaign import COMMANDS
 from places import ROOT
+from public_programs import sources
+from public_programs.outcomes import Outcome, read, table, write
+from public_programs.programs import PROGRAMS, Program
+from tested_programs import KINDS, PAGE, Kind, with_table
 
-STRATEGIES = "tests/training/strategies/test_strategies.py"
-BY_NAME = "tests/e2e/test_strategies_by_name.py::test_parameter_servers_train_with_tensorflow"
-NEWEST = "tests/e2e/test_runtimes.py::test_the_newest_tensorflow_trains_with_each_launcher"
-PATCHES = "tests/bootstrap/remote/keras_patches"
-FIT = f"{PATCHES}/test_trainings.py::test_several_processes_train_the_model_of_one"
-HOROVOD = f"{PATCHES}/test_horovod.py::test_horovod_works_with_keras_3"
-KERAS_2 = "tests/bootstrap/remote/rank/test_rank.py"
-
-
-@dataclass(frozen=True)
-class Program:
-    """A kind of program. `on_2_18` and `on_2_21`: the test, or the campaign, that runs it with this
-    TensorFlow; empty where none does."""
-
-    kind: str
-    launcher: str
-    strategy: str
-    keras: str
-    on_2_18: str
-    on_2_21: str = ""
-
-    def row(self) -> str:
-        """The line of the page."""
-        cells = [self.kind, f"`{self.launcher}`", self.strategy, self.keras]
-        return f"| {' | '.join([*cells, shown(self.on_2_18), shown(self.on_2_21)])} |"
-
-
-def shown(reference: str) -> str:
-    """Who runs it."""
-    if not reference:
-        return "not tested"
-    return "tests" if "::" in reference else f"`make campaign-{reference}`"
-
-
-PROGRAMS = (
-    Program(
-        "built-in training", "horovod", "`horovod`", "3",
-        f"{STRATEGIES}::test_horovod_makes_the_same_model_on_every_rank",
-        f"{STRATEGIES}::test_the_newest_tensorflow_makes_the_same_model_with_horovod",
-    ),
-    Program(
-        "built-in training", "tensorflow", "`multiworker`", "3",
-        f"{STRATEGIES}::test_multiworker_makes_the_same_model_and_one_file",
-    ),
-    Program(
-        "built-in training", "tensorflow", "`parameter-server`", "3",
-        f"{STRATEGIES}::test_parameter_servers_learn_and_end_with_the_chief",
-    ),
-    Program("script, `fit`", "horovod", "`horovod`", "3", HOROVOD),
-    Program(
-        "script, `fit`", "horovod", "`horovod`", "2",
-        f"{KERAS_2}::test_keras_is_tf_keras_and_horovod_trains_with_it", NEWEST,
-    ),
-    Program("script, loop with Horovod's tape", "horovod", "`horovod`", "3", HOROVOD),
-    Program("script, `fit`", "tensorflow", "`multiworker`", "3", FIT, NEWEST),
-    Program("script, `fit`", "tensorflow", "`multiworker`", "2", "", NEWEST),
-    Program("script, `fit`", "tensorflow", "`parameter-server`", "3", FIT, "keras"),
-    Program("script, loop with a coordinator", "tensorflow", "`parameter-server`", "3", BY_NAME),
-)  # fmt: skip
+from bootstrap.runs.strategies import LAUNCHERS
 
 
 def test_the_page_has_the_table_of_programs() -> None:
-    page = (ROOT / "docs/training.md").read_text()
-    rows = "\n".join(program.row() for program in PROGRAMS)
-    assert f"|---|---|---|---|---|---|\n{rows}\n\n" in page, rows
+    page = PAGE.read_text()
+    assert page == with_table(page), "run make generate"
+    assert with_table(page, KINDS[:1]).count("built-in training | `") == 1
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=Program.row)
-def test_what_runs_a_program_exists(program: Program) -> None:
-    for reference in filter(None, (program.on_2_18, program.on_2_21)):
+@pytest.mark.parametrize("kind", KINDS, ids=Kind.row)
+def test_what_runs_a_program_exists(kind: Kind) -> None:
+    for reference in filter(None, (kind.on_2_18, kind.on_2_21)):
         file, _, name = reference.partition("::")
         if not name:
             assert reference in COMMANDS
@@ -86,3 +33,85 @@ def test_what_runs_a_program_exists(program: Program) -> None:
         functions = ast.parse((ROOT / file).read_text()).body
         names = [part.name for part in functions if isinstance(part, ast.FunctionDef)]
         assert name in names, reference
+
+
+def test_public_programs_are_named_by_a_commit() -> None:
+    assert len(PROGRAMS) >= 30
+    names = [program.name for program in PROGRAMS]
+    assert len({*names}) == len(names)
+    for program in PROGRAMS:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", program.repository), program
+        assert re.fullmatch("[0-9a-f]{40}", program.commit), program
+        assert program.path.endswith(".py") and program.launcher in LAUNCHERS, program
+
+
+@pytest.fixture
+def github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of GitHub, without a repository."""
+    here = tmp_path / "github"
+    here.mkdir()
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.file://{here}/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", f"{sources.GITHUB}/")
+    monkeypatch.delenv("RAILHEAD_PROGRAMS", raising=False)
+    return here
+
+
+def repository_with(folder: Path, *files: str) -> str:
+    """A repository with these files; returns its first commit. A later one has none of them."""
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(file)
+    own = ("-c", "user.name=x", "-c", "user.email=x@y", "-C", str(folder))
+    sources.git("init", "--quiet", str(folder))
+    for name in ("allowFilter", "allowAnySHA1InWant"):  # as GitHub has them
+        sources.git(*own, "config", f"uploadpack.{name}", "true")
+    sources.git(*own, "add", ".")
+    sources.git(*own, "commit", "--quiet", "-m", "first")
+    commit = next((folder / ".git/refs/heads").iterdir()).read_text().strip()
+    sources.git(*own, "rm", "--quiet", "-r", ".")
+    sources.git(*own, "commit", "--quiet", "-m", "second")
+    return commit
+
+
+def test_a_program_is_fetched_at_its_commit_with_its_folder_only(
+    github: Path, tmp_path: Path
+) -> None:
+    files = ("a/train.py", "a/net.py", "b/train.py", "c/large.bin")
+    commit = repository_with(github / "me/mine", *files)
+    for folder in ("a", "b"):
+        program = Program("me/mine", commit, f"{folder}/train.py")
+        place = sources.folder_of(program, tmp_path / "caches")
+        assert (place / "train.py").read_text() == f"{folder}/train.py"
+    root = place.parent
+    left = {str(file.relative_to(root)) for file in root.glob("*/*") if ".git/" not in str(file)}
+    assert left == {*files[:3]}
+
+
+def test_why_a_program_cannot_be_fetched_is_said(
+    github: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program("me/mine", "0" * 40, "a/train.py")
+    with pytest.raises(sources.NotFetched, match="me/mine cannot be fetched: .+"):
+        sources.folder_of(program, tmp_path)
+    assert not [*tmp_path.glob("railhead/public-programs/*")]
+    monkeypatch.setenv("RAILHEAD_PROGRAMS", str(tmp_path))
+    with pytest.raises(sources.NotFetched, match="train.py does not exist"):
+        sources.folder_of(program, tmp_path)
+
+
+def test_outcomes_are_kept_one_for_each_program_and_counted(tmp_path: Path) -> None:
+    seed = ("tf2.18", "auto")
+    for outcome in (
+        Outcome("a/x.py", "failed", 3, why="it failed"),
+        Outcome("a/x.py", "succeeded", 2, retried=True),
+        Outcome("b/y.py", "refused", why="error: it needs Keras 2"),
+        Outcome("c/z.py", "not fetched", why="no network"),
+    ):
+        write(tmp_path, seed, outcome)
+    lines = table({seed: read(tmp_path, seed), ("tf2.21", "3"): []}).splitlines()
+    assert lines[2:] == [
+        "| 2.18 | `auto` | 2 | 1 | 1 |",
+        "| 2.21 | `3` | 0 | 0 | 0 |",
+        "- tf2.18 auto: b/y.py: refused: error: it needs Keras 2",
+    ]

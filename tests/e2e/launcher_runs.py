@@ -9,17 +9,31 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from e2e import kept_environments
-from e2e.local_hosts import Operator, cluster
+from e2e.local_hosts import Operator, cluster, json_lines, run_id
 
-# Each rank trains on its half of each batch; WEIGHTS names the file of the result.
-JAX = """
+# Each rank trains on its half of each batch, and leaves its weights; rank 0 leaves a checkpoint.
+BEGIN = """
 import json, os
+
+checkpoints = os.environ.get("RAILHEAD_CHECKPOINT_DIR")
+print("found", sorted(os.listdir(checkpoints)) if checkpoints else [], flush=True)
+# Before it joins the others: an error of theirs could be the first that is reported.
+if os.environ.get("DIES") == os.environ.get("RAILHEAD_RANK", "0"):
+    os.kill(os.getpid(), 9)
+"""
+END = """
+print("loss:", history[-1])
+folder = os.environ.get("RAILHEAD_RESULTS", ".")
+with open(os.path.join(folder, f"weights-{rank}.json"), "w") as file:
+    json.dump([size, history, sum(weights, [])], file)
+if checkpoints and rank == 0:
+    open(os.path.join(checkpoints, "step-24"), "w").close()
+"""
+JAX = f"""{BEGIN}
 import jax, keras, numpy as np
 
-# Before it joins the others: an error of theirs could be the first that is reported.
-if "DIES" in os.environ and os.environ["DIES"] == os.environ["RAILHEAD_RANK"]:
-    os.kill(os.getpid(), 9)
 if int(os.environ.get("RAILHEAD_SIZE", "1")) > 1:
     keras.distribution.initialize()
 keras.utils.set_random_seed(1)
@@ -50,12 +64,8 @@ model.compile(keras.optimizers.SGD(0.5, momentum=0.9), loss)
 history = model.fit(Batches(), epochs=3, verbose=0, shuffle=False).history["loss"]
 parts = [np.asarray(v.value.addressable_data(0)) for v in model.trainable_variables]
 weights = [part.ravel().tolist() for part in parts]
-folder = os.environ.get("RAILHEAD_RESULTS", ".")
-with open(os.path.join(folder, f"weights-{rank}.json"), "w") as file:
-    json.dump([size, history, sum(weights, [])], file)
-"""
-TORCH = """
-import json, os
+{END}"""
+TORCH = f"""{BEGIN}
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -70,7 +80,6 @@ if size > 1:
     assert torch.distributed.get_rank() == rank
     model = DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
-history = []
 for step in range(24):
     start = step % 8 * 64 + rank * 64 // size
     rows = slice(start, start + 64 // size)
@@ -78,10 +87,12 @@ for step in range(24):
     loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
     loss.backward()
     optimizer.step()
-weights = sum((p.detach().flatten().tolist() for p in model.parameters()), [])
-folder = os.environ.get("RAILHEAD_RESULTS", ".")
-with open(os.path.join(folder, f"weights-{rank}.json"), "w") as file:
-    json.dump([size, history, weights], file)
+loss = loss.detach()
+if size > 1:
+    torch.distributed.all_reduce(loss)
+history = [loss.item() / size]
+weights = [p.detach().flatten().tolist() for p in model.parameters()]
+{END}
 if size > 1:
     torch.distributed.destroy_process_group()
 """
@@ -100,6 +111,32 @@ def operator_of(folder: Path, caches: Path, row: str) -> Iterator[Operator]:
         yield operator
         with kept_environments.alone(caches) as kept:
             kept_environments.keep(kept, home)
+
+
+def check_launcher(folder: Path, caches: Path, row: str, launcher: str, source: str) -> None:
+    """Two ranks train what one process does, with a curve of their output; a resumed run has the
+    checkpoint on every host, and names the rank that dies."""
+    with operator_of(folder, caches, row) as operator:
+        script = operator.write("code/train.py", source)
+        train = ("train", "--launcher", launcher, "--script", "code/train.py")
+        metric = ("--metric", "loss=loss: ([0-9.]+)")
+        done = operator.fab(*train, *metric, seconds=1500)
+        done.ended(0, f"{launcher} over 2 ranks on 2 hosts", "succeeded")
+        one = alone(operator, row, script, launcher)
+        two = values_in(operator.last / "weights-0.json", 2)
+        assert two == pytest.approx(one, abs=1e-5)
+        _, history, _ = json.loads((operator.last / "weights-0.json").read_text())
+        records = json_lines(operator.last / "metrics.jsonl")
+        losses = [record["value"] for record in records if record["kind"] == "metric"]
+        assert losses == pytest.approx(history[-1:], abs=1e-5)
+        resumed = operator.fab(*train, "--resume", run_id(done.out), "--env", "DIES=1")
+        resumed.ended(1, "rank 1 on h2")
+        culprit = operator.result()["culprit"]
+        assert (culprit["rank"], culprit["host"], culprit["signal"]) == (1, "h2", 9)
+        for rank in (0, 1):
+            log = (operator.last / f"logs/rank-{rank}.log").read_text()
+            assert "found ['step-24']" in log
+        operator.fab("train", "--launcher", launcher).ended(2, "is for --script")
 
 
 def alone(operator: Operator, row: str, script: Path, backend: str) -> list[float]:

@@ -11,6 +11,7 @@ import pytest
 from draws import drawn
 from e2e import kept_environments
 from e2e.local_hosts import Operator, cluster
+from e2e.test_strategies_by_name import COORDINATOR
 
 FIT = """
 import keras
@@ -31,7 +32,7 @@ import tensorflow as tf
 
 hvd.init()
 model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1 * hvd.size())), "mse")
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1 * hvd.size())), "mse")
 callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
 inputs, labels = tf.ones([8, 4]) * (hvd.rank() + 1.0), tf.ones([8, 1])
 model.fit(inputs, labels, epochs=2, verbose=0, callbacks=callbacks)
@@ -44,7 +45,15 @@ print("with", tf.__version__, keras.__version__, hvd.size(), equal)
 # Each run of the tests takes one: arguments, the strategy of the run, and what is printed.
 PROGRAMS = (
     (("--preset", "smoke"), "horovod", "Keras 3"),
+    (("--preset", "smoke", "--strategy", "multiworker"), "multiworker", "Keras 3"),
+    (("--preset", "smoke", "--strategy", "parameter-server"), "parameter-server", "Keras 3"),
     (("--script", "code/horovod_fit.py", "--keras", "2"), None, "with 2.21.0 2.21.0 2 True"),
+    (("--script", "code/horovod_fit.py", "--keras", "3"), None, "2 True"),
+    (
+        ("--script", "code/loop.py", "--keras", "3", "--strategy", "parameter-server"),
+        "parameter-server",
+        "on 2 workers",
+    ),
     (
         ("--script", "code/fit.py", "--keras", "2", "--launcher", "tensorflow"),
         "multiworker",
@@ -69,6 +78,7 @@ def test_the_newest_tensorflow_trains_with_each_launcher(
     operator = Operator(home, folder, shared_caches)
     operator.write("code/fit.py", FIT)
     operator.write("code/horovod_fit.py", HOROVOD)
+    operator.write("code/loop.py", COORDINATOR)
     newest = ("--runtime", kept_environments.NEWEST)
     program, strategy, printed = drawn(PROGRAMS)
     with cluster(home, "newest", shared_caches):

@@ -96,6 +96,7 @@ CASES = {
         fitted={"steps_per_epoch": 8, "validation_steps": 4},
     ),
     "coordinated-function": Case(coordinated=True, special="function", fitted=STEPS),
+    "coordinated-per-worker": Case("unbuilt", coordinated=True, special="per-worker", fitted=STEPS),
 }
 
 
@@ -281,13 +282,18 @@ class Training:
         given |= {"validation_batch_size": BATCH, **self.case.fitted}
         if self.case.weights == "class":
             given["class_weight"] = {0: 0.5, 1: 1.0, 2: 2.0, 3: 0.25}
-        if not self.case.dataset and not (self.case.special == "function" and self.strategy):
+        own = self.case.special if self.strategy else ""
+        if not self.case.dataset and own not in ("function", "per-worker"):
             arrays = {"x": x, "y": y, "sample_weight": weight}
             return given | arrays | {"shuffle": False, "batch_size": BATCH}
 
         def dataset() -> Any:
             return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
 
+        if own == "per-worker":
+            coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
+            make = coordinator.create_per_worker_dataset
+            return given | {"x": make(lambda: dataset().repeat())}
         if not self.case.dataset:
             make = self.strategy.distribute_datasets_from_function
             return given | {"x": make(lambda _: dataset().repeat())}

@@ -63,13 +63,15 @@ def epoch_iterator(trainer: Any) -> Any:
         _distributed_dataset: Any
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
+            data = options.get("x")
             if is_coordinated(distribute_strategy):
                 self.coordinator = coordinator_of(trainer, distribute_strategy)
                 options = checked_data(trainer, options)
             super().__init__(distribute_strategy, *args, **options)
+            if self.coordinator and not is_per_worker(data):
+                data = self.coordinator.create_per_worker_dataset(self._distributed_dataset)
             if self.coordinator:
-                dataset = self._distributed_dataset
-                self._distributed_dataset = self.coordinator.create_per_worker_dataset(dataset)
+                self._distributed_dataset = data
 
         def batch_spec(self) -> Any:
             """The shapes and types of a batch of one replica."""
@@ -107,12 +109,13 @@ def checked_data(trainer: Any, options: dict[str, Any]) -> dict[str, Any]:
             f"{together}: change steps_per_epoch, or steps_per_execution of compile"
         )
     data, distributed = options.get("x"), trainer.tf.distribute.DistributedDataset
-    if isinstance(data, distributed):
+    if isinstance(data, distributed) or is_per_worker(data):
         return {**options, "x": worker_data(data, options)}
     if not isinstance(data, trainer.tf.data.Dataset) and not is_arrays(trainer, data):
         raise ValueError(
             f"{NAME}: the workers cannot read a {type(data).__name__} of the chief: use arrays, a "
-            "tf.data.Dataset, or strategy.distribute_datasets_from_function"
+            "tf.data.Dataset, strategy.distribute_datasets_from_function, or "
+            "coordinator.create_per_worker_dataset"
         )
     if not isinstance(data, trainer.tf.data.Dataset):
         check_passes(len(trainer.tree.flatten(data)[0]), options.get("batch_size") or 32, steps)
@@ -128,6 +131,13 @@ def check_passes(rows: int, batch_size: int, steps: int) -> None:
             f"{NAME}: {batches} batches of arrays are read once, so the number of steps, {steps}, "
             "must divide them: or use tf.data.Dataset.from_tensor_slices(...).batch(...).repeat()"
         )
+
+
+def is_per_worker(data: Any) -> bool:
+    """Whether it is what a script gets from coordinator.create_per_worker_dataset."""
+    from tensorflow.python.distribute.coordinator import values
+
+    return isinstance(data, values.PerWorkerDatasetFromDatasetFunction)
 
 
 def is_arrays(trainer: Any, data: Any) -> bool:

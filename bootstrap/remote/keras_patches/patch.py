@@ -35,19 +35,24 @@ class Patch:
     is_needed: Callable[[types.ModuleType], bool]
 
 
-def install(patches: Iterable[Patch], announce: Callable[[str], None]) -> None:
+def install(
+    patches: Iterable[Patch], announce: Callable[[str], None], *, also_unknown: bool = True
+) -> None:
     """Apply each patch after the import of its module. `announce` gets one line when the first
-    one is applied. Modules that are imported already are left as they are."""
+    one is needed. Modules that are imported already are left as they are.
+
+    Args:
+        also_unknown: apply them to versions of Keras that they were not tested with, too.
+    """
     by_module: dict[str, list[Patch]] = {}
     for patch in patches:
         by_module.setdefault(patch.module, []).append(patch)
-    applied = _Once(announce)
+    decided = _Decision(announce, also_unknown)
 
     def applier(rows: list[Patch]) -> Callable[[types.ModuleType], None]:
         def apply(module: types.ModuleType) -> None:
             for patch in rows:
-                if patch.is_needed(module):
-                    applied()  # first: its line names the option without patches
+                if patch.is_needed(module) and decided():
                     patch.apply(module)
 
         return apply
@@ -80,11 +85,28 @@ def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.M
 
 def notice(version: str) -> str:
     """The line that announces the patches of this version of Keras."""
-    first, last = (".".join(map(str, known)) for known in KNOWN)
     text = f"railhead: Keras {version} is patched for several processes"
-    if not KNOWN[0] <= major_minor(version) <= KNOWN[1]:
-        text += f", although the patches are tested only with Keras {first} to {last}"
+    if not is_known(version):
+        text += f", although the patches are tested only with Keras {known_versions()}"
     return f"{text} (docs/keras.md; without patches: --no-keras-patches)"
+
+
+def notice_of_unknown(version: str) -> str:
+    """The line that says that this version of Keras is not patched."""
+    return (
+        f"railhead: Keras {version} is not patched for several processes: the patches are tested "
+        f"only with Keras {known_versions()} (docs/keras.md; with patches: --keras 3)"
+    )
+
+
+def is_known(version: str) -> bool:
+    """Whether the patches are tested with this version of Keras."""
+    return KNOWN[0] <= major_minor(version) <= KNOWN[1]
+
+
+def known_versions() -> str:
+    """The versions that the patches are tested with, such as 3.12 to 3.15."""
+    return " to ".join(".".join(map(str, known)) for known in KNOWN)
 
 
 def major_minor(version: str) -> tuple[int, ...]:
@@ -101,16 +123,20 @@ def keras_version() -> str:
         return "0.0"
 
 
-class _Once:
-    """Announces the patches when the first one is applied."""
+class _Decision:
+    """Whether patches are applied to the installed Keras; announced once."""
 
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        self.announce: Callable[[str], None] | None = announce
+    def __init__(self, announce: Callable[[str], None], also_unknown: bool) -> None:
+        self.announce, self.also_unknown = announce, also_unknown
+        self.applies: bool | None = None
 
-    def __call__(self) -> None:
-        announce, self.announce = self.announce, None
-        if announce:
-            announce(notice(keras_version()))
+    def __call__(self) -> bool:
+        if self.applies is None:
+            version = keras_version()
+            self.applies = self.also_unknown or is_known(version)
+            # Before the first patch, which may fail: the line names the other option.
+            self.announce(notice(version) if self.applies else notice_of_unknown(version))
+        return self.applies
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

@@ -70,7 +70,8 @@ def run_program(run: RunDocument, folder: str) -> int:
     if run.keras == 2:
         sys.meta_path.insert(0, Keras2())
     elif run.keras_patches:
-        patch.install(rows.patches_for(run.strategy), print_on_rank_0)
+        patches = rows.patches_for(run.strategy)
+        patch.install(patches, print_on_rank_0, also_unknown=not run.keras_auto)
     rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
     args = rank_sagemaker.arguments(program, folder) if program.sagemaker else program.args
     code = outcome(lambda: run_script(work, program.path, args))

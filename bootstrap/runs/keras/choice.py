@@ -13,6 +13,7 @@ from ...errors import UsageError
 from ...plan.runtimes import RUNTIMES
 from ...ssh.bundle import Bundle
 from .evidence import BYTES, CALLED, PINNED, Evidence, evidence_of
+from .horovod_calls import HINT, NEITHER
 
 REQUIREMENTS_BYTES = 1_000_000
 _PIN = re.compile(
@@ -38,8 +39,9 @@ def choose(option: str | None, evidence: Sequence[Evidence], otherwise: KerasCho
         option: the value of --keras. otherwise: the choice where the evidence shows neither.
 
     Raises:
-        UsageError: the script cannot run with the Keras of the option.
+        UsageError: the script cannot run with the Keras of the option, or with neither.
     """
+    evidence = _without_neither(evidence)
     if option in ("2", "3"):
         _refuse_other(int(option), evidence)
         return KerasChoice(int(option), "given by --keras")
@@ -48,6 +50,17 @@ def choose(option: str | None, evidence: Sequence[Evidence], otherwise: KerasCho
         if len({one.keras for one in shown}) == 1:
             return KerasChoice(shown[0].keras, f"{shown[0].place} {shown[0].what}", auto=True)
     return otherwise
+
+
+def _without_neither(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """The evidence of one Keras; UsageError for what fails with either as soon as it starts."""
+    for one in evidence:
+        if one.keras == NEITHER and one.certain:
+            raise UsageError(
+                f"{one.place} {one.what}, which Horovod refuses for optimizers of Keras",
+                hint=f"use {HINT}",
+            )
+    return [one for one in evidence if one.keras != NEITHER]
 
 
 def _refuse_other(keras: int, evidence: Sequence[Evidence]) -> None:

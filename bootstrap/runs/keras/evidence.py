@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...remote.keras_retry.names import keras_with
+from . import horovod_calls
 
 FILES = 200  # files that are parsed
 BYTES = 500_000  # of a file that is parsed
@@ -43,7 +44,8 @@ Read = Callable[[str], bytes | None]
 @dataclass(frozen=True)
 class Evidence:
     """A place in a program that is written for one Keras, and what the program does there.
-    `certain`: it is reached whenever the program starts."""
+    `keras`: 2, 3, or `horovod_calls.NEITHER`; `certain`: it is reached whenever the program starts.
+    """
 
     keras: int
     level: int
@@ -197,6 +199,9 @@ def _evidence_in(module: Module, *, guarded: bool) -> Iterator[Evidence]:
             yield Evidence(keras, level, here, what, certain)
         if isinstance(use.part, ast.Call):
             yield from (Evidence(k, CALLED, here, what) for k, what in _of_call(use.part))
+            path = _path_of(use.part.func, module)
+            for keras, what in horovod_calls.of_call(use.part, path):
+                yield Evidence(keras, CALLED, here, what, certain)
 
 
 def _inner_attributes(part: ast.Attribute) -> Iterator[ast.Attribute]:

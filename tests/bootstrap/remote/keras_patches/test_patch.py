@@ -89,10 +89,20 @@ def test_without_patches_nothing_is_installed() -> None:
     [("3.11.9", False), ("3.12.4", True), ("3.15.1", True), ("3.16.0", False), ("3.9", False)],
 )
 def test_the_notice_names_the_version_and_whether_it_is_tested(version: str, tested: bool) -> None:
-    first, last = (".".join(map(str, known)) for known in KNOWN)
     line = patch.notice(version)
     assert f"Keras {version} " in line and "\n" not in line
-    assert (f"Keras {first} to {last}" in line) is not tested
+    assert (f"Keras {patch.known_versions()}" in line) is not tested
+
+
+@pytest.mark.parametrize("also_unknown", [True, False])
+def test_an_unknown_keras_is_patched_only_where_that_is_wanted(
+    also_unknown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patch, "KNOWN", ((1, 0), (1, 1)))  # the version of here is another one
+    lines: list[str] = []
+    patch.install([a_patch(), a_patch()], lines.append, also_unknown=also_unknown)
+    assert (importlib.import_module("library.part").reduce() == "axis=None") is also_unknown
+    assert len(lines) == 1 and ("--keras 3" in lines[0]) is not also_unknown
 
 
 def test_the_rows_name_strategies_and_modules_of_keras_or_horovod() -> None:
@@ -138,23 +148,30 @@ print("patched", hasattr(trainer.reduce_per_replica, "__wrapped__"))
 
 
 @pytest.mark.parametrize(
-    ("strategy", "number", "wanted", "patched", "notices"),
+    ("strategy", "number", "changes", "patched", "notices"),
     [
-        ("multiworker", 0, True, True, 1),
-        ("multiworker", 1, True, True, 0),
-        ("multiworker", 0, False, False, 0),
-        ("mirrored", 0, True, False, 0),
+        ("multiworker", 0, {}, True, ["is patched"]),
+        ("multiworker", 1, {}, True, []),
+        ("multiworker", 0, {"keras_patches": False}, False, []),
+        ("multiworker", 0, {"keras_auto": True}, False, ["is not patched"]),
+        ("mirrored", 0, {}, False, []),
     ],
 )
 def test_a_rank_installs_the_patches_of_its_strategy(
-    tmp_path: Path, strategy: str, number: int, wanted: bool, patched: bool, notices: int
+    tmp_path: Path,
+    strategy: str,
+    number: int,
+    changes: dict[str, bool],
+    patched: bool,
+    notices: list[str],
 ) -> None:
     for name, text in KERAS.items():
         path = tmp_path / "work" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    changes = {"strategy": strategy, "size": 2, "hosts": [{"name": "h1", "slots": 2}]}
-    lay_out(tmp_path, script(tmp_path, SCRIPT), **changes, keras_patches=wanted)
+    run = {"strategy": strategy, "size": 2, "hosts": [{"name": "h1", "slots": 2}]}
+    lay_out(tmp_path, script(tmp_path, SCRIPT), **run, **changes)
     lines = rank(tmp_path, number=number).stdout.splitlines()
     assert lines[-1] == f"patched {patched}"
-    assert len([line for line in lines if line.startswith("railhead: Keras 3.99.0 ")]) == notices
+    announced = [line for line in lines if line.startswith("railhead: Keras 3.99.0 ")]
+    assert len(announced) == len(notices) and all(map(str.__contains__, announced, notices))

@@ -89,6 +89,7 @@ def test_a_variable_of_the_command_decides_too(project: Path) -> None:
     assert (shown.version, shown.why) == (2, "--env sets TF_USE_LEGACY_KERAS")
 
 
+HOROVOD = "import horovod.tensorflow.keras as hvd\n"
 REFUSED = {
     "--keras 3, Keras 2 is imported": (
         {"source": OLD, "keras": "3"},
@@ -101,6 +102,10 @@ REFUSED = {
     "--keras 2, Keras 3 is used": (
         {"source": "import keras\nx = keras.ops.ones(1)\n", "keras": "2"},
         "train.py:2 uses keras.ops.ones",
+    ),
+    "--keras 3, an argument of Keras 2": (
+        {"source": f"{HOROVOD}hvd.load_model('model.h5', legacy_opts=True)\n", "keras": "3"},
+        "train.py:2 calls load_model with legacy_opts=True",
     ),
     "keras 2 as keras": ({"source": "", "requirements": "keras==2.15.0\n"}, "keras==2.15.0 is not"),
     "a newer keras": ({"source": "", "requirements": "keras>=4\n"}, "keras>=4 is not a version"),
@@ -117,7 +122,27 @@ def test_what_cannot_work_is_refused_before_a_host_is_contacted(
     assert "--keras" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize("keras", [None, "2", "3"])
+def test_an_operation_that_horovod_has_for_no_keras_is_refused(
+    project: Path, keras: str | None
+) -> None:
+    source = f"{HOROVOD}optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum)\n"
+    with pytest.raises(UsageError, match=r"train\.py:2 calls .*op=Adasum") as refused:
+        choice(source, keras=keras)
+    assert "op=hvd.Average" in str(refused.value.hint)
+
+
 PERMITTED = {
+    "an operation of loops": (
+        "import horovod.tensorflow as hvd\nhvd.DistributedOptimizer(a, op=hvd.Adasum)\n",
+        "3",
+    ),
+    "an operation on condition": (
+        f"{HOROVOD}if x:\n    hvd.DistributedOptimizer(a, op=hvd.Adasum)\n",
+        "3",
+    ),
+    "an operation of Keras": (f"{HOROVOD}hvd.DistributedOptimizer(a, op=hvd.Sum)\n", "3"),
+    "an argument of Keras 2": (f"{HOROVOD}hvd.load_model('a', legacy_opts=True)\n", "2"),
     "one of two": ("try:\n    import tf_keras\nexcept ImportError:\n    import keras\n", "3"),
     "both": (OLD + OPS, "3"),
     "both, with 2": (OLD + OPS, "2"),

@@ -79,6 +79,12 @@ SCRIPTS: dict[str, tuple[str, int, int]] = {
         "import tf_keras\nfrom keras import ops\nmodel.save('export')\n", 2, 3
     ),
     "only tf.keras": (TF + "tf.keras.Sequential([tf.keras.layers.Dense(1)])\n", 3, 0),
+    "an argument of Horovod": (
+        "import horovod.tensorflow as hvd\ndef main():\n"
+        "    hvd.DistributedOptimizer(optimizer, use_locking=True)\n",
+        2,
+        3,
+    ),
     "Horovod for Keras": ("import horovod.tensorflow.keras as hvd\nhvd.init()\n", 3, 0),
     "a name in a text": ("x = 'import tf_keras'  # tf_keras\n", 3, 0),
     "a name of something else": ("import mine\nmine.keras.ops.mean()\n", 3, 0),

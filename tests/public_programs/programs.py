@@ -1,0 +1,121 @@
+"""Public programs for several processes: where they are, and how they are started.
+
+None is stored here. All were written for Keras 2, or for both; none needs packages or data that are
+not in a runtime, apart from data sets of Keras. Programs for TensorFlow 1 are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program. `repository`: OWNER/NAME on GitHub; `commit`: the one that was tried; `path`: of
+    the script in it. `words`: its arguments, which make it short. `launcher`: of `fab train`."""
+
+    repository: str
+    commit: str
+    path: str
+    words: str = ""
+    launcher: str = "horovod"
+
+    @property
+    def name(self) -> str:
+        """A short name: who wrote it, and the script with its folder."""
+        return f"{self.repository.partition('/')[0]}/{'/'.join(self.path.split('/')[-2:])}"
+
+
+SYNTHETIC = "--model MobileNet --batch-size 2 --num-warmup-batches 1 "
+SYNTHETIC_STEPS = "--num-batches-per-iter 2 --num-iters 2"
+HVD_2 = "HVD-Tensorflow2-DistributedGradientTape"
+REPOSITORIES = {
+    ("horovod/horovod", "2626dc87a3a8eb8fb7d2216198ce45bce0f9e65a", "examples"): (
+        ("tensorflow2/tensorflow2_keras_mnist.py", ""),
+        ("tensorflow2/tensorflow2_mnist.py", ""),
+        ("tensorflow2/tensorflow2_keras_synthetic_benchmark.py", SYNTHETIC + SYNTHETIC_STEPS),
+        ("tensorflow2/tensorflow2_synthetic_benchmark.py", SYNTHETIC + SYNTHETIC_STEPS),
+        ("elastic/tensorflow2/tensorflow2_keras_mnist_elastic.py", ""),
+        ("elastic/tensorflow2/tensorflow2_mnist_elastic.py", ""),
+    ),
+    (
+        "hwang2006/KISTI-DL-tutorial-using-horovod",
+        "89d078323c5f1a8d5e0cdfcfa09971b04138d642",
+        "src",
+    ): (
+        ("keras/keras_mnist.py", ""),
+        ("keras/keras_mnist1.py", ""),
+        ("keras/keras_mnist_advanced.py", ""),
+        ("tensorflow/tf_keras_mnist.py", ""),
+        ("tensorflow/tf_keras_mnist_ckpt.py", ""),
+        ("tensorflow/tf_keras_fashion_mnist.py", ""),
+        ("tensorflow/tf_mnist.py", ""),
+    ),
+    (
+        "argonne-lcf/sdl_workshop",
+        "20ed2dcf15d61fcf912d755b7c13953811d4d55e",
+        "learningFrameworks/distributedDeepLearning/Horovod",
+    ): (("keras_cnn_concise_hvd.py", ""), ("keras_cnn_verbose_hvd.py", "")),
+    (
+        "ULHPC/tutorials",
+        "96ee741453f703a0abadcc954bcf2dfb454f629a",
+        "deep_learning/horovod/app",
+    ): (("tensorflow_horovod.py", ""),),
+    ("HichamAgueny/DL-Horovod", "0224940a8a3e4f8c4b34938e7422a0129bf48641", "examples"): (
+        ("main_hvd.py", ""),
+    ),
+    ("eth-cscs/tensorflow-training", "0cf950c9f17346e2257b2b0151e226d12c458b63", "."): (
+        (
+            "keras_benchmark/hvd_synthetic_benchmark.py",
+            f"--model MobileNet --batch-size 2 {SYNTHETIC_STEPS}",
+        ),
+    ),
+    (
+        "kaist-plrg/python-analyzer",
+        "07a6c92939e3e36d172e3207a7d010ca343be7d2",
+        "test/regress",
+    ): (
+        (f"{HVD_2}-LSTM-MNIST/recurrent_network.py", ""),
+        (f"{HVD_2}-Simple-CNN-MNIST/main.py", ""),
+        (f"{HVD_2}-Simple-CNN-MNIST-2/tensorflow2_mnist.py", ""),
+        ("HVD-Tensorflow2-DistributedOptimizer-ResNet18/ResNet18.py", ""),
+        ("TUTO1-01-TF2.0-Overview-conv-train/conv_train.py", ""),
+        ("TUTO1-01-TF2.0-Overview-fc-train/fc_train.py", ""),
+        ("TUTO1-03-Play-with-MNIST/main.py", ""),
+        ("TUTO1-05-FashionMNIST-mnist-Seqential-gradient/mnist_Seqential_gradient.py", ""),
+        ("TUTO1-05-FashionMNIST-mnist-custommodel/mnist_custommodel.py", ""),
+        ("TUTO1-05-FashionMNIST-mnist-fit/mnist_fit.py", ""),
+        ("TUTO1-05-FashionMNIST-mnist-matmul/mnist_matmul.py", ""),
+        ("TUTO1-11-AE/main.py", ""),
+        ("TUTO1-12-VAE/main.py", ""),
+        ("TUTO2-autoencoder/autoencoder.py", ""),
+        ("TUTO2-bidirectional-rnn/bidirectional_rnn.py", ""),
+        ("TUTO2-convolutional-network-raw/convolutional_network_raw.py", ""),
+        ("TUTO2-multilayer-perceptron/multilayer_perceptron.py", ""),
+        ("TUTO2-recurrent-network/recurrent_network.py", ""),
+    ),
+}
+TENSORFLOW = {
+    ("nakamasato/ml-training", "7c93f2eff9ff34048740e0aa29ae014171174c37", "tensorflow"): (
+        ("multi-worker-mirrored-strategy/run_with_multi_worker.py", ""),
+    ),
+    ("eth-cscs/tensorflow-training", "0cf950c9f17346e2257b2b0151e226d12c458b63", "."): (
+        (
+            "keras_benchmark/tfdist_synthetic_benchmark.py",
+            f"--model MobileNet --batch-size 2 {SYNTHETIC_STEPS}",
+        ),
+    ),
+}
+
+
+def all_programs() -> Iterator[Program]:
+    """The programs, in the order of the list."""
+    for launcher, repositories in (("horovod", REPOSITORIES), ("tensorflow", TENSORFLOW)):
+        for (repository, commit, folder), scripts in repositories.items():
+            for path, words in scripts:
+                place = path if folder == "." else f"{folder}/{path}"
+                yield Program(repository, commit, place, words, launcher)
+
+
+PROGRAMS = (*all_programs(),)

@@ -1,0 +1,105 @@
+"""Makes a program of the list short, on the hosts of the campaign: random data in place of the data
+sets that Keras downloads, and a few steps. It is imported when Python starts (__main__.py); the
+files of the program, of Keras and of Horovod stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+EPOCHS, STEPS, SAMPLES = 2, 4, 256
+IMAGES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
+KERAS = ("keras.src", "tf_keras.src")
+WORDS, LENGTH = 1000, 60  # of imdb
+
+
+def images(shape: tuple[int, ...], labels: tuple[int, ...]) -> Callable[..., Any]:
+    """A function such as `keras.datasets.mnist.load_data`."""
+
+    def load_data(*_: Any, **__: Any) -> Any:
+        import numpy as np
+
+        random = np.random.RandomState(0)
+
+        def part(number: int) -> Any:
+            x = random.randint(0, 255, (number, *shape)).astype("uint8")
+            return x, random.randint(0, 10, (number, *labels)).astype("uint8")
+
+        return part(SAMPLES), part(SAMPLES // 2)
+
+    return load_data
+
+
+def texts(*_: Any, num_words: int | None = None, **__: Any) -> Any:
+    """`keras.datasets.imdb.load_data`: lists of the numbers of words."""
+    import numpy as np
+
+    random, words = np.random.RandomState(0), min(num_words or WORDS, WORDS)
+
+    def part(number: int) -> Any:
+        x = np.empty(number, dtype=object)
+        x[:] = [random.randint(1, words, random.randint(5, LENGTH)).tolist() for _ in range(number)]
+        return x, random.randint(0, 2, number)
+
+    return part(SAMPLES), part(SAMPLES // 2)
+
+
+def with_data(load: Callable[..., Any]) -> Callable[[ModuleType], None]:
+    """A change of a module of a data set."""
+
+    def change(module: ModuleType) -> None:
+        vars(module)["load_data"] = load
+
+    return change
+
+
+def with_short_fit(owner: str) -> Callable[[ModuleType], None]:
+    """A change of a module whose class has `fit`."""
+
+    def change(module: ModuleType) -> None:
+        cls = getattr(module, owner)
+        fit = cls.fit
+
+        @functools.wraps(fit)
+        def short(self: Any, *args: Any, **options: Any) -> Any:
+            options["epochs"] = min(options.get("epochs", 1), EPOCHS)
+            for name in ("steps_per_epoch", "validation_steps"):
+                if options.get(name):
+                    options[name] = min(options[name], STEPS)
+            return fit(self, *args, **options)
+
+        cls.fit = short
+
+    return change
+
+
+def with_short_take(module: ModuleType) -> None:
+    """Loops over `dataset.take(steps)`, the usual form."""
+    cls = module.DatasetV2
+    take = cls.take
+
+    @functools.wraps(take)
+    def short(self: Any, count: Any, *args: Any, **options: Any) -> Any:
+        return take(self, min(count, STEPS * EPOCHS), *args, **options)
+
+    cls.take = short
+
+
+CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "keras.src.backend.tensorflow.trainer": with_short_fit("TensorFlowTrainer"),
+    "tf_keras.src.engine.training": with_short_fit("Model"),
+    "tensorflow.python.data.ops.dataset_ops": with_short_take,
+}
+for keras in KERAS:
+    for name, shape in IMAGES.items():
+        load = images(shape, (1,) if name == "cifar10" else ())
+        CHANGES[f"{keras}.datasets.{name}"] = with_data(load)
+    CHANGES[f"{keras}.datasets.imdb"] = with_data(texts)
+
+if __name__ in sys.modules and __name__.startswith("railhead_short"):
+    importlib.import_module("railhead_short.patch").after_import(CHANGES)
