@@ -9,15 +9,18 @@ Nothing here knows TensorFlow: arrays come and go as numpy's.
 
 from __future__ import annotations
 
-import io
+import contextlib
+import ctypes
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from .data.manifest import sha256_of
 from .results import TrainingError
@@ -27,6 +30,8 @@ VERSION = 1
 MANIFEST = "manifest.json"
 ARRAYS = "state.npz"
 NAME = re.compile(r"step-(\d{8,})")
+EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
+HERE = -100  # AT_FDCWD
 
 
 @dataclass(frozen=True)
@@ -96,37 +101,31 @@ class Checkpoints:
         self,
         position: Position,
         settings: dict[str, Any],
-        arrays: Sequence[Any],
+        arrays: Iterable[Any],
         beside: Beside | None = None,
     ) -> Path:
-        """Write a checkpoint, completely or not at all; then remove the surplus ones."""
-        import numpy as np
+        """Write a checkpoint, completely or not at all; then remove the surplus ones.
 
+        Each of `arrays` is written before the next one is taken: an iterator needs the memory of
+        one of them.
+        """
         name = f"step-{position.step:08d}"
         partial = self.folder / f".{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        buffer = io.BytesIO()
-        np.savez(buffer, *arrays, **(beside or Beside()).named())
-        write_synced(partial / ARRAYS, buffer.getbuffer())
+        file, shapes = write_arrays(partial / ARRAYS, arrays, (beside or Beside()).named())
         document = {
             "format": FORMAT,
             "version": VERSION,
             "position": asdict(position),
             "settings": settings,
-            "shapes": [list(array.shape) for array in arrays],
-            "files": [
-                {
-                    "name": ARRAYS,
-                    "bytes": (partial / ARRAYS).stat().st_size,
-                    "sha256": sha256_of(partial / ARRAYS),
-                }
-            ],
+            "shapes": shapes,
+            "files": [file],
         }
-        write_synced(partial / MANIFEST, json.dumps(document).encode())
+        with synced(partial / MANIFEST) as manifest:
+            manifest.write(json.dumps(document).encode())
         final = self.folder / name
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
+        put_in_place(partial, final)
         self._remove_old()
         return final
 
@@ -205,9 +204,83 @@ def read(folder: Path) -> Checkpoint:
     return Checkpoint(Position(**fields), document["settings"], document["shapes"], arrays, beside)
 
 
-def write_synced(path: Path, data: Any) -> None:
-    """Write a file and wait until it is on the disk."""
+class Hashed:
+    """A file that is written from its begin to its end, and its hash: it is not read again."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.sha256, self.bytes = file, hashlib.sha256(), 0
+
+    def write(self, data: Any) -> int:
+        """Write the next bytes."""
+        self.file.write(data)
+        self.sha256.update(data)
+        self.bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing to do: `synced` flushes the file."""
+
+
+def write_arrays(
+    path: Path, arrays: Iterable[Any], named: dict[str, Any]
+) -> tuple[dict[str, Any], list[list[int]]]:
+    """Write arrays as `np.savez` does; returns the manifest's entry of the file and the shapes of
+    `arrays`."""
+    import numpy as np
+
+    shapes = []
+    with synced(path) as file:
+        hashed = Hashed(file)
+        with zipfile.ZipFile(cast(IO[bytes], hashed), "w") as archive:
+
+            def add(name: str, array: Any) -> list[int]:
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+                return list(array.shape)
+
+            for index, array in enumerate(arrays):
+                shapes.append(add(f"arr_{index}", array))
+            for name, array in named.items():
+                add(name, array)
+    entry = {"name": path.name, "bytes": hashed.bytes, "sha256": hashed.sha256.hexdigest()}
+    return entry, shapes
+
+
+@contextlib.contextmanager
+def synced(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, which is on the disk at the end of the block."""
     with path.open("wb") as file:
-        file.write(data)
+        yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+def put_in_place(partial: Path, final: Path) -> None:
+    """Give a complete folder its name. If the name is in use, the two are exchanged at once: a
+    kill leaves one of them."""
+    if not final.exists():
+        partial.rename(final)
+    elif not exchanged(partial, final):  # such as on NFS
+        shutil.rmtree(final)
+        partial.rename(final)
+    else:
+        shutil.rmtree(partial)
+    sync_folder(final.parent)
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Exchange two paths in one step; False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # glibc before 2.28
+        return False
+    return bool(rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .checkpoint import Beside, Checkpoint, Checkpoints, Position
+from .checkpoint_writer import WAIT, Writer
 from .config import ConfigError, TrainConfig
 from .job import Job
+from .memory import missing_memory
 from .results import Records, TrainingError
 from .strategies.protocol import Strategy
 from .variables import is_seed, moving, tensors_of
@@ -26,6 +29,7 @@ FIXED = (
 DEFAULTS = {item.name: item.default for item in fields(TrainConfig)}  # of an older checkpoint
 CHECK_EVERY = 20  # steps after which the ranks agree whether minutes have passed
 COST = 20  # a checkpoint of a better model waits for so many times the last one's duration
+UNFINISHED = f"it was not complete after {WAIT:.0f} s: the disk does not answer, or is too slow"
 
 
 class State:
@@ -35,6 +39,7 @@ class State:
         self.strategy, self.records, self.config = strategy, records, job.config
         self.resume = job.resume
         self.checkpoints = Checkpoints(job.checkpoints, job.config.checkpoint_keep)
+        self.writer, self.copies = Writer(), True
         self.settings = {**asdict(job.config), "samples": samples}
         self.written = time.monotonic()
         self.cost = 0.0
@@ -130,10 +135,12 @@ class State:
     def check_room(self, model: Any, optimizer: Any) -> None:
         """Refuse to start where the checkpoints do not fit on the disk."""
         if self.strategy.rank == 0 and self.enabled:
-            variables = [*model.variables, *optimizer.variables]
-            variables += model.weights if self.config.exports_best else []
-            size = sum(math.prod(v.shape) * np.dtype(v.dtype).itemsize for v in variables)
-            self.checkpoints.check_room(size)
+            self.checkpoints.check_room(self._size(model, optimizer))
+
+    def _size(self, model: Any, optimizer: Any) -> int:
+        """The bytes of the state, with the weights of the best epoch."""
+        best = model.weights if self.config.exports_best else []
+        return size_of(tensors_of([*model.variables, *optimizer.variables, *best]))
 
     @property
     def enabled(self) -> bool:
@@ -141,37 +148,74 @@ class State:
         return bool(self.config.checkpoint_steps or self.config.checkpoint_minutes)
 
     def due(self, step: int) -> bool:
-        """Whether a checkpoint is to be written after this step; the same on every rank."""
+        """Whether a checkpoint is to be written after this step; the same on every rank. One after
+        so many minutes is not due while another is being written."""
         if self.config.checkpoint_steps and step % self.config.checkpoint_steps == 0:
             return True
         if not self.config.checkpoint_minutes or step % CHECK_EVERY:
             return False
-        return self.agree(time.monotonic() - self.written > self.config.checkpoint_minutes * 60)
+        passed = time.monotonic() - self.written
+        return self.agree(passed > self.config.checkpoint_minutes * 60 and not self.writer.busy)
 
     def due_for_best(self) -> bool:
         """Whether a better model is worth a checkpoint now; the same on every rank."""
         passed = time.monotonic() - self.written
-        return self.enabled and self.agree(passed > COST * self.cost)
+        return self.enabled and self.agree(passed > COST * self.cost and not self.writer.busy)
 
     def agree(self, wish: bool) -> bool:
         """Rank 0's wish, on every rank."""
         return bool(self.strategy.total(np.array([float(wish and self.strategy.rank == 0)]))[0])
 
     def save(self, position: Position, model: Any, optimizer: Any, callbacks: str) -> None:
-        """Write a checkpoint: all processes read the variables, rank 0 writes. `callbacks` is the
-        state of the callbacks."""
-        begin = time.monotonic()
-        variables = [*model.variables, *optimizer.variables]
-        arrays = self.strategy.values(tensors_of(variables))
+        """Copy the state on all processes at this step; rank 0 writes it while the training
+        continues. It first waits for the checkpoint before. `callbacks` is the state of the
+        callbacks."""
+        began = time.monotonic()
+        idle = self.strategy.rank != 0 or self.finish()
+        variables = tensors_of([*model.variables, *optimizer.variables])
         beside = Beside(self._moving(model), self.best, callbacks)
-        if self.strategy.rank == 0:
-            try:
-                self.checkpoints.write(position, self.settings, arrays, beside)
-                self.records.emit("checkpoint", step=position.step)
-            except OSError as error:  # a full disk costs the checkpoint, not the training
-                self.records.emit("message", text=f"no checkpoint was written: {error}")
-        self.written = time.monotonic()
-        self.cost = self.written - begin
+        arrays = (array for variable in variables for array in self.strategy.values([variable]))
+        if self.strategy.rank == 0 and idle:
+            has_memory = self._has_memory(self._size(model, optimizer))
+            copy: Iterator[Any] = iter(list(arrays)) if has_memory else arrays
+            write = partial(self.checkpoints.write, position, self.settings, copy, beside)
+            if has_memory:
+                self.writer.start(position.step, began, write)
+            else:
+                self.writer.write_now(position.step, began, write)
+        for _ in arrays:  # reading may be work of all processes, so each reads all of them
+            pass
+
+    def _has_memory(self, size: int) -> bool:
+        """Whether there is memory for a copy of the state. That there is none is reported once."""
+        why = missing_memory(size)
+        if why and self.copies:
+            self.records.emit("message", text=f"the training waits for its checkpoints: {why}")
+        self.copies = not why
+        return self.copies
+
+    def report(self) -> None:
+        """Report the checkpoint that was completed since, or why it was not written."""
+        if (done := self.writer.collect()) is None:
+            return
+        self.written, self.cost = time.monotonic(), done.seconds
+        if done.error is None:
+            self.records.emit(
+                "checkpoint", step=done.step, pause_s=done.pause, write_s=done.seconds
+            )
+        elif isinstance(done.error, OSError):  # a full disk costs the checkpoint, not the training
+            self.records.emit("message", text=f"no checkpoint was written: {done.error}")
+        else:
+            raise done.error
+
+    def finish(self) -> bool:
+        """Wait for the checkpoint that is being written, and report it; False if that takes too
+        long."""
+        finished = self.writer.wait()
+        if not finished:
+            self.records.emit("message", text=f"no checkpoint was written: {UNFINISHED}")
+        self.report()
+        return finished
 
     def _find(self) -> Checkpoint | None:
         """The checkpoint from which rank 0 continues, by the rule of the job."""
@@ -203,6 +247,11 @@ class State:
                     f"the checkpoint in {self.checkpoints.folder} is of another training: "
                     f"{name} was {before}, and is {now}"
                 )
+
+
+def size_of(variables: Sequence[Any]) -> int:
+    """The bytes of tf.Variables."""
+    return sum(math.prod(variable.shape) * int(variable.dtype.size) for variable in variables)
 
 
 def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:

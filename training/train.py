@@ -129,6 +129,13 @@ class Training:
 
     def run(self) -> Evaluation:
         """Train all epochs, evaluate, and write the results."""
+        try:
+            return self._run()
+        except BaseException:
+            self.state.finish()  # the checkpoint of a step that was reached
+            raise
+
+    def _run(self) -> Evaluation:
         self.prepare_steps()
         if text := accumulation_note(self.model, self.config):
             self._say(text)
@@ -213,6 +220,7 @@ class Training:
             waited = time.monotonic() - begin
             waiting.append((self.strategy.call(self.step, batch), waited))
             self._count_position()
+            self.state.report()
             if self.state.due(self.position.step):
                 self._drain(waiting, 0)
                 self._save()
@@ -310,6 +318,7 @@ class Training:
         if self.state.enabled:
             self.position = replace(self.position, done=True)
             self._save()
+            self.state.finish()
         self.learner.averages.stay_in_model()
         epoch = self._choose_epoch()
         self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read

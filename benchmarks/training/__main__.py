@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
         return accuracy.run(options.data, options.epochs, folder)
     from benchmarks.training import checkpoint
 
-    return checkpoint.run(options.model, folder)
+    return checkpoint.run(options.model, options.rounds, folder)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
+import shutil
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,13 +97,65 @@ def test_one_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path, limit: in
 def test_both_files_are_on_the_disk_before_the_checkpoint_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a power failure leaves a checkpoint with its name and no content."""
+    """Otherwise a power failure leaves a checkpoint with its name and no content. The name is on
+    the disk before older checkpoints are removed."""
     synced: list[str] = []
     links = Path("/proc/self/fd")
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str((links / str(fd)).readlink())))
     written(tmp_path, 1)
-    partial = tmp_path / "kept/.step-00000001.partial"
-    assert synced == [str(partial / "state.npz"), str(partial / "manifest.json")]
+    folder = tmp_path / "kept"
+    partial = folder / ".step-00000001.partial"
+    assert synced == [str(partial / "state.npz"), str(partial / "manifest.json"), str(folder)]
+
+
+def killed_at(limit: int, event: int) -> None:
+    """In a child: SIGKILL at the call of this number that changes the folder; as well when a file
+    would become larger than `limit` bytes."""
+    calls = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "ctypes.call_function")
+    counted = itertools.count(1)
+
+    def hook(name: str, _: Any) -> None:
+        if name in calls and next(counted) == event:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+def write_in_child(store: Checkpoints, position: Position, limit: int, event: int) -> bool:
+    """Write a checkpoint in a child that may be killed; whether it was."""
+    if (child := os.fork()) == 0:
+        try:
+            killed_at(limit, event)
+            store.write(position, SETTINGS, ARRAYS)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["the same step again", "the next step"])
+def test_a_kill_at_any_byte_or_call_leaves_a_whole_checkpoint(tmp_path: Path, step: int) -> None:
+    """Only one is kept: at no moment there is none. `done` is written again at the last step."""
+    store = written(tmp_path, 1, keep=1)
+    first = store.folder / "step-00000001"
+    size = max(file.stat().st_size for file in first.iterdir())
+    position = replace(POSITION, step=step, done=True)
+    read = []
+    for limit, event in [
+        *((n, 0) for n in range(0, size, 61)),
+        *((size * 2, n) for n in range(26)),
+    ]:
+        shutil.rmtree(store.folder)
+        before = written(tmp_path, 1, keep=1)
+        was_killed = write_in_child(before, position, limit, event)
+        newest, faults = before.newest()
+        assert newest is not None and faults == [], (limit, event)
+        assert newest.position in (POSITION, position)
+        assert was_killed or newest.position == position
+        assert all((a == b).all() for a, b in zip(newest.arrays, ARRAYS, strict=True))
+        read.append((was_killed, newest.position.done))
+    assert {(True, False), (True, True), (False, True)} == set(read)
 
 
 def ended(step: int, loss: float, *, better: bool) -> Position:

@@ -72,6 +72,7 @@ class Watched(train.Training):
             path.write_text(json.dumps(self._averages()))
         super()._save()
         if last:
+            self.state.finish()
             if os.environ["PROBE_END"] == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise Killed
