@@ -79,6 +79,7 @@ SDKS = {
 NOWHERE = {"tests", "benchmarks", "fabfile"}  # in no room
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
+    "bootstrap.remote.attempts.causes",
     "bootstrap.remote.buckets.gcs",
     "bootstrap.remote.buckets.objects",
     "bootstrap.remote.buckets.s3",

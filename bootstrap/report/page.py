@@ -12,6 +12,7 @@ from ..console import svg
 from ..console.markup import Markup, element, joined, text
 from ..console.svg import Curve, Panel
 from ..console.text import clean, count, duration, percent
+from ..runs.hints import cause_of
 from ..runs.metrics.plots import by_epoch, panels
 from .facts import (
     METRICS,
@@ -101,11 +102,13 @@ def _summary(facts: RunFacts) -> tuple[str, ...]:
 
 
 def _failure(facts: RunFacts) -> Markup:
-    """The rank that failed, with its last lines."""
-    culprit = facts.result.culprit if facts.result else None
-    if not culprit:
+    """The cause of a failure, and the rank or host with its last lines."""
+    result = facts.result
+    culprit = result.culprit if result else None
+    if not result or not culprit:
         return Markup("")
-    where = f"rank {culprit.rank} on {culprit.host}"
+    what = "mpirun" if culprit.rank is None else f"rank {culprit.rank}"
+    where = f"{what} on {culprit.host}; {cause_of(result) or 'cause not known'}"
     lines = [text(line) for line in culprit.lines[-12:]]
     return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
 

@@ -28,7 +28,7 @@ from ..untrusted.manifest import (
 )
 from ..untrusted.run_files import read_result, read_run_document
 from ..untrusted.unpack import Hostile
-from .hints import hint_of
+from .hints import cause_of, next_step
 from .metrics.events import EVENT_FILE, event_file
 from .metrics.options import MOST_METRICS
 from .metrics.plots import curves
@@ -218,10 +218,8 @@ def judge(run: Run, result: Result | None) -> str:
             + (f": {result.why}" if result.why else "")
         )
     if result.state == "failed":
-        lines = result.culprit.lines if result.culprit else ()
         keras = None if result.attempts else keras_of(run)
-        hint = hint_of(lines, keras) or _log_hint(run, result)
-        raise RunFailed(_failure(run, result), hint=hint)
+        raise RunFailed(_failure(run, result), hint=next_step(run, result, keras))
     if remaining := left_on_hosts(result):
         raise RailheadError(
             f"run {run.run_id} succeeded, and {remaining}", hint=Command("cancel", run=run.run_id)
@@ -276,10 +274,7 @@ def _failure(run: Run, result: Result) -> str:
             f"rank {culprit.rank}{where} exited with {1 if culprit.exit is None else culprit.exit}"
         )
     lines = "\n".join(f"  | {clean(line)}" for line in culprit.lines[-12:])
-    return f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result.exit_code}"
-
-
-def _log_hint(run: Run, result: Result) -> Command:
-    """The command that shows the log of the rank that failed, or that of mpirun."""
-    rank = result.culprit.rank if result.culprit else None
-    return Command("logs", run=run.run_id, rank="mpirun" if rank is None else rank)
+    return (
+        f"run {run.run_id} failed: {what}\n{lines}\n  cause: {cause_of(result)}\n"
+        f"  result.json: exit code {result.exit_code}"
+    )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from railhead.documents.cause import Cause
 from railhead.documents.codec import key
 from railhead.documents.evaluation import NONE, Evaluation, Reported
 
@@ -88,14 +89,15 @@ class NotSwept:
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
-    was cancelled, if not by a user; `trouble`: what could not be written or read on the chief;
-    `attempts`: the failed attempts before the last one."""
+    was cancelled, if not by a user; `cause`: why it failed; `trouble`: what could not be written or
+    read on the chief; `attempts`: the failed attempts before the last one."""
 
     schema: int = 1
     run_id: str = ""
     state: str = key(choices=FINAL)
     exit_code: int = key(1, at_least=-LARGEST, at_most=LARGEST)
     culprit: Culprit | None = None
+    cause: Cause | None = key(None, omit=True)
     started: str | None = key(None, check=TIME)
     ended: str | None = key(None, check=TIME)
     seconds: float = key(0.0, at_least=0, at_most=LARGEST)

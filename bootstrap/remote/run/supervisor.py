@@ -28,6 +28,7 @@ from railhead.documents.run import AfterRun, RunDocument
 from railhead.documents.state import RunState
 
 from .. import locks, programs
+from ..attempts import causes, evidence
 from ..evaluation import thresholds
 from ..keras_retry import errors, prepare
 from . import (
@@ -107,7 +108,12 @@ class State:
         with self.counted():
             json_file.save(path("results/manifest.json"), with_result(listed))
         reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
-        last = {"state": result.state, "ended": result.ended, "reason": reason}
+        last = {
+            "state": result.state,
+            "ended": result.ended,
+            "reason": reason,
+            "cause": result.cause,
+        }
         self.beat(**last, trouble=self.trouble(), begun={})
 
     def save_result(self, result: Result) -> None:
@@ -174,7 +180,7 @@ class Supervisor:
         self.check()
         self.evaluation = self.judged()
         self.list_outputs()
-        return self.result(code, swept)
+        return self.explained(self.result(code, swept))
 
     def prepare_other_keras(self, result: Result) -> bool:
         """If the script needs the other Keras, prepare the hosts to start again; returns whether
@@ -305,6 +311,14 @@ class Supervisor:
             swept=swept,
             why=self.why() if state == "cancelled" else None,
         )
+
+    def explained(self, result: Result) -> Result:
+        """The result with the cause of a failure, also from what the culprit's host shows."""
+        if result.culprit is None:
+            return result
+        seconds = time.monotonic() - self.begun
+        failure = evidence.collect(self.run, RUN, causes.Failure(result.culprit), seconds)
+        return replace(result, cause=causes.diagnosed(failure).cause)
 
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
