@@ -6,7 +6,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.run import Script
+from railhead.documents.result import LINE
+from railhead.documents.run import MOST_RETRIES, Script
 
 from ..console import svg
 from ..console.markup import Markup, element, joined, text
@@ -35,6 +36,7 @@ def run_page(facts: RunFacts, command: str) -> str:
     body = [
         _head(facts),
         _failure(facts),
+        section("Attempts", _attempts(facts)),
         section("Curves", _charts(panels(facts.records))),
         section("Throughput", _throughput(facts)),
         section("Timeline", _timeline(facts)),
@@ -111,6 +113,24 @@ def _failure(facts: RunFacts) -> Markup:
     where = f"{what} on {culprit.host}; {cause_of(result) or 'cause not known'}"
     lines = [text(line) for line in culprit.lines[-12:]]
     return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
+
+
+def _attempts(facts: RunFacts) -> Markup:
+    """The attempts that failed, after which the run started again."""
+    rows = [
+        (
+            number,
+            clean(str(attempt.cause or attempt.summary))[:LINE],
+            attempt.culprit.host,
+            duration(attempt.seconds),
+            attempt.step,
+            attempt.from_step,
+            "" if attempt.lost is None else duration(attempt.lost),
+        )
+        for number, attempt in enumerate(facts.attempts[:MOST_RETRIES], 1)
+    ]
+    head = ("attempt", "cause", "host", "duration", "last step", "continued from step", "lost")
+    return table(head, rows) if rows else Markup("")
 
 
 def _charts(to_draw: list[Panel]) -> Markup:

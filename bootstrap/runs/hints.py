@@ -12,7 +12,7 @@ from ..console.text import clean
 from ..errors import Command
 from ..facts import xid
 from ..remote.attempts.causes import COMMANDS, Failure, advice_of, diagnosed
-from ..remote.keras_retry.errors import needs_other
+from ..remote.attempts.keras_errors import needs_other
 from .run import Run
 
 NOBODY = Culprit(None, None, ())
