@@ -79,6 +79,10 @@ SDKS = {
 NOWHERE = {"tests", "benchmarks", "fabfile"}  # in no room
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
+    "bootstrap.remote.attempts.causes",
+    "bootstrap.remote.attempts.keras_errors",
+    "bootstrap.remote.attempts.keras_names",
+    "bootstrap.remote.attempts.time_left",
     "bootstrap.remote.buckets.gcs",
     "bootstrap.remote.buckets.objects",
     "bootstrap.remote.buckets.s3",
@@ -92,8 +96,6 @@ PURE = {
     "bootstrap.remote.run.mpirun_output",
     "bootstrap.remote.run.stop_policy",
     "bootstrap.remote.evaluation.thresholds",
-    "bootstrap.remote.keras_retry.errors",
-    "bootstrap.remote.keras_retry.names",
     "bootstrap.remote.serve.local_requests",
     "bootstrap.remote.serve.machine_use",
 }

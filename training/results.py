@@ -87,10 +87,10 @@ class Records:
 
 
 def plain(record: dict[str, Any]) -> str:
-    """A record as a line for people; empty for progress and checkpoints."""
+    """A record as a line for people; empty for progress, checkpoints and starts."""
     if record["kind"] == "message":
         return str(record["text"])
-    if record["kind"] in ("progress", "checkpoint"):
+    if record["kind"] in ("progress", "checkpoint", "start"):
         return ""
     shown = ("loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae", "samples")
     more = (name for name in record if name.startswith("val_") and name not in shown)

@@ -61,6 +61,8 @@ def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
     def work(strategy: Strategy, name: str) -> Evaluation:
         training = Training(strategy, job, records)
         if strategy.rank == 0:
+            at = training.position
+            records.emit("start", step=at.step, epoch=at.epoch)
             records.emit("message", text=training.announcement(name))
         return training.run()
 

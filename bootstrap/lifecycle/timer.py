@@ -6,20 +6,18 @@ schedule of the cloud nor a connection.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta, timezone
 
 from ..clouds.base import MISSING, UNKNOWN, Deadline
 from ..errors import RailheadError
+from ..remote.attempts.time_left import SHOWN, TOOL
 from ..ssh.as_root import run_as_root
 from ..ssh.session import ConnectionLost, Session
 
-TOOL = "/usr/local/sbin/railhead-deadline"
 KIND, SOURCE = "timer", "the machine's railhead-deadline"
 ANSWER_SECONDS = 20.0
 LEAST, MOST = 60, 691_200  # seconds that the tool accepts
 LATE = "it started after its deadline"
-_LINE = re.compile(r"stops=(\d{1,10}) now=(\d{1,10}) late=(yes|no) timer=([a-z-]{1,20})")
 
 
 def read(session: Session) -> Deadline:
@@ -34,7 +32,7 @@ def read(session: Session) -> Deadline:
 
 def parse(output: str, now: datetime) -> Deadline:
     """The deadline in the tool's output. Its time is by our clock: the machine's may differ."""
-    match = _LINE.search(output)
+    match = SHOWN.search(output)
     if not match:
         return Deadline(KIND, None, MISSING, SOURCE, "the machine has no timer")
     at = now + timedelta(seconds=int(match[1]) - int(match[2]))

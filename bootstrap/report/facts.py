@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.records import Record
-from railhead.documents.result import Result
+from railhead.documents.result import Attempt, Result
 from railhead.documents.run import BuiltIn, RunDocument, Script
 
 from ..console.text import clean
@@ -81,9 +81,14 @@ class RunFacts:
         return EARLY if self.ended_early and state == "cancelled" else state
 
     @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts that failed, after which the run started again."""
+        return self.result.attempts if self.result else ()
+
+    @property
     def keras(self) -> str:
         """The Keras of the run; also that of an attempt that failed before."""
-        attempts = self.result.attempts if self.result else ()
+        attempts = [a for a in self.attempts if a.kind == "keras"]
         if attempts:
             return f"{attempts[-1].other_keras}, after {attempts[-1].keras} failed"
         return str(self.document.keras) if self.document else ""

@@ -6,12 +6,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.run import Script
+from railhead.documents.result import LINE
+from railhead.documents.run import MOST_RETRIES, Script
 
 from ..console import svg
 from ..console.markup import Markup, element, joined, text
 from ..console.svg import Curve, Panel
 from ..console.text import clean, count, duration, percent
+from ..runs.hints import cause_of
 from ..runs.metrics.plots import by_epoch, panels
 from .facts import (
     METRICS,
@@ -34,6 +36,7 @@ def run_page(facts: RunFacts, command: str) -> str:
     body = [
         _head(facts),
         _failure(facts),
+        section("Attempts", _attempts(facts)),
         section("Curves", _charts(panels(facts.records))),
         section("Throughput", _throughput(facts)),
         section("Timeline", _timeline(facts)),
@@ -101,13 +104,33 @@ def _summary(facts: RunFacts) -> tuple[str, ...]:
 
 
 def _failure(facts: RunFacts) -> Markup:
-    """The rank that failed, with its last lines."""
-    culprit = facts.result.culprit if facts.result else None
-    if not culprit:
+    """The cause of a failure, and the rank or host with its last lines."""
+    result = facts.result
+    culprit = result.culprit if result else None
+    if not result or not culprit:
         return Markup("")
-    where = f"rank {culprit.rank} on {culprit.host}"
+    what = "mpirun" if culprit.rank is None else f"rank {culprit.rank}"
+    where = f"{what} on {culprit.host}; {cause_of(result) or 'cause not known'}"
     lines = [text(line) for line in culprit.lines[-12:]]
     return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
+
+
+def _attempts(facts: RunFacts) -> Markup:
+    """The attempts that failed, after which the run started again."""
+    rows = [
+        (
+            number,
+            clean(str(attempt.cause or attempt.summary))[:LINE],
+            attempt.culprit.host,
+            duration(attempt.seconds),
+            attempt.step,
+            attempt.from_step,
+            "" if attempt.lost is None else duration(attempt.lost),
+        )
+        for number, attempt in enumerate(facts.attempts[:MOST_RETRIES], 1)
+    ]
+    head = ("attempt", "cause", "host", "duration", "last step", "continued from step", "lost")
+    return table(head, rows) if rows else Markup("")
 
 
 def _charts(to_draw: list[Panel]) -> Markup:

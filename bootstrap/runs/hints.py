@@ -1,28 +1,42 @@
-"""Known causes of failures, by a script's last lines, and how to fix them. Pure."""
+"""What to do about a failed run: from the table of causes, or about the wrong Keras of a script."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from railhead.documents.result import other_keras
+from railhead.documents.cause import Cause
+from railhead.documents.result import Culprit, Result, other_keras
 
 from ..console.text import clean
-from ..remote.keras_retry.errors import needs_other
+from ..errors import Command
+from ..facts import xid
+from ..remote.attempts.causes import COMMANDS, Failure, advice_of, diagnosed
+from ..remote.attempts.keras_errors import needs_other
+from .run import Run
 
-# A file that the script opened by a relative path.
-_NOT_SENT = re.compile(r"FileNotFoundError: .*No such file or directory: '([^/'][^']{0,200})'")
+NOBODY = Culprit(None, None, ())
 
 
-def hint_of(lines: Sequence[str], keras: int | None = None) -> str:
-    """How to fix an error in these lines; empty if its cause is not known.
+def cause_of(result: Result) -> Cause | None:
+    """The cause of a failure as its chief has seen it; of an older run, as its lines show it. The
+    evidence is without control characters."""
+    if result.state != "failed":
+        return None
+    cause = result.cause or diagnosed(Failure(result.culprit or NOBODY)).cause
+    return replace(cause, evidence=clean(cause.evidence))
+
+
+def next_step(run: Run, result: Result, keras: int | None = None) -> str | Command:
+    """What to do about a failed run: an advice, or the command that shows more.
 
     Args:
         keras: the Keras of the run; None if it is not known, or if both were tried.
     """
-    cleaned = [clean(str(line)) for line in lines]
-    text = "\n".join(cleaned)
-    return _keras(cleaned, keras) or _sagemaker(text) or _not_sent(text)
+    culprit = result.culprit or NOBODY
+    lines = [clean(str(line)) for line in culprit.lines]
+    cause = cause_of(result) or diagnosed(Failure(culprit)).cause
+    return _keras(lines, keras) or _xid(cause) or advice_of(cause, lines) or _command(run, cause)
 
 
 def _keras(lines: Sequence[str], keras: int | None) -> str:
@@ -32,23 +46,18 @@ def _keras(lines: Sequence[str], keras: int | None) -> str:
     return f"the script is written for Keras {other}: add --keras {other}"
 
 
-def _sagemaker(text: str) -> str:
-    """The replacement for a path of SageMaker."""
-    match = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
-    if not match:
-        return ""
-    folder, channel = match.groups()
-    names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
-    name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
-    return (
-        f"{match[0]} is a folder of SageMaker: in the script, write"
-        f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
-    )
+def _xid(cause: Cause) -> str:
+    """The remedy for an Xid in the evidence."""
+    xids = xid.read_log(cause.evidence) if cause.class_ == "gpu" else ()
+    return "".join(f"{x.meaning.what}: {x.meaning.todo.format(bus=x.bus)}" for x in xids[:1])
 
 
-def _not_sent(text: str) -> str:
-    match = _NOT_SENT.search(text)
-    if not match:
-        return ""
-    what = f"{match[1]} is not on the hosts; files that .gitignore excludes are not sent"
-    return f"{what}: --data NAME=FOLDER"
+def _command(run: Run, cause: Cause) -> Command:
+    """The command that shows more about a cause."""
+    match COMMANDS.get(cause.class_):
+        case "exec":
+            return Command("exec", cmd="df -h ~ /tmp /dev/shm")
+        case "health" | "status" as task if cause.host:
+            return Command(task)
+    rank = "mpirun" if cause.rank is None else cause.rank
+    return Command("logs", run=run.run_id, rank=rank)

@@ -35,12 +35,20 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
+class Retries:
+    """How often a run starts again after a failure; `from_start`: also without a checkpoint."""
+
+    most: int = 0
+    from_start: bool = False
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """The options of a run, validated. `strategy` None: the default is chosen.
 
     `servers`: how many parameter servers; 0: one where the strategy has any. `resumes`: the id of
     the run whose checkpoints this one continues from. `thresholds`: of its evaluation.
-    `evaluates`: the id of the run whose model is evaluated.
+    `evaluates`: the id of the run whose model is evaluated. `retries`: after a failure.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -56,6 +64,7 @@ class RunOptions:
     resumes: str | None = None
     thresholds: tuple[Threshold, ...] = ()
     evaluates: str | None = None
+    retries: Retries = Retries()
 
     def __post_init__(self) -> None:
         strategies.launcher_for(self.launcher, self.strategy)
@@ -202,6 +211,8 @@ def run_document(
         keras_auto=options.keras.auto,
         keras_patches=options.keras_patches,
         coordinator=coordinator,
+        retries=options.retries.most,
+        retries_from_start=options.retries.from_start,
     )
 
 

@@ -28,12 +28,13 @@ from ..untrusted.manifest import (
 )
 from ..untrusted.run_files import read_result, read_run_document
 from ..untrusted.unpack import Hostile
-from .hints import hint_of
+from .hints import cause_of, next_step
 from .metrics.events import EVENT_FILE, event_file
 from .metrics.options import MOST_METRICS
 from .metrics.plots import curves
 from .run import Run
 
+SHOWN_ATTEMPTS = 5
 OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
@@ -196,9 +197,10 @@ def trouble_line(result: Result | None) -> list[str]:
 
 
 def attempt_lines(result: Result | None) -> list[str]:
-    """One line if an attempt failed before the last one; otherwise none."""
+    """A line for each of the last attempts that failed before the one that ended the run."""
     attempts = result.attempts if result else ()
-    return [clean(attempt.summary) for attempt in attempts[-1:]]  # a host may list any number
+    shown = attempts[-SHOWN_ATTEMPTS:]  # a host may list any number
+    return [clean(attempt.summary) for attempt in shown]
 
 
 def judge(run: Run, result: Result | None) -> str:
@@ -218,10 +220,9 @@ def judge(run: Run, result: Result | None) -> str:
             + (f": {result.why}" if result.why else "")
         )
     if result.state == "failed":
-        lines = result.culprit.lines if result.culprit else ()
-        keras = None if result.attempts else keras_of(run)
-        hint = hint_of(lines, keras) or _log_hint(run, result)
-        raise RunFailed(_failure(run, result), hint=hint)
+        tried = any(attempt.kind == "keras" for attempt in result.attempts)
+        keras = None if tried else keras_of(run)
+        raise RunFailed(_failure(run, result), hint=next_step(run, result, keras))
     if remaining := left_on_hosts(result):
         raise RailheadError(
             f"run {run.run_id} succeeded, and {remaining}", hint=Command("cancel", run=run.run_id)
@@ -276,10 +277,8 @@ def _failure(run: Run, result: Result) -> str:
             f"rank {culprit.rank}{where} exited with {1 if culprit.exit is None else culprit.exit}"
         )
     lines = "\n".join(f"  | {clean(line)}" for line in culprit.lines[-12:])
-    return f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result.exit_code}"
-
-
-def _log_hint(run: Run, result: Result) -> Command:
-    """The command that shows the log of the rank that failed, or that of mpirun."""
-    rank = result.culprit.rank if result.culprit else None
-    return Command("logs", run=run.run_id, rank="mpirun" if rank is None else rank)
+    again = f"  not started again: {clean(result.no_restart)}\n" if result.no_restart else ""
+    return (
+        f"run {run.run_id} failed: {what}\n{lines}\n  cause: {cause_of(result)}\n{again}"
+        f"  result.json: exit code {result.exit_code}"
+    )

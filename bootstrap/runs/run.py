@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from railhead.documents.result import LINE
 from railhead.documents.state import RunState
 
 from ..console.text import clean
@@ -68,7 +69,7 @@ def state_of(chief: Session, run: Run) -> str:
     if not state:
         return "no longer on its chief"
     if state.has_ended:
-        return state.state
+        return f"{state.state} ({clean(str(state.cause))[:LINE]})" if state.cause else state.state
     age = time.time() - state.heartbeat
     # Not `kill -0`: it also finds zombies.
     alive = chief.is_running(state.pid, run.folder, SUPERVISOR)

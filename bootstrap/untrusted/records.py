@@ -11,6 +11,9 @@ from railhead.documents.records import Record
 
 from .decode import json_line
 
+# Records that belong to steps. Where a run started again, those after its checkpoint come twice.
+OF_STEPS = ("progress", "epoch", "validation", "evaluation", "checkpoint", "metric")
+
 
 def record(line: str) -> Record | None:
     """The record in a line; None if it is not one."""
@@ -19,13 +22,39 @@ def record(line: str) -> Record | None:
 
 
 def records(metrics: Path) -> list[Record]:
-    """All records of a metrics.jsonl."""
-    return [decode(Record, record) for record in raw_records(metrics)]
+    """All records of a metrics.jsonl, those of a step once."""
+    return [one for one, _ in _current(metrics)]
 
 
 def raw_records(metrics: Path) -> Iterator[dict[str, Any]]:
     """The same as they were written; other lines (a partial last one) are skipped."""
+    return (written for _, written in _current(metrics))
+
+
+def _current(metrics: Path) -> list[tuple[Record, dict[str, Any]]]:
+    """The records without those that an attempt after a failure has repeated."""
+    current: list[tuple[Record, dict[str, Any]]] = []
+    for written in _lines(metrics):
+        one = decode(Record, written)
+        if one.kind == "start":
+            current = [pair for pair in current if not _is_repeated(pair[0], one)]
+        current.append((one, written))
+    return current
+
+
+def _lines(metrics: Path) -> Iterator[dict[str, Any]]:
     if metrics.is_file():
         for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines():
-            if record := json_line(line):
-                yield record
+            if written := json_line(line):
+                yield written
+
+
+def _is_repeated(one: Record, start: Record) -> bool:
+    """Whether a record belongs to a step that comes again after this start: the built-in training
+    reports the step and the epochs before it, the supervisor a time for a script."""
+    if one.kind not in OF_STEPS:
+        return False
+    for mine, last in ((one.step, start.step), (one.epoch, start.epoch), (one.time, start.since)):
+        if mine is not None and last is not None:
+            return mine > last
+    return False

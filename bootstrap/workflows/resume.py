@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from railhead.documents.options.runs import ProgramOptions
@@ -12,13 +13,15 @@ from railhead.documents.run import Script
 
 from ..clouds.bucket import bucket_of
 from ..console.output import print_lines
-from ..errors import RailheadError
+from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..runs import checkpoints, restore
 from ..runs.earlier_run import EarlierRun, changed_program, resumed_request
+from ..runs.launch import Retries
 from ..runs.request import RunRequest, read_request
 from ..runs.restore import CheckpointSource
+from ..runs.retries import retries_of, without_checkpoints
 from ..runs.run import Run
 from ..runs.start import Restore
 from ..ssh.cluster import ConnectedCluster
@@ -39,6 +42,31 @@ def request_for(
     request, args = resumed_request(earlier, typed)
     print_lines(*changed_program(earlier, request))
     return request, args
+
+
+def with_retries(
+    request: RunRequest, earlier: EarlierRun | None, wanted: int | None
+) -> tuple[RunRequest, list[str]]:
+    """The request with the retries of its run, and what the user should know about them.
+
+    Args:
+        wanted: --retries; None: the default for this program.
+
+    Raises:
+        UsageError: retries of a run whose program has changed.
+    """
+    lines, changed = [], bool(earlier and changed_program(earlier, request))
+    if changed and wanted:
+        assert earlier
+        raise UsageError(
+            f"--retries {wanted}: the program has changed since run {earlier.run.run_id}, whose"
+            " checkpoints it did not write",
+            hint=Hint(Command("train", resume=earlier.run.run_id, retries=0), "   # or a new run"),
+        )
+    chosen = Retries() if changed else retries_of(request.program, wanted)
+    if wanted and (why := without_checkpoints(request.program)):
+        lines.append(f"--retries {wanted}: {why}, a retry starts at step 0")
+    return replace(request, options=replace(request.options, retries=chosen)), lines
 
 
 def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:

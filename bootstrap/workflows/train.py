@@ -60,6 +60,8 @@ def train_options(
     policy = stop_policy.stop_policy_of(ending)
     earlier = None if begin.resume is None else earlier_run(begin.resume)
     request, program = resume.request_for(program, earlier)
+    request, lines = resume.with_retries(request, earlier, begin.retries)
+    print_lines(*lines)
     chosen = ready_options(ready, program, launcher=request.options.launcher)
     return TrainOptions(request, chosen, folder, not begin.wait, policy, earlier)
 

@@ -14,8 +14,8 @@ from railhead.documents.lenient import Integer, Number, Numbers, Shown, Text, fi
 @dataclass(frozen=True)
 class Record:
     """`time` is in seconds since 1970, None where a number is missing. `number` counts the values
-    of a metric from 1; `figures` are all other numbers, which may be NaN: `loss`, `val_accuracy`,
-    `samples_per_s`, ..., and `value` of a metric."""
+    of a metric from 1; `since`, of a `start`, is a time; `figures` are all other numbers, which may
+    be NaN: `loss`, `val_accuracy`, `samples_per_s`, ..., and `value` of a metric."""
 
     kind: Text = ""
     rank: Integer = None
@@ -26,6 +26,7 @@ class Record:
     step: Number = None
     steps: Number = None
     number: Number = None
+    since: Number = None
     name: Shown = ""
     text: Shown = ""
     figures: Numbers = key({}, rest=True)

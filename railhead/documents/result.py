@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from railhead.documents.cause import Cause
 from railhead.documents.codec import key
 from railhead.documents.evaluation import NONE, Evaluation, Reported
 
@@ -50,12 +51,19 @@ def other_keras(keras: int) -> int:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt that failed before its first step: its script needs the other Keras, with which
-    the run started again. `seconds`: its duration."""
+    """An attempt that failed, after which the run started again. `kind` keras: with the other
+    Keras, because the script needs it; retry: from `from_step`, the step of the newest checkpoint
+    (None: the files of a script). `seconds`: its duration; `step`: its last known step; `lost`:
+    seconds from that checkpoint to the next attempt."""
 
     keras: int = key(choices=(2, 3))
     culprit: Culprit = key()
     seconds: float = key(at_least=0, at_most=LARGEST)
+    kind: str = key("keras", choices=("keras", "retry"), omit=True)
+    cause: Cause | None = key(None, omit=True)
+    step: int | None = key(None, omit=True)
+    from_step: int | None = key(None, omit=True)
+    lost: float | None = key(None, at_least=0, at_most=LARGEST, omit=True)
 
     @property
     def other_keras(self) -> int:
@@ -65,8 +73,16 @@ class Attempt:
     @property
     def summary(self) -> str:
         """One line, with text from the host."""
+        if self.kind == "retry":
+            at = "its checkpoint files" if self.from_step is None else f"step {self.from_step}"
+            return f"{str(self.cause)[:LINE]} ({self._who}): started again from {at}"
         last = " ".join(self.culprit.lines[-1:])[:LINE]
         return f"Keras {self.keras} failed ({last}): started again with Keras {self.other_keras}"
+
+    @property
+    def _who(self) -> str:
+        rank = "" if self.culprit.rank is None else f"rank {self.culprit.rank} on "
+        return f"{rank}{self.culprit.host or 'mpirun'}"
 
 
 @dataclass(frozen=True)
@@ -88,20 +104,23 @@ class NotSwept:
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
-    was cancelled, if not by a user; `trouble`: what could not be written or read on the chief;
-    `attempts`: the failed attempts before the last one."""
+    was cancelled, if not by a user; `cause`: why it failed; `no_restart`: why it did not start
+    again; `trouble`: what could not be written or read on the chief; `attempts`: the failed
+    attempts before the last one."""
 
     schema: int = 1
     run_id: str = ""
     state: str = key(choices=FINAL)
     exit_code: int = key(1, at_least=-LARGEST, at_most=LARGEST)
     culprit: Culprit | None = None
+    cause: Cause | None = key(None, omit=True)
     started: str | None = key(None, check=TIME)
     ended: str | None = key(None, check=TIME)
     seconds: float = key(0.0, at_least=0, at_most=LARGEST)
     size: int | None = None
     evaluation: Reported | None = None
     why: str | None = None
+    no_restart: str | None = key(None, omit=True)
     trouble: str | None = None
     swept: Mapping[str, Swept | NotSwept] = key({})
     attempts: tuple[Attempt, ...] = key((), omit=True)

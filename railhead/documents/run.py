@@ -18,6 +18,7 @@ from railhead.documents.names import NAME
 SCHEMA = 2
 LONGEST_KEEP = 10**6  # minutes
 DISTRIBUTIONS = ("replicate", "shard")
+MOST_RETRIES = 100
 MODES = ("file", "stream")
 ROLES = ("chief", "ps", "worker")
 
@@ -132,7 +133,9 @@ class RunDocument:
     """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG.
     `keras_auto`: `keras` was chosen by `--keras auto`, so the other one may be tried once.
     `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
-    `coordinator`: address:port on the chief at which the ranks of a launcher find each other."""
+    `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
+    `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
+    has no checkpoint."""
 
     schema: int = key(choices=(SCHEMA,))
     run_id: str = key(check=NAME)
@@ -162,6 +165,8 @@ class RunDocument:
     keras_auto: bool = key(False)
     keras_patches: bool = key(True)
     coordinator: str | None = key(None)
+    retries: int = key(0, at_least=0, at_most=MOST_RETRIES)
+    retries_from_start: bool = key(False)
 
     def __post_init__(self) -> None:
         if not self.hosts:

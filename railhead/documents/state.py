@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from railhead.documents.cause import Cause
 from railhead.documents.codec import key
 from railhead.documents.result import FINAL, LARGEST, TIME, Attempt
 
@@ -28,6 +29,7 @@ class Machines:
 class RunState:
     """`pid` is that of the supervisor, `mpirun` that of mpirun; `heartbeat` in seconds since 1970;
     `begun` has the incomplete line of each rank; `reason`: the last line of what failed;
+    `cause`: as in the result;
     `attempts`: as in the result."""
 
     state: str = key(choices=("starting", "running", *FINAL))
@@ -38,6 +40,7 @@ class RunState:
     begun: Mapping[str, str] = key({})
     ended: str | None = key(None, check=TIME, omit=True)
     reason: str | None = None
+    cause: Cause | None = key(None, omit=True)
     trouble: str | None = None
     machines: Machines | None = key(None, omit=True)
     attempts: tuple[Attempt, ...] = key((), omit=True)

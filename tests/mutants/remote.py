@@ -6,24 +6,24 @@ from . import Mutant
 
 RANK = "bootstrap/remote/rank"
 RUN = "bootstrap/remote/run"
-RETRY = "bootstrap/remote/keras_retry"
+ATTEMPTS = "bootstrap/remote/attempts"
 AGENT = "bootstrap/remote/agent"
 SERVE = "bootstrap/remote/serve"
 TESTS = "tests/bootstrap/remote"
 MUTANTS = [
     Mutant(
         what="a run that has trained for minutes starts again with the other Keras",
-        file=f"{RETRY}/errors.py",
+        file=f"{ATTEMPTS}/keras_errors.py",
         old="begun = trace.stepped or trace.files",
         new="begun = trace.files",
-        caught_by=(f"{TESTS}/keras_retry/test_errors.py",),
+        caught_by=(f"{TESTS}/attempts/test_keras_errors.py",),
     ),
     Mutant(
         what="the second attempt finds what the first one has written",
-        file=f"{RETRY}/prepare.py",
+        file=f"{ATTEMPTS}/prepare.py",
         old="    files.drop_others(work, {file.path for file in bundle})\n",
         new="",
-        caught_by=(f"{TESTS}/keras_retry/test_prepare.py", "-k", "as_before"),
+        caught_by=(f"{TESTS}/attempts/test_other_keras.py", "-k", "as_before"),
     ),
     Mutant(
         what="old checkpoints are kept for a week: a thousand gigabytes of a run",

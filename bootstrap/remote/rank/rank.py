@@ -29,6 +29,7 @@ from railhead.documents.codec import encode
 from railhead.documents.run import RunDocument, Script
 
 from .. import programs
+from ..attempts import evidence
 from ..keras_patches import patch, rows
 from ..run import json_file
 from . import rank_data, rank_launcher, rank_link, rank_sagemaker
@@ -48,6 +49,7 @@ def main(folder: str) -> int:
     return."""
     run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    evidence.note_cgroup(folder, rank)
     chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
     check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
     redirect_output(GONE if chief else b"", check)

@@ -16,13 +16,13 @@ import subprocess
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from railhead.documents.evaluation import Reported
 from railhead.documents.run import RunDocument
 
-from ..keras_retry.errors import STEP, STEP_RECORDS
+from ..attempts.keras_errors import STEP, STEP_RECORDS
 from .metric_lines import MetricLines
 from .mpirun_output import Heartbeats, MpirunOutput
 
@@ -142,8 +142,14 @@ class RunOutput:
     """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
     def __init__(
-        self, folder: str, run: RunDocument, secrets: Iterable[str], write_errors: WriteErrors
+        self,
+        folder: str,
+        run: RunDocument,
+        secrets: Iterable[str],
+        write_errors: WriteErrors,
+        numbers: Mapping[str, int] | None = None,
     ) -> None:
+        """`numbers`: of the values that each --metric has from earlier attempts."""
         self.folder, self.run, self.write_errors = folder, run, write_errors
         self.secrets = Secrets(secrets)
         self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
@@ -154,7 +160,10 @@ class RunOutput:
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: Reported | None = None
         self.last_metrics: dict[str, float] = {}  # the last value of each --metric
-        self.stepped = not run.keras_auto  # whether a step is known to be complete
+        self.stepped = False  # whether a step is known to be complete
+        self.step: int | None = None  # the last one that a record has
+        self.first_step: float | None = None  # when the first one came, monotonic
+        self.numbers = dict(numbers or {})
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.broken: BaseException | None = None
@@ -212,12 +221,24 @@ class RunOutput:
         if rank == MPIRUN and len(self.mpirun) < HEAD:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
-        self.stepped = self.stepped or bool(STEP.search(line))
+        if not self.stepped and STEP.search(line):
+            self.note_step(None)
         if self.metric_lines and rank == self.metric_rank:
             self.metric_lines.feed(shown(line))
 
-    def end_logs(self, text: str) -> None:
-        """Add a last line of ours to the log of each rank, and close all files."""
+    def note_step(self, step: Any) -> None:
+        """A step is complete; `step` is its number in a record, if it has one."""
+        self.stepped = True
+        self.first_step = self.first_step or time.monotonic()
+        if isinstance(step, int):
+            self.step = max(step, self.step or 0)
+
+    def end_attempt(self, text: str, since: float | None) -> None:
+        """Add a last line of ours to the log of each rank, and close all files. Records that are
+        later than `since` are repeated by the next attempt."""
+        if since is not None:
+            record = {"kind": "start", "since": since, "rank": 0, "host": self.host_of(0)}
+            self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
         for rank in range(self.run.size):
             self.logs[rank].add(text.encode())
         for log in (self.metrics, *self.logs.values()):
@@ -227,7 +248,8 @@ class RunOutput:
         """Store a record that was found by a pattern."""
         rank = self.metric_rank
         self.last_metrics[record["name"]] = record["value"]
-        self.stepped = True
+        self.note_step(None)
+        record["number"] += self.numbers.get(record["name"], 0)
         record.update(rank=rank, host=self.host_of(rank), time=time.time())
         self.metrics.add(json.dumps(record).encode())
 
@@ -257,7 +279,8 @@ class RunOutput:
             line = json.dumps(record).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return False
-        self.stepped = self.stepped or kind in STEP_RECORDS
+        if kind in STEP_RECORDS:
+            self.note_step(record.get("step"))
         if kind == "evaluation":
             self.evaluation = Reported(own)
         self.metrics.add(line)

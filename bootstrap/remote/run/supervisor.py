@@ -23,16 +23,16 @@ from typing import Any
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.manifest import Manifest, Outputs
-from railhead.documents.result import Attempt, Culprit, NotSwept, Result, Swept
+from railhead.documents.result import Culprit, NotSwept, Result, Swept
 from railhead.documents.run import AfterRun, RunDocument
 from railhead.documents.state import RunState
 
 from .. import locks, programs
+from ..attempts import causes, evidence
+from ..attempts.restarts import Ended, Restarts, metric_numbers
 from ..evaluation import thresholds
-from ..keras_retry import errors, prepare
 from . import (
     bounded,
-    checkpoint_files,
     closing,
     controller,
     end_processes,
@@ -71,6 +71,9 @@ class State:
     def __init__(self) -> None:
         self.write_errors = WriteErrors()
         self.unfinished: list[str] = []
+        self.restarts = Restarts()
+        self.numbers: dict[str, int] = {}  # of the values of each --metric so far
+        self.uploads: subprocess.Popen[bytes] | OSError | None = None
         self.document = RunState(
             state="starting", pid=os.getpid(), heartbeat=time.time(), started=now()
         )
@@ -91,6 +94,16 @@ class State:
         with self.counted():
             json_file.save(path("state.json"), self.document)
 
+    def start_uploads(self, run: RunDocument) -> None:
+        """Start the uploads of a run; they continue over its attempts."""
+        if self.uploads is None:
+            self.uploads = live_upload.start(run, RUN)
+
+    def end_uploads(self) -> None:
+        """End the uploads before the result."""
+        why = live_upload.end(self.uploads, RUN)
+        self.unfinished += [why] if why else []
+
     def end(self, result: Result) -> None:
         """Write result.json and the final state; on a full disk into the reserved space."""
         protect_from_cancel()
@@ -107,7 +120,12 @@ class State:
         with self.counted():
             json_file.save(path("results/manifest.json"), with_result(listed))
         reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
-        last = {"state": result.state, "ended": result.ended, "reason": reason}
+        last = {
+            "state": result.state,
+            "ended": result.ended,
+            "reason": reason,
+            "cause": result.cause,
+        }
         self.beat(**last, trouble=self.trouble(), begun={})
 
     def save_result(self, result: Result) -> None:
@@ -144,7 +162,10 @@ class Supervisor:
         self.run = json_file.read(path("run.json"), RunDocument)
         self.hosts = [host.name for host in self.run.hosts]
         self.secrets = secrets_of(self.run)
-        self.output = RunOutput(RUN, self.run, self.secrets.values(), state.write_errors)
+        self.output = RunOutput(
+            RUN, self.run, self.secrets.values(), state.write_errors, state.numbers
+        )
+        self.retry = causes.NEVER
         self.ended_servers = False
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
@@ -153,9 +174,10 @@ class Supervisor:
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
         set_process_name(PROCESS_NAME)
-        with self.state.counted():
-            json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))  # also used by a fetch
-        uploads = live_upload.start(self.run, RUN)
+        if not os.path.exists(path(manifest.BEFORE)):  # otherwise an attempt has written since
+            with self.state.counted():  # also used by a fetch
+                json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
+        self.state.start_uploads(self.run)
         try:
             with started(json_file.load(path("mpirun.json"))) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -167,42 +189,55 @@ class Supervisor:
         finally:
             protect_from_cancel()  # before this: ending processes on a slow host takes a while
             swept = end_processes.end_on_all_hosts(self.run, RUN)
-            self.note(live_upload.end(uploads, RUN))
         for reader in readers:  # only now: leftover processes of a rank kept the pipes open
             reader.join(GRACE)
         self.note(self.output.close_metrics())
         self.check()
         self.evaluation = self.judged()
         self.list_outputs()
-        return self.result(code, swept)
+        return self.explained(self.result(code, swept))
 
-    def prepare_other_keras(self, result: Result) -> bool:
-        """If the script needs the other Keras, prepare the hosts to start again; returns whether
-        they are ready. A cancel meanwhile ends the next attempt."""
-        if not self.run.keras_auto:
-            return False
-        seconds = round(time.monotonic() - self.begun, 1)
-        files = len(checkpoint_files.complete_files(path(checkpoint_files.FOLDER)))
-        trace = errors.Trace(seconds, self.output.stepped, files)
-        culprit = errors.failure_of_keras(self.run.keras, result, trace)
-        if culprit is None:
-            return False
-        failed = Attempt(self.run.keras, culprit, seconds)
-        why = prepare.written(RUN, self.outputs)
-        if not why:
-            why = prepare.prepare_hosts(self.run, RUN, self.secrets, CANCELLED.is_set)
-            if why:
-                end_processes.end_on_all_hosts(self.run, RUN)  # some hosts have the secrets again
-        if why:
-            self.note(f"not started again with Keras {failed.other_keras}: {why}")
-            return False
-        self.output.end_logs(f"railhead: {failed.summary}")
-        self.state.beat(attempts=(failed,))
-        return True
+    def start_again(self, result: Result) -> Result | None:
+        """Prepare the hosts for another attempt; otherwise the result, with the reason. A cancel
+        meanwhile ends the next attempt."""
+        decision = self.state.restarts.decide(self.ended(result))
+        self.note(decision.trouble)
+        if decision.attempt is None:
+            return replace(result, no_restart=decision.why or None)
+        if decision.since is not None:
+            self.state.numbers = metric_numbers(RUN, decision.since)
+        self.output.end_attempt(f"railhead: {decision.attempt.summary}", decision.since)
+        self.state.beat(attempts=self.state.restarts.attempts)
+        return None
+
+    def ended(self, result: Result) -> Ended:
+        """This attempt, for the decision on the next one."""
+        return Ended(
+            run=self.run,
+            folder=RUN,
+            result=result,
+            retry=self.retry,
+            seconds=time.monotonic() - self.begun,
+            run_seconds=time.monotonic() - STARTED,
+            stepped=self.output.stepped,
+            step=self.output.step,
+            first_step=self.output.first_step and self.output.first_step - self.begun,
+            outputs=self.outputs,
+            secrets=self.secrets,
+            tick=self.tick,
+            cancelled=CANCELLED.is_set,
+        )
+
+    def tick(self) -> None:
+        """Note that the supervisor lives, between two attempts; cancel a run whose time is over."""
+        self.state.beat()
+        if stop_policy.is_over(self.run, time.monotonic() - STARTED):
+            CANCELLED.set()
 
     def unless_cancelled(self, result: Result) -> Result:
         """The result; also of a run that was cancelled after its ranks had ended."""
-        if result.state == "failed" and self.run.keras_auto and CANCELLED.is_set():
+        could_restart = self.run.keras_auto or self.run.retries
+        if result.state == "failed" and could_restart and CANCELLED.is_set():
             return replace(result, state="cancelled", culprit=None, why=self.why())
         return result
 
@@ -306,6 +341,16 @@ class Supervisor:
             why=self.why() if state == "cancelled" else None,
         )
 
+    def explained(self, result: Result) -> Result:
+        """The result with the cause of a failure, also from what the culprit's host shows."""
+        if result.culprit is None:
+            return result
+        seconds = time.monotonic() - self.begun
+        failure = evidence.collect(self.run, RUN, causes.Failure(result.culprit), seconds)
+        diagnosis = causes.diagnosed(failure)
+        self.retry = diagnosis.retry
+        return replace(result, cause=diagnosis.cause)
+
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
         if stop_policy.is_over(self.run, time.monotonic() - STARTED):
@@ -389,8 +434,8 @@ def attempt(state: State) -> Result:
     try:
         while True:
             supervisor = Supervisor(state)
-            result = supervisor.go()
-            if not supervisor.prepare_other_keras(result):  # never twice
+            result = supervisor.start_again(supervisor.go())
+            if result:
                 return supervisor.unless_cancelled(result)
     except FileNotFoundError as error:
         if error.filename == "mpirun":
@@ -398,6 +443,9 @@ def attempt(state: State) -> Result:
         return failure(1, *traceback.format_exc().splitlines())
     except BaseException:
         return failure(1, *traceback.format_exc().splitlines())
+    finally:
+        protect_from_cancel()
+        state.end_uploads()
 
 
 def other_run(free: bool) -> str:

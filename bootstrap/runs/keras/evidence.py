@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...remote.keras_retry.names import keras_with
+from ...remote.attempts.keras_names import keras_with
 from . import horovod_calls
 
 FILES = 200  # files that are parsed

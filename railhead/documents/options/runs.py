@@ -216,6 +216,14 @@ class StartOptions:
         "the id of a run: the same program continues from its checkpoints",
         doc="the id of an earlier run: continue from its checkpoints, [below](#resume)",
     )
+    retries: int | None = option(
+        None,
+        "start again so often after a failure, from the newest checkpoint; 0: never (3)",
+        doc="how often the run starts again after a failure, from its newest checkpoint, 0 to 100:"
+        " [Runs that survive](training.md#runs-that-survive). Default: 3 for runs with checkpoints",
+        at_least=0,
+        at_most=100,
+    )
     wait: bool = option(
         True,
         "return when the run has started",

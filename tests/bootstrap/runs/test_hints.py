@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from bootstrap.runs.hints import hint_of
+from bootstrap.runs.hints import cause_of, next_step
+from bootstrap.runs.run import Run
 from bootstrap.runs.start import login_hint
+from railhead.documents.cause import Cause
+from railhead.documents.result import Culprit, Result
 
 FOR_2 = "the script is written for Keras 2: add --keras 2"
 FOR_3 = "the script is written for Keras 3: add --keras 3"
+RUN = Run("r1", Path("results/r1"))
+LOG = "fab logs --run r1 --rank 0"
+
+
+def failed(*lines: str, cause: Cause | None = None) -> Result:
+    return Result(state="failed", culprit=Culprit(0, "h1", lines, exit=1), cause=cause)
 
 
 def sagemaker(path: str, name: str) -> str:
@@ -60,12 +71,35 @@ CASES = {
 
 @pytest.mark.parametrize("line, hint", CASES.values(), ids=CASES)
 def test_the_last_lines_of_a_script_lead_to_a_hint(line: str, hint: str) -> None:
-    lines = ["Traceback (most recent call last):", *("\x1b[31m" + line).split("\n")]
+    result = failed("Traceback (most recent call last):", *("\x1b[31m" + line).split("\n"))
     keras = 2 if hint == FOR_3 else 3
-    assert hint_of(lines, keras) == hint
+    assert str(next_step(RUN, result, keras)) == (hint or LOG)
     about_keras = hint in (FOR_2, FOR_3)
-    assert hint_of(lines) == ("" if about_keras else hint), "both were tried, or it is not known"
-    assert not about_keras or hint_of(lines, 5 - keras) == "", "the other one already"
+    without = str(next_step(RUN, result))
+    assert without == (LOG if about_keras else hint or LOG), "both were tried, or it is not known"
+    assert not about_keras or str(next_step(RUN, result, 5 - keras)) == LOG, "the other one already"
+
+
+XID = "[12.5] NVRM: Xid (PCI:0000:00:04): 79, pid=7, GPU has fallen off the bus."
+STEPS = {
+    "an Xid": (Cause("gpu", XID, "h1", 0), "the GPU has fallen off the bus: stop the machine"),
+    "memory": (Cause("memory", "[12.5] Out of memory: Killed process 7"), "a smaller batch"),
+    "a disk": (Cause("disk", "no space is left in /"), "fab exec --cmd 'df -h ~"),
+    "a host": (Cause("host", "lost", "h1"), "fab status"),
+    "a network": (Cause("network", "Connection reset by peer", "h1", 0), "fab health"),
+    "a bug": (Cause("program", "KeyError: 1", "h1", 3), "fab logs --run r1 --rank 3"),
+}
+
+
+@pytest.mark.parametrize("cause, step", STEPS.values(), ids=STEPS)
+def test_each_cause_leads_to_its_next_step(cause: Cause, step: str) -> None:
+    assert str(next_step(RUN, failed("KeyError", cause=cause))).startswith(step)
+
+
+def test_a_result_of_an_earlier_version_gets_its_cause_from_its_lines() -> None:
+    cause = cause_of(failed("OSError: [Errno 28] No space left on device\x1b[2J"))
+    assert str(cause) == "disk: OSError: [Errno 28] No space left on device"
+    assert cause_of(Result(state="succeeded")) is None
 
 
 LOGINS = {

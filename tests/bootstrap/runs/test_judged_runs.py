@@ -160,7 +160,7 @@ def failed(rank: int | None, *lines: str) -> Result:
 
 HINTS = {
     "the log of the rank that failed": (failed(1, "ValueError: x"), "fab logs --run r1 --rank 1"),
-    "the log of mpirun": (failed(None, "lost"), "fab logs --run r1 --rank mpirun"),
+    "a host that was lost": (failed(None, "lost"), "fab status"),
     "a file that was not sent": (
         failed(0, "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'"),
         "--data NAME=FOLDER",

@@ -14,7 +14,7 @@ from standins.runs.supervised_run import Run, hashed, is_alive, says
 from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
-from bootstrap.remote.keras_retry import prepare
+from bootstrap.remote.attempts import prepare
 from bootstrap.remote.programs import BUNDLE
 from railhead.documents.agent import BundleFile, MakeTemporary
 from railhead.documents.codec import encode
@@ -187,7 +187,7 @@ def test_a_host_is_as_before_the_start_but_for_the_keras(home: Path) -> None:
     (folder / "results/metrics.jsonl").write_text("{}\n")
     (folder / "results/notes").mkdir()
     for _ in range(2):  # hosts may share a home
-        prepare.prepare(str(folder), 2, 1, {"TOKEN": "x"})
+        prepare.prepare(str(folder), 1, {"TOKEN": "x"}, keras=2)
     assert programs_in(folder) == PROGRAM
     assert sorted(path.name for path in (folder / "work").rglob("*")) == [
         "lib",

@@ -1,7 +1,7 @@
 """Errors of a script that runs with the wrong Keras, and whether its run starts again with the
 other one.
 
-Pure. Standard library only, Python 3.10. tests/bootstrap/remote/keras_retry causes each of them.
+Pure. Standard library only, Python 3.10. tests/bootstrap/remote/attempts causes each of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from railhead.documents.result import Culprit, Result, other_keras
 
-from .names import keras_with
+from .keras_names import keras_with
 
 # By the Keras of the run: what the last lines of its script contain if it needs the other one.
 ERRORS = {

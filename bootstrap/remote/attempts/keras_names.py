@@ -1,6 +1,6 @@
 """Names of one Keras only, below `keras` and `tf.keras`.
 
-From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/remote/keras_retry compares them
+From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/remote/attempts compares them
 with those of a runtime. Pure. Standard library only, Python 3.10.
 """
 

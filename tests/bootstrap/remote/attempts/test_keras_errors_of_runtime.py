@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from bootstrap.remote.keras_retry import names
-from bootstrap.remote.keras_retry.errors import ERRORS, needs_other
+from bootstrap.remote.attempts import keras_names as names
+from bootstrap.remote.attempts.keras_errors import ERRORS, needs_other
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
-from bootstrap.remote.keras_retry.errors import (
+from bootstrap.remote.attempts.keras_errors import (
     LONGEST,
     STEP,
     Trace,

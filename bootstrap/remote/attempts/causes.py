@@ -1,0 +1,284 @@
+"""Causes of failures: evidence -> class -> whether the run starts again -> what to do.
+
+The one table of these. The kinds of evidence are searched in the order of `SOURCES`; of the last
+lines of a rank, the last one that a row knows decides.
+
+Pure. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from railhead.documents.cause import LONGEST, Cause
+from railhead.documents.result import Culprit
+
+# Whether a run starts again. REPEATED: until the same error has come twice from one checkpoint.
+NEVER, REPEATED, ALWAYS = "never", "unless it is repeated", "always"
+# Evidence: the line about a run without progress; records of the kernel; lines of the rank or of
+# mpirun; disks without space; a sentence about the end of the rank or the host.
+STALL, KERNEL, LINES, SPACE, END = "stall", "kernel", "lines", "space", "end"
+SOURCES = (STALL, KERNEL, LINES, SPACE, END)
+ENDED_BY_OTHERS = (1, 2, 9, 15)  # signals that a program does not cause: its lines do not say why
+Advice = str | Callable[[re.Match[str]], str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Evidence and what it means. `signal`: only for a rank that this signal has killed. `advice`:
+    what to do; empty: the command of the class (`COMMANDS`)."""
+
+    class_: str
+    source: str
+    pattern: re.Pattern[str]
+    retry: str = REPEATED
+    advice: Advice = ""
+    signal: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of a failure. `kernel` and `space`: lines about the culprit's host, from
+    evidence.py; `stall`: the line about a run that was ended because it made no progress."""
+
+    culprit: Culprit
+    kernel: Sequence[str] = ()
+    space: Sequence[str] = ()
+    stall: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The cause of a failure, and whether the run starts again."""
+
+    cause: Cause
+    retry: str
+
+
+def _sagemaker(match: re.Match[str]) -> str:
+    """The replacement for a path of SageMaker."""
+    folder, channel = match.groups()
+    names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
+    name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
+    return (
+        f"{match[0]} is a folder of SageMaker: in the script, write"
+        f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
+    )
+
+
+def _not_sent(match: re.Match[str]) -> str:
+    what = f"{match[1]} is not on the hosts; files that .gitignore excludes are not sent"
+    return f"{what}: --data NAME=FOLDER"
+
+
+def _row(
+    class_: str,
+    source: str,
+    *patterns: str,
+    retry: str = REPEATED,
+    advice: Advice = "",
+    signal: int | None = None,
+) -> Row:
+    return Row(class_, source, re.compile("|".join(patterns)), retry, advice, signal)
+
+
+FEWER = "a smaller batch, or fewer ranks on that host"
+ROWS = (
+    _row("stall", STALL, r".", retry=ALWAYS),
+    _row("stall", LINES, r"^no progress for [\d.]+ s", retry=ALWAYS),
+    _row(
+        "memory",
+        KERNEL,
+        r"[Oo]ut of memory: Kill",
+        r"oom-kill:",
+        r"oom_kill of its cgroup",
+        advice=FEWER,
+        signal=9,
+    ),
+    _row(
+        "program",
+        KERNEL,
+        r"NVRM: Xid \([^)]*\): (?:13|31|43)\b",
+        advice="run the program under compute-sanitizer: the GPU is fine",
+    ),
+    _row("gpu", KERNEL, r"NVRM: Xid \([^)]*\): (?!(?:45|63)\b)\d+", retry=ALWAYS),
+    _row(
+        "data",
+        LINES,
+        r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?",
+        retry=NEVER,
+        advice=_sagemaker,
+    ),
+    _row(
+        "data",
+        LINES,
+        r"FileNotFoundError: .*No such file or directory: '([^/'][^']{0,200})'",
+        retry=NEVER,
+        advice=_not_sent,
+    ),
+    _row(
+        "data",
+        LINES,
+        r"(?:FileNotFound|NotADirectory|IsADirectory|UnicodeDecode)Error:",
+        r"is not an image that can be read",
+        r"must be finite numbers",
+        r"is truncated or damaged after record",
+        r"is not a TFRecord file",
+        retry=NEVER,
+    ),
+    _row("data", LINES, r"DataLossError"),
+    _row(
+        "usage",
+        LINES,
+        r"error: (?:unrecognized arguments|the following arguments are required|argument \S+: )",
+        r"this script never called hvd\.init\(\)",
+        r"each rank needs its own GPU",
+        r"mpirun was unable to launch the specified application",
+        retry=NEVER,
+    ),
+    _row(
+        "program",
+        LINES,
+        r"(?:ModuleNotFound|Import|Syntax|Indentation)Error:",
+        retry=NEVER,
+    ),
+    _row(
+        "program",
+        LINES,
+        r"(?i:\b(?:loss|gradient) of .{1,80} is not a number)",
+        r"after step \d+ is not a number",
+        r"(?i:\bloss (?:is|=) ?nan\b)",
+        r"Tensor had (?:NaN|Inf) values",
+        retry=NEVER,
+        advice="a lower learning rate, or look for such values in the data",
+    ),
+    _row(
+        "disk",
+        LINES,
+        r"No space left on device",
+        r"Disk quota exceeded",
+        r"no space for checkpoints",
+        retry=NEVER,
+    ),
+    _row("disk", LINES, r"Input/output error", r"Read-only file system"),
+    _row(
+        "memory",
+        LINES,
+        r"\bMemoryError\b",
+        r"Cannot allocate memory",
+        r"std::bad_alloc",
+        r"ResourceExhaustedError",
+        r"OOM when allocating",
+        r"CUDA(?:_ERROR_OUT_OF_MEMORY| out of memory)",
+        advice=FEWER,
+    ),
+    _row(
+        "gpu",
+        LINES,
+        r"CUDA_ERROR_(?:ECC_UNCORRECTABLE|HARDWARE_STACK_ERROR|SYSTEM_NOT_READY)",
+        r"uncorrectable (?:ECC|NVLink) error",
+        r"GPU is lost",
+        r"fallen off the bus",
+        retry=ALWAYS,
+    ),
+    _row(
+        "network",
+        LINES,
+        r"HorovodInternalError",
+        r"nccl(?:Remote|System)Error",
+        r"NCCL error",
+        r"mca_btl_tcp",
+        r"failed to connect to all addresses",
+        r"UnavailableError",
+        r"ORTE was unable to reliably start one or more daemons",
+        retry=ALWAYS,
+    ),
+    _row(
+        "network",
+        LINES,
+        r"Connection (?:reset|refused|timed out|closed|aborted)",
+        r"(?:ConnectionReset|ConnectionRefused|BrokenPipe)Error",
+        r"No route to host",
+        r"Network is unreachable",
+        r"Temporary failure in name resolution",
+        r"Stale file handle",
+        r"Transport endpoint is not connected",
+        r"\b[Rr]ead timed out",
+    ),
+    _row("program", LINES, r"^(?:[\w.]+\.)?\w*(?:Error|Exception): "),
+    _row("disk", SPACE, r".", retry=NEVER),
+    _row(
+        "host",
+        END,
+        r"^lost$",
+        r"no heartbeat of its ranks",
+        r"^killed by signal (?:1|2|9|15)$",
+        retry=ALWAYS,
+    ),
+    _row("usage", END, r"^exited with 2$", retry=NEVER),
+    _row("program", END, r""),
+)
+# What shows more, by class: a task of `fab`.
+COMMANDS: Mapping[str, str] = {
+    "disk": "exec",
+    "network": "health",
+    "host": "status",
+    "gpu": "health",
+}
+
+
+def diagnosed(failure: Failure) -> Diagnosis:
+    """The cause of a failure."""
+    row, line = next(_matches(failure))
+    culprit = failure.culprit
+    cause = Cause(row.class_, line.strip()[:LONGEST], culprit.host, culprit.rank)
+    return Diagnosis(cause, row.retry)
+
+
+def _matches(failure: Failure) -> Iterator[tuple[Row, str]]:
+    """The rows that know a line, the first one first; the last row knows every end."""
+    signal = failure.culprit.signal
+    for source, lines in _evidence(failure).items():
+        rows = [row for row in ROWS if row.source == source and row.signal in (None, signal)]
+        yield from ((row, line) for line in lines for row in rows if row.pattern.search(line))
+
+
+def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
+    """The lines of each source, the most telling first."""
+    culprit = failure.culprit
+    is_lost = culprit.rank is None and culprit.host is not None
+    says_why = not is_lost and culprit.signal not in ENDED_BY_OTHERS
+    lines = [line[:LONGEST] for line in reversed(culprit.lines)] if says_why else []
+    return {
+        STALL: [failure.stall] if failure.stall else [],
+        KERNEL: failure.kernel,
+        LINES: lines,
+        SPACE: failure.space,
+        END: [end_of(culprit)],
+    }
+
+
+def end_of(culprit: Culprit) -> str:
+    """How a rank or a host ended, as a sentence of the table."""
+    if culprit.rank is None:
+        lost = [line for line in culprit.lines if "no heartbeat" in line]
+        return (lost or ["lost" if culprit.host else "mpirun failed"])[0]
+    if culprit.signal is not None:
+        return f"killed by signal {culprit.signal}"
+    return f"exited with {1 if culprit.exit is None else culprit.exit}"
+
+
+def advice_of(cause: Cause, lines: Sequence[str] = ()) -> str:
+    """What to do about a cause, from its row, otherwise from one that knows another of the last
+    lines; "" where the command of the class says more."""
+    of_class = [row for row in ROWS if row.class_ == cause.class_ and row.advice]
+    of_lines = [row for row in ROWS if callable(row.advice)]
+    texts = [line[:LONGEST] for line in reversed(lines)]
+    for row, text in [(row, cause.evidence) for row in of_class] + [
+        (row, text) for row in of_lines for text in texts
+    ]:
+        if match := row.pattern.search(text):
+            return row.advice if isinstance(row.advice, str) else row.advice(match)
+    return ""

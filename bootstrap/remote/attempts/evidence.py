@@ -1,0 +1,162 @@
+"""Looks on a host for the reason of a failure: the kernel's records, full disks, and whether the
+cgroup of a rank ran out of memory.
+
+attempts.evidence RUN SECONDS   -> one JSON line: the records of the last SECONDS
+
+It reads only; a log that this user may not read counts as empty. Standard library only,
+Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from railhead.documents.cause import LONGEST
+from railhead.documents.codec import decode, encode, key
+from railhead.documents.result import Culprit
+from railhead.documents.run import RunDocument
+
+from .. import programs
+from ..run import bounded, end_processes
+from .causes import KERNEL, ROWS, Failure
+
+SECONDS = 10.0  # for the answer of a host
+LONGEST_AGE = 600.0  # seconds of a record of the kernel, at the end of the attempt
+LOGS = (
+    ("dmesg",),
+    ("sudo", "-n", "dmesg"),
+    ("journalctl", "-k", "-b", "-q", "--no-pager", "-o", "short-monotonic"),
+)
+STAMP = re.compile(r"\[ *(\d+\.\d+)\]")  # seconds since the boot
+LINES = 20
+FULL = 1 << 20  # free bytes, below which a disk counts as full
+CGROUP = "cgroup-{rank}.json"  # in the run's folder: a rank's cgroup, and its count of kills
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a host shows: lines of its kernel, and its full disks."""
+
+    kernel: tuple[str, ...] = key(())
+    space: tuple[str, ...] = key(())
+
+
+def collect(run: RunDocument, folder: str, failure: Failure, seconds: float) -> Failure:
+    """The failure with the evidence of the last `seconds` on the culprit's host."""
+    evidence = _of_host(run, folder, failure.culprit, min(seconds, LONGEST_AGE))
+    return replace(failure, kernel=evidence.kernel, space=evidence.space)
+
+
+def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) -> Evidence:
+    names = [host.name for host in run.hosts]
+    if culprit.rank is None or culprit.host not in names:
+        return Evidence()
+    number = names.index(culprit.host) + 1
+    arguments = (run.run_id, f"{seconds:.0f}")
+    argv = programs.command("attempts.evidence", *arguments)
+    if number > 1:
+        command = " ".join(("attempts.evidence", *arguments))
+        argv = end_processes.command_on_host(run, folder, number, command)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        ended = bounded.run(argv, SECONDS)
+        return decode(Evidence, json.loads(ended.out.splitlines()[-1]))
+    return Evidence()
+
+
+def kernel_lines(log: str, since: float) -> list[str]:
+    """The lines of a kernel log that a row knows; `since`: seconds since the boot."""
+    patterns = [row.pattern for row in ROWS if row.source == KERNEL]
+    lines = []
+    for line in log.splitlines():
+        stamp = STAMP.search(line)
+        if stamp and float(stamp[1]) >= since and any(p.search(line) for p in patterns):
+            lines.append(line[:LONGEST])
+    return lines[-LINES:]
+
+
+def read_log() -> str:
+    """The kernel's log; "" if it cannot be read."""
+    for argv in LOGS:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(argv, capture_output=True, timeout=SECONDS / 4, check=False)
+            if done.returncode == 0:
+                return done.stdout.decode(errors="replace")
+    return ""
+
+
+def full_disks(folder: str) -> Iterator[str]:
+    """A line for each place of a run without space for a file."""
+    for place in (folder, os.path.join(folder, "tmp"), "/dev/shm"):
+        with contextlib.suppress(OSError):
+            state = os.statvfs(place)
+            if state.f_blocks and state.f_bavail * state.f_frsize < FULL:
+                yield f"no space is left in {os.path.realpath(place)}"
+            elif state.f_files and not state.f_favail:
+                yield f"no file can be added in {os.path.realpath(place)}"
+
+
+def cgroup_files() -> Iterator[str]:
+    """The files in which this process's memory cgroup counts its kills: of version 2, of 1."""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        for line in file:
+            number, controllers, path = line.rstrip("\n").split(":", 2)
+            if number == "0":
+                yield f"/sys/fs/cgroup{path}/memory.events"
+            elif "memory" in controllers.split(","):
+                yield f"/sys/fs/cgroup/memory{path}/memory.oom_control"
+
+
+def kills(file: str) -> int | None:
+    """How many processes the kernel has killed in a cgroup for lack of memory; None if the file
+    does not say."""
+    with contextlib.suppress(OSError, ValueError), open(file) as text:
+        for line in text:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+def note_cgroup(folder: str, rank: int) -> None:
+    """In a rank, at its start: keep the count of its cgroup, to see later whether it grew."""
+    counts = {file: count for file in cgroup_files() if (count := kills(file)) is not None}
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(folder, CGROUP.format(rank=rank)), "w") as f,
+    ):
+        json.dump(counts, f)
+
+
+def grown_cgroups(folder: str) -> Iterator[str]:
+    """A line for each cgroup of a rank in which the kernel has killed a process since its start."""
+    for name in glob.glob(os.path.join(glob.escape(folder), CGROUP.format(rank="*"))):
+        with contextlib.suppress(OSError, ValueError), open(name) as file:
+            for path, before in json.load(file).items():
+                after = kills(path)
+                if after is not None and after > before:
+                    yield f"oom_kill of its cgroup rose from {before} to {after} ({path})"
+
+
+def uptime() -> float:
+    """Seconds since the boot."""
+    with open("/proc/uptime") as file:
+        return float(file.read().split()[0])
+
+
+def look(folder: str, seconds: float) -> Evidence:
+    """The evidence on this host."""
+    kernel = [*kernel_lines(read_log(), uptime() - seconds), *grown_cgroups(folder)]
+    return Evidence(tuple(kernel), tuple(full_disks(folder)))
+
+
+def main(run_id: str, seconds: str) -> None:
+    """Print the evidence on this host."""
+    folder = os.path.join(end_processes.HOME, ".railhead", "runs", run_id)
+    print(json.dumps(encode(look(folder, float(seconds)))))

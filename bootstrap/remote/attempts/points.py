@@ -1,0 +1,49 @@
+"""The newest checkpoint of a run on its chief: where its next attempt continues.
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ..run import checkpoint_files
+from ..run.checkpoint_files import FOLDER, MANIFEST
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where an attempt continues. `step`: after which one; None for the files of a script. `at`:
+    when the checkpoint was complete, in seconds since 1970. `files`: how many there are."""
+
+    step: int | None = 0
+    at: float = 0.0
+    files: int = 0
+
+    def __str__(self) -> str:
+        if not self.files:
+            return "from the beginning"
+        return "from its checkpoint files" if self.step is None else f"from step {self.step}"
+
+
+BEGINNING = Point()
+
+
+def newest_point(run_folder: str) -> Point:
+    """The newest complete checkpoint; BEGINNING without one."""
+    files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
+    if not files:
+        return BEGINNING
+    newest = checkpoint_files.newest(files)
+    step = checkpoint_files.step_of(newest) if newest else None
+    own = [ns for path, (_, ns) in files.items() if not checkpoint_files.is_fixed(path)]
+    times = [files[f"{newest}/{MANIFEST}"][1]] if newest else own
+    return Point(step, max(times) / 1e9, len(files))
+
+
+def interval(run_folder: str) -> float | None:
+    """Seconds between the two newest checkpoints; None with fewer."""
+    files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
+    times = sorted(ns for path, (_, ns) in files.items() if path.endswith(f"/{MANIFEST}"))
+    return (times[-1] - times[-2]) / 1e9 if len(times) > 1 else None

@@ -1,0 +1,146 @@
+"""Prepares the hosts of a run to start again.
+
+attempts.prepare RUN HOST KERAS   with the values of secrets as JSON on stdin; KERAS 0: the same
+
+The supervisor does this on the other hosts over ssh, and on the chief last: where another host
+fails, the chief's files are those of the attempt that failed. With the other Keras a host is as it
+was before the start, and hosts follow each other, because they may share a home: a script that has
+written files is not started again. Otherwise the files of the program stay.
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from railhead.documents.agent import BundleFile, MakeTemporary
+from railhead.documents.manifest import Outputs
+from railhead.documents.run import RunDocument
+
+from ..agent import files
+from ..agent.temporary import make_temporary
+from ..programs import BUNDLE
+from ..run import bounded, end_processes, json_file, manifest
+
+BLOBS = "~/.railhead/blobs"
+METRICS = "metrics.jsonl"
+# What a run has in results/ besides the files of its program.
+OURS = (*manifest.OURS, METRICS, "evaluation.json")
+LONGEST = 300  # characters of a reason
+AT_ONCE = 16  # hosts
+NO_CONNECTION = 255  # exit code of ssh
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a host is not ready. `unreachable`: it may come back."""
+
+    host: str
+    why: str
+    unreachable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a run starts again: with the other Keras, or (0) with the same."""
+
+    run: RunDocument
+    folder: str
+    secrets: Mapping[str, str]
+    keras: int = 0
+
+
+def written(folder: str, outputs: Outputs) -> str:
+    """Why the first attempt is not undone on the chief: a file that its script wrote; or ""."""
+    results = sorted(set(os.listdir(os.path.join(folder, "results"))).difference(OURS))
+    own = [path for path, _ in outputs.files if "__pycache__" not in path.split("/")]
+    paths = [*(f"work/{path}" for path in own), *(f"results/{name}" for name in results)]
+    return f"its script has already written {paths[0][:LONGEST]}" if paths else ""
+
+
+def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
+    """Prepare every host, the chief last and only if the others are ready; returns those that are
+    not, also the chief where the run was cancelled meanwhile."""
+    others = range(len(start.run.hosts) - 1, 0, -1)
+    if start.keras:
+        outcomes: list[Fault | None] = []
+        for index in others:
+            outcomes.append(_on_host(start, index))
+            if outcomes[-1] or cancelled():
+                break
+    else:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            outcomes = list(pool.map(lambda index: _on_host(start, index), others))
+    faults = [fault for fault in outcomes if fault]
+    chief = start.run.hosts[0].name
+    if not faults and not cancelled():
+        try:
+            prepare(start.folder, 0, start.secrets, start.keras)
+        except (OSError, ValueError) as error:
+            faults.append(Fault(chief, str(error)))
+    return faults or ([Fault(chief, "the run was cancelled")] if cancelled() else [])
+
+
+def _on_host(start: Start, index: int) -> Fault | None:
+    """Run this program on another host."""
+    name = start.run.hosts[index].name
+    program = f"attempts.prepare {start.run.run_id} {index} {start.keras}"
+    argv = end_processes.command_on_host(start.run, start.folder, index + 1, program)
+    try:
+        ended = bounded.run(argv, end_processes.REPLY, json.dumps(dict(start.secrets)))
+    except OSError as error:
+        return Fault(name, str(error))
+    if ended.code is None:
+        return Fault(name, f"no answer within {end_processes.REPLY:g} seconds", unreachable=True)
+    last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
+    return Fault(name, last[-LONGEST:], ended.code == NO_CONNECTION) if ended.code else None
+
+
+def prepare(folder: str, host: int, secrets: Mapping[str, str], keras: int = 0) -> None:
+    """Make the temporary folders of the run on this host again, with its secrets. With another
+    Keras, restore work/ and results/ before, and write it to run.json last. Logs and records stay.
+
+    Raises:
+        OSError, ValueError: a file cannot be read or written, or is damaged.
+    """
+    run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
+    if keras:
+        restore_work(folder)
+        files.drop_others(os.path.join(folder, "results"), {METRICS})
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, manifest.BEFORE))  # work/ is as new
+    make_temporary(MakeTemporary(folder))
+    for name in end_processes.TEMPORARY:  # an agent removes those of old runs without a process
+        os.utime(os.path.join(folder, name), follow_symlinks=False)
+    for name in run.secret_files(host) if secrets else ():
+        data = json.dumps(dict(secrets)).encode()
+        files.replace(os.path.join(folder, "memory", name), data, 0o600)
+    if keras:
+        run = replace(run, keras=keras, keras_auto=False)
+        json_file.save(os.path.join(folder, "run.json"), run)
+
+
+def restore_work(folder: str) -> None:
+    """Remove what the first attempt added to work/, and place again what it changed."""
+    work = os.path.join(folder, "work")
+    bundle = json_file.read(os.path.join(folder, BUNDLE), tuple[BundleFile, ...])
+    files.drop_others(work, {file.path for file in bundle})
+    for file in bundle:
+        files.place(file, os.path.expanduser(BLOBS), work)
+
+
+def main(run_id: str, host: str, keras: str) -> None:
+    """End what is left of the run on this host, which the chief may have lost, and prepare it."""
+    secrets = json.load(sys.stdin)
+    end_processes.end_run(run_id)
+    folder = os.path.join(end_processes.HOME, ".railhead", "runs", run_id)
+    prepare(folder, int(host), secrets, int(keras))

@@ -1,0 +1,210 @@
+"""Whether a run starts again after a failed attempt, and how.
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from railhead.documents.cause import Cause
+from railhead.documents.manifest import Outputs
+from railhead.documents.result import Attempt, Result, other_keras
+from railhead.documents.run import BuiltIn, RunDocument, Script
+
+from ..run import bounded, end_processes
+from . import keras_errors, points, prepare, time_left
+from .causes import NEVER, REPEATED
+from .points import BEGINNING, Point
+
+BACK = 600.0  # seconds that a lost host has to come back
+AGAIN = 5.0  # seconds between two looks for it
+COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
+# Incomplete files and folders, whose names begin with a dot, stay on the chief.
+SPREAD = """tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
+ssh -F ssh_config "$1" "tar -C .railhead/runs/$2/checkpoints -xf -" """
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A failed attempt. `retry`: by the table of causes; `seconds`: its duration, `run_seconds`:
+    that of all attempts; `stepped`: its output shows a step, `step`: the last one; `first_step`:
+    seconds until it came. `tick` is called while hosts are waited for; `cancelled` tells whether
+    the run was cancelled meanwhile."""
+
+    run: RunDocument
+    folder: str
+    result: Result
+    retry: str
+    seconds: float
+    run_seconds: float
+    stepped: bool
+    step: int | None
+    first_step: float | None
+    outputs: Outputs
+    secrets: Mapping[str, str]
+    tick: Callable[[], None]
+    cancelled: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The attempt that failed, if the run starts again; otherwise `why` not, "" where that is
+    plain. `trouble`: what prevented a start with the other Keras. `since`: of the records of a
+    script, those that are later are repeated; None for the built-in training, which reports where
+    it continues."""
+
+    attempt: Attempt | None = None
+    why: str = ""
+    trouble: str = ""
+    since: float | None = None
+
+
+class Restarts:
+    """What the attempts of a run have in common."""
+
+    def __init__(self) -> None:
+        self.attempts: tuple[Attempt, ...] = ()
+        self.began = BEGINNING  # where the last attempt continued
+        self.error: tuple[str, Point] | None = None  # of the last one, and the checkpoint after it
+        self.start_seconds = 0.0  # until the first step, the longest so far
+
+    def decide(self, ended: Ended) -> Decision:
+        """Prepare the hosts for another attempt, or say why there is none."""
+        if ended.result.state != "failed":
+            return Decision()
+        culprit = ended.result.culprit
+        assert culprit
+        failed = Attempt(ended.run.keras, culprit, round(ended.seconds, 1))
+        point = points.newest_point(ended.folder)
+        trace = keras_errors.Trace(ended.seconds, ended.stepped, point.files)
+        if ended.run.keras_auto and keras_errors.failure_of_keras(
+            ended.run.keras, ended.result, trace
+        ):
+            return self._with_other_keras(ended, failed)
+        self.start_seconds = max(self.start_seconds, ended.first_step or 0.0)
+        if not ended.run.retries:
+            return Decision()
+        if why := self._refusal(ended, point):
+            return Decision(why=why)
+        self.error = (_key(ended.result.cause), point)
+        if why := _wait_for_hosts(ended) or _spread(ended, point):
+            return Decision(why=why)
+        lost = time.time() - (point.at or time.time() - ended.seconds)
+        failed = replace(
+            failed,
+            kind="retry",
+            cause=ended.result.cause,
+            step=ended.step,
+            from_step=point.step,
+            lost=round(max(0.0, lost), 1),
+        )
+        self.began, self.attempts = point, (*self.attempts, failed)
+        since = point.at if isinstance(ended.run.program, Script) else None
+        return Decision(failed, since=since)
+
+    @property
+    def _retried(self) -> int:
+        return sum(attempt.kind == "retry" for attempt in self.attempts)
+
+    def _with_other_keras(self, ended: Ended, failed: Attempt) -> Decision:
+        """Prepare the hosts for the other Keras, as before the start."""
+        keras = other_keras(ended.run.keras)
+        why = prepare.written(ended.folder, ended.outputs)
+        if not why:
+            start = prepare.Start(ended.run, ended.folder, ended.secrets, keras)
+            why = "; ".join(map(str, prepare.prepare_hosts(start, ended.cancelled)))
+            if why:
+                end_processes.end_on_all_hosts(ended.run, ended.folder)  # they have secrets again
+        if why:
+            return Decision(trouble=f"not started again with Keras {keras}: {why}")
+        self.attempts = (*self.attempts, failed)
+        return Decision(failed)
+
+    def _refusal(self, ended: Ended, point: Point) -> str:
+        """Why the run does not start again; "" if it may."""
+        run = ended.run
+        if point is BEGINNING and not run.retries_from_start:
+            return "it has no checkpoint; with --retries it starts at step 0"
+        progressed = ended.stepped or point != self.began
+        is_bug = ended.retry == REPEATED and ended.result.cause
+        if ended.retry == NEVER or (is_bug and is_bug.class_ == "program" and not progressed):
+            return "the same error would come again"
+        if is_bug and self.error == (_key(ended.result.cause), point):
+            return "the same error came twice after the same checkpoint"
+        if run.retries <= self._retried:
+            return f"it was started again {self._retried} times (--retries)"
+        left = time_left.seconds_left(run, ended.run_seconds)
+        needed = self.start_seconds + _interval(run, ended.folder)
+        if left is not None and left < needed:
+            return (
+                f"{left:.0f} s are left of its time; a start and the next checkpoint take"
+                f" {needed:.0f} s"
+            )
+        return ""
+
+
+def _key(cause: Cause | None) -> str:
+    """A cause without the numbers that differ each time."""
+    return re.sub(r"\d+", "#", str(cause))
+
+
+def _interval(run: RunDocument, folder: str) -> float:
+    """Seconds between two checkpoints: as measured, otherwise as set."""
+    measured = points.interval(folder)
+    if measured is None and isinstance(run.program, BuiltIn):
+        minutes = run.program.settings.get("checkpoint_minutes")
+        return 60.0 * minutes if isinstance(minutes, (int, float)) else 0.0
+    return measured or 0.0
+
+
+def _wait_for_hosts(ended: Ended) -> str:
+    """Prepare all hosts; one that does not answer has BACK seconds. Why it failed, or ""."""
+    until = time.monotonic() + BACK
+    start = prepare.Start(ended.run, ended.folder, ended.secrets)
+    while faults := prepare.prepare_hosts(start, ended.cancelled):
+        ended.tick()
+        lost = all(fault.unreachable for fault in faults)
+        if not lost or ended.cancelled() or time.monotonic() > until:
+            end_processes.end_on_all_hosts(ended.run, ended.folder)  # they have secrets again
+            return "; ".join(map(str, faults))
+        time.sleep(AGAIN)
+    return ""
+
+
+def _spread(ended: Ended, point: Point) -> str:
+    """Copy the chief's checkpoint files of a script to the other hosts, as a resume does. Why this
+    failed, or ""."""
+    others = range(2, len(ended.run.hosts) + 1)
+    if not isinstance(ended.run.program, Script) or not point.files:
+        return ""
+    for number in others:
+        argv = ["sh", "-c", f"cd {ended.folder} && {SPREAD}", "spread"]
+        try:
+            done = bounded.run([*argv, f"railhead-{number}", ended.run.run_id], COPYING)
+        except OSError as error:
+            return str(error)
+        if done.code:
+            return f"{ended.run.hosts[number - 1].name}: the checkpoints did not arrive"
+    return ""
+
+
+def metric_numbers(folder: str, since: float) -> dict[str, int]:
+    """How many values each --metric of a script has until then."""
+    numbers: dict[str, int] = {}
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(folder, "results", prepare.METRICS), errors="replace") as lines,
+    ):
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                record = json.loads(line)
+                if record["kind"] == "metric" and record["time"] <= since:
+                    numbers[record["name"]] = record["number"]
+    return numbers

@@ -1,0 +1,29 @@
+"""How long a run may still take: its --max-hours, and the timer of the machine, which no attempt
+moves. Standard library only, Python 3.10."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from railhead.documents.run import RunDocument
+
+from ..run import bounded
+
+TOOL = "/usr/local/sbin/railhead-deadline"  # stacks/deadline.sh; it exists on machines of a cloud
+SHOWN = re.compile(r"stops=(\d{1,10}) now=(\d{1,10}) late=(yes|no) timer=([a-z-]{1,20})")
+ANSWER = 5.0  # seconds
+
+
+def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | None:
+    """Seconds until the run is cancelled or this machine powers itself off, after `seconds` of the
+    run; None without a limit."""
+    limits = [] if run.max_hours is None else [run.max_hours * 3600 - seconds]
+    if os.path.exists(tool):
+        try:
+            shown = SHOWN.search(bounded.run([tool, "show"], ANSWER).out)
+        except OSError:
+            shown = None
+        if shown and shown[4] == "active":
+            limits.append(float(int(shown[1]) - int(shown[2])))
+    return min(limits, default=None)

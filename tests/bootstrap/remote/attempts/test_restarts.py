@@ -1,0 +1,182 @@
+"""A run that starts again after a failure: the supervisor's part, with a command of the test in
+place of mpirun. What it does on real hosts is in tests/e2e."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import run_document
+from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
+from standins.waiting import wait_until
+
+from bootstrap.remote.agent.temporary import make_temporary
+from bootstrap.remote.attempts import time_left
+from bootstrap.untrusted.records import records
+from railhead.documents.agent import MakeTemporary
+from railhead.documents.run import RunDocument
+
+KILLED = "echo 'mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9' >&2"
+FAILS = f"{KILLED}; exit 137"
+ENDED = '@railhead {"kind": "ended", "exit": 1}'
+
+
+def checkpoint(step: int) -> str:
+    """sh that writes a checkpoint as the built-in training does."""
+    return (
+        f"mkdir -p checkpoints/step-{step:08d}; echo 1 >checkpoints/step-{step:08d}/manifest.json"
+    )
+
+
+def progress(step: int) -> str:
+    return says(
+        0, json.dumps({"kind": "progress", "step": step, "epoch": 1, "loss": 1.0 / step})
+    ).replace('{"kind', '@railhead {"kind')
+
+
+def start(step: int) -> str:
+    return says(0, "@railhead " + json.dumps({"kind": "start", "step": step, "epoch": 0}))
+
+
+def raises(line: str) -> str:
+    """sh of a rank that ends with an exception."""
+    return f"{says(1, line)}; {says(1, ENDED)}; exit 1"
+
+
+def by_attempt(*commands: str) -> str:
+    """sh that does another thing in each attempt."""
+    cases = "".join(f"{n}) {command};; " for n, command in enumerate(commands, 1))
+    return f"echo x >>attempts; case $(wc -l <attempts) in {cases}*) touch never;; esac"
+
+
+def test_a_killed_rank_is_a_new_attempt_from_the_newest_checkpoint(home: Path) -> None:
+    first = f"{start(0)}; {progress(1)}; {progress(2)}; {checkpoint(2)}; {progress(3)}; {FAILS}"
+    second = f"ls memory tmp >again; {start(2)}; {progress(3)}; {progress(4)}"
+    run = Run(home, by_attempt(f"echo 1 >work/made; {first}", second), retries=3)
+    result = run.result()
+    assert (result["state"], result["culprit"], "cause" in result) == ("succeeded", None, False)
+    (attempt,) = result["attempts"]
+    assert (attempt["kind"], attempt["step"], attempt["from_step"]) == ("retry", 3, 2)
+    assert attempt["cause"] == {
+        "class": "host", "evidence": "killed by signal 9", "host": "b", "rank": 1
+    }  # fmt: skip
+    assert 0 <= attempt["lost"] < 60 and run.read("state.json")["attempts"] == [attempt]
+    summary = "railhead: host: killed by signal 9 (rank 1 on b): started again from step 2"
+    assert summary in run.log("rank-0").splitlines()
+    metrics = run.folder / "results/metrics.jsonl"
+    steps = [record.step for record in records(metrics) if record.kind == "progress"]
+    assert steps == [1, 2, 3, 4], "a repeated step counts once"
+    assert len(metrics.read_text().splitlines()) == 7, "nothing was removed"
+    assert [path for path, _ in run.read("results/outputs.json")["files"]] == ["made"]
+
+
+AT_ONCE = {
+    "retries are off": (FAILS, {"retries": 0}, None),
+    "a script has no checkpoint": (FAILS, {"retries": 3, "program": PROGRAM}, "no checkpoint"),
+    "an import fails": (raises("ImportError: no"), {}, "the same error"),
+    "an error before the first step": (raises("TypeError: no"), {}, "the same error"),
+    "the loss is not a number": (
+        f"{progress(1)}; {raises('the loss of step 2 is not a number on rank 1')}",
+        {},
+        "the same error",
+    ),
+    "a wrong argument": ("exit 1", {}, "the same error"),
+    "its time is over": (f"sleep 1; {progress(1)}; {FAILS}", {"max_hours": 2 / 3600}, "are left"),
+}
+
+
+@pytest.mark.parametrize("script, changes, why", AT_ONCE.values(), ids=AT_ONCE)
+def test_it_does_not_start_again_where(
+    home: Path, script: str, changes: dict[str, Any], why: str | None
+) -> None:
+    defaults = {"retries": 3, "retries_from_start": "program" not in changes}
+    run = Run(home, f"{script}", **{**defaults, **changes})
+    result = run.result()
+    assert (result["state"], "attempts" in result) == ("failed", False)
+    assert (why is None) == ("no_restart" not in result)
+    assert why is None or why in result["no_restart"]
+
+
+def test_a_bug_is_tried_twice_and_other_failures_as_often_as_allowed(home: Path) -> None:
+    bug = f"{checkpoint(4)}; {progress(5)}; {raises('KeyError: 17 of 0x7f')}"
+    same = f"{progress(5)}; {raises('KeyError: 18 of 0x8f')}"
+    result = Run(home, by_attempt(bug, same), retries=3).result()
+    assert (result["state"], result["cause"]["class"]) == ("failed", "program")
+    assert len(result["attempts"]) == 1 and "came twice" in result["no_restart"]
+
+    further = f"{checkpoint(8)}; {same}"
+    result = Run(home, by_attempt(bug, further, "true"), "r2", retries=3).result()
+    assert (result["state"], len(result["attempts"])) == ("succeeded", 2)
+
+    run = Run(home, by_attempt(FAILS, FAILS, FAILS), "r3", retries=2, retries_from_start=True)
+    result = run.result()
+    assert (result["state"], len(result["attempts"])) == ("failed", 2)
+    assert "started again 2 times" in result["no_restart"]
+
+
+def test_the_metrics_of_a_script_are_counted_on_and_its_files_stay(home: Path) -> None:
+    """What the first attempt printed after its checkpoint comes again."""
+    wait = "sleep 0.5"  # until the lines before have their time
+    values = [says(0, f"loss: {n}") for n in range(5)]
+    save = f"{wait}; mkdir -p checkpoints; echo 1 >checkpoints/w.h5; {wait}"
+    first = f"{values[0]}; {values[1]}; {save}; {values[2]}; {wait}; {FAILS}"
+    second = f"cat checkpoints/w.h5 >found; {values[3]}; {values[4]}"
+    metrics = [{"name": "loss", "pattern": r"loss: (\d+)"}]
+    run = Run(home, by_attempt(first, second), retries=1, program=PROGRAM, metrics=metrics)
+    assert run.result()["state"] == "succeeded" and (run.folder / "found").exists()
+    kept = [r for r in records(run.folder / "results/metrics.jsonl") if r.kind == "metric"]
+    assert [(r.number, r.figure("value")) for r in kept] == [(1, 0), (2, 1), (3, 3), (4, 4)]
+
+
+def test_secrets_reach_every_attempt_and_no_file(home: Path) -> None:
+    use = "cat memory/secrets-0.json >>seen.json; rm memory/secrets-0.json"
+    hosts = [{"name": "a", "slots": 2}]
+    run = Run(home, "", secrets=["TOKEN"], hosts=hosts, retries=1, retries_from_start=True)
+    make_temporary(MakeTemporary(str(run.folder)))
+    for name in ("secrets.json", "secrets-0.json", "secrets-1.json"):
+        run.write(f"memory/{name}", {"TOKEN": "hunter2"})
+    script = by_attempt(f"{use}; {FAILS}", f"{use}; {says(0, 'it is hunter2')}")
+    run.write("mpirun.json", ["sh", "-c", script])
+    assert run.result()["state"] == "succeeded"
+    assert (run.folder / "seen.json").read_text() == '{"TOKEN": "hunter2"}' * 2
+    assert run.log("rank-0").splitlines()[-1] == "it is [secret]"
+    assert not [*run.folder.glob("memory/*")]
+
+
+def test_a_later_attempt_can_be_cancelled(home: Path) -> None:
+    again = "echo $$ >pid; exec sleep 600"
+    run = Run(home, by_attempt(FAILS, again), retries=3, retries_from_start=True)
+    process = run.start()
+    wait_until((run.folder / "pid").exists)
+    process.terminate()
+    process.wait(60)
+    result = run.read("results/result.json")
+    assert (result["state"], len(result["attempts"])) == ("cancelled", 1)
+    assert not is_alive(int((run.folder / "pid").read_text()))
+
+
+def test_a_host_that_does_not_answer_is_waited_for(home: Path) -> None:
+    """The second look finds it; a host that refuses its preparation ends the run."""
+    run = Run(home, by_attempt(FAILS, "true"), retries=1, retries_from_start=True)
+    ssh = home / "bin/ssh"
+    answer = ssh.read_text()
+    lost = '#!/bin/sh\ncase "$*" in *attempts.prepare*) [ -e ../../../back ] || '
+    ssh.write_text(f"{lost}{{ touch ../../../back; exit 255; }};; esac\n{answer[10:]}")
+    assert run.result()["state"] == "succeeded"
+
+    run = Run(home, by_attempt(FAILS, "true"), "r2", retries=1, retries_from_start=True)
+    ssh.write_text('#!/bin/sh\necho "no space" >&2; exit 1\n')
+    result = run.result()
+    assert (result["state"], result["no_restart"]) == ("failed", "b: no space")
+
+
+def test_the_timer_of_the_machine_is_a_limit_too(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho stops=1000 now=900 late=no timer=active\n")
+    tool.chmod(0o755)
+    run: RunDocument = run_document(max_hours=1.0)
+    assert time_left.seconds_left(run, 100, str(tmp_path / "none")) == 3500
+    assert time_left.seconds_left(run, 100, str(tool)) == 100
+    assert time_left.seconds_left(run_document(), 100, str(tmp_path / "none")) is None
