@@ -18,7 +18,7 @@ from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
 from ..console import interrupts, log
-from ..console.output import printable
+from ..console.output import shown_on
 from ..errors import Command, Hint, RailheadError, Terminated, refusal
 
 TARGETS = ("hosts", "stack")
@@ -103,7 +103,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 body(*args, **kwargs)
             except RailheadError as error:
                 error.next = _with_target(error.next, kwargs)
-                raise Exit(printable(f"fab {name}: {error}"), code=error.code) from None
+                raise _exit(f"fab {name}: {error}", error.code) from None
             except BrokenPipeError:
                 raise output_closed() from None
             except KeyboardInterrupt as end:
@@ -112,19 +112,23 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                     what += f" while it waited for {', '.join(map(str, end.args))}"
                 hint = Hint(Command("status"), "   # shows the hosts and the run")
                 then = _with_target(hint, kwargs)
-                raise Exit(f"fab {name}: {what}\n  next: {then}", code=1) from None
+                raise _exit(f"fab {name}: {what}\n  next: {then}", 1) from None
             except Exit:
                 raise
             except Exception as error:
                 if isinstance(error, OSError) and (refused := refusal(error)):
                     log.mistake()
                     refused.next = _with_target(refused.next, kwargs)
-                    raise Exit(printable(f"fab {name}: {refused}"), code=refused.code) from None
+                    raise _exit(f"fab {name}: {refused}", refused.code) from None
                 traceback.print_exc()
                 raise Exit(_internal_error(file), code=1) from None
 
     task.of_railhead = True  # type: ignore[attr-defined]
     return task
+
+
+def _exit(message: str, code: int) -> Exit:
+    return Exit(shown_on(sys.stderr, message), code=code)
 
 
 def _with_target(hint: Hint, options: Mapping[str, Any]) -> Hint:

@@ -1,4 +1,4 @@
-"""One line per host that is repainted on a terminal, or plain lines in a log."""
+"""Lines of a host or a run that are repainted on a terminal, or plain lines in a log."""
 
 from __future__ import annotations
 
@@ -11,26 +11,43 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
 
 from . import notebook
+from .colours import board_line, colored, has_colours, is_terminal
 from .output import printing_with
+from .progress import Done
 from .text import clean, columns_of, fit
 
 PAINTS_PER_SECOND = 10
+NOT_KNOWN = Done()
 _prefix: ContextVar[str] = ContextVar("prefix", default="")
 _common: ContextVar[Board | None] = ContextVar("common", default=None)
 _UP, _CLEAR_RIGHT, _CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
 
 
+@dataclass
+class _Row:
+    """A line of the board, and what was printed of it elsewhere than on a terminal."""
+
+    text: str = ""
+    prefix: str = ""
+    state: str = ""
+    done: Done = NOT_KNOWN
+    printed: str = ""
+    printed_at: float = -math.inf
+
+
 class Board:
-    """A line per host below a scrolling text; use it in a `with`. Any thread may call it.
+    """Named lines below a scrolling text, such as one per host; use it in a `with`. Any thread may
+    call it.
 
     On a terminal and in a notebook the lines stay and are repainted, at most ten times a second.
-    Elsewhere each is printed as `[host] text`: at once if its `state` changed, otherwise at most
-    once in `every` seconds; the last line of each host is never lost. Nothing is written any more
-    to a stream that broke: the run does not end with its display.
+    Elsewhere each is printed as `[name] text`: at once if its `state` changed, otherwise at most
+    once in `every` seconds; the last text of each is never lost. Nothing is written any more to a
+    stream that broke: the run does not end with its display.
     """
 
     def __init__(
@@ -43,18 +60,19 @@ class Board:
     ) -> None:
         self._stream, self._every, self._clock = stream, every, clock
         self._in_notebook = notebook.painter() if stream is sys.stdout else None
-        self.live = _is_terminal(stream) or self._in_notebook is not None
-        self.names = tuple(names)
-        self._texts = dict.fromkeys(names, "")
-        self._prefixes = dict.fromkeys(names, "")
-        self._states = dict.fromkeys(names, "")
-        self._printed = dict.fromkeys(names, "")
-        self._printed_at = dict.fromkeys(names, -math.inf)
+        self.live = is_terminal(stream) or self._in_notebook is not None
+        self._has_colours = has_colours(stream)
+        self._rows = {name: _Row() for name in names}
         self._lines: list[str] = []
-        self._rows = 0
+        self._painted: list[int] = []  # the columns of each line of the board
         self._lock = threading.RLock()
         self._changed, self._closed = threading.Event(), threading.Event()
         self._painter = threading.Thread(target=self._paint_changes, name="board", daemon=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its lines."""
+        return tuple(self._rows)
 
     def __enter__(self) -> Board:
         if self.live:
@@ -77,13 +95,19 @@ class Board:
             self.flush(self.names)
 
     def add(self, names: Sequence[str]) -> None:
-        """Add a line for each of these hosts that has none."""
+        """Add a line for each of these names that has none."""
         with self._lock:
             for name in names:
-                for texts in (self._texts, self._prefixes, self._states, self._printed):
-                    texts.setdefault(name, "")
-                self._printed_at.setdefault(name, -math.inf)
-            self.names = tuple(self._texts)
+                self._rows.setdefault(name, _Row())
+
+    def clear(self, names: Sequence[str]) -> None:
+        """What these lines show is over: nothing of it stays on a terminal. Elsewhere their last
+        texts are printed, if they were not yet."""
+        with self._lock:
+            self.flush(names)
+            for name in names:
+                self._rows[name] = _Row()
+            self._changed.set()
 
     def flush(self, names: Sequence[str]) -> None:
         """Outside a terminal: print the last lines of these hosts that were not printed."""
@@ -91,34 +115,36 @@ class Board:
             for name in names if not self.live else ():
                 self._print(name)
 
-    def line(self, name: str, text: str, *, state: str = "") -> None:
-        """Replace the text of a host; KeyError for a name that is not on the board."""
+    def line(self, name: str, text: str, done: Done = NOT_KNOWN, *, state: str = "") -> None:
+        """Replace the text of a line; KeyError for a name that is not on the board. A terminal also
+        shows how far it is as a bar."""
         with self._lock:
-            changed = self._states[name] != state
-            self._prefixes[name] = _prefix.get()
-            self._texts[name], self._states[name] = clean(text), state
+            row = self._rows[name]
+            changed = row.state != state
+            row.prefix = "" if _prefix.get() == f"{name}: " else _prefix.get()
+            row.text, row.done, row.state = clean(text), done, state
             if self.live:
                 self._changed.set()
-            elif changed or self._clock() - self._printed_at[name] >= self._every:
+            elif changed or self._clock() - row.printed_at >= self._every:
                 self._print(name)
 
     def print_lines(self, text: str) -> None:
         """Print lines that stay, above the board."""
         with self._lock:
             lines = [_prefix.get() + clean(line) for line in text.splitlines() or [""]]
-            if self.live:
+            if self.live and not self._closed.is_set():
                 self._lines += lines
                 self._changed.set()
             else:
-                self._write("".join(f"{line}\n" for line in lines))
+                self._write("".join(f"{self._shown(line)}\n" for line in lines))
 
     def _print(self, name: str) -> None:
-        """Print a host's line, unless the same line was printed last."""
-        text = self._texts[name]
-        line = f"{self._prefixes[name]}[{name}] {text}\n"
-        if text and line != self._printed[name]:
-            self._write(line)
-            self._printed[name], self._printed_at[name] = line, self._clock()
+        """Print a line, unless the same line was printed last."""
+        row = self._rows[name]
+        line = f"{row.prefix}[{name}] {'  '.join(filter(None, (row.text, row.done.plain.strip())))}"
+        if row.text and line != row.printed:
+            self._write(self._shown(line) + "\n")
+            row.printed, row.printed_at = line, self._clock()
 
     def _paint_changes(self) -> None:
         """The painting thread: a change appears even if no other change follows it."""
@@ -139,25 +165,38 @@ class Board:
         board = self._board(columns, rows)
         if self._in_notebook:
             self._write("".join(f"{line}\n" for line in self._lines))
-            self._in_notebook("\n".join(board))
+            self._in_notebook("\n".join(name + rest for name, rest, _ in board))
             self._lines = []
             return
-        up = _UP.format(self._rows) if self._rows else ""
-        lines = "".join(f"{line}{_CLEAR_RIGHT}\n" for line in (*self._lines, *board))
+        # A terminal that became narrower has wrapped the lines of the old board.
+        above = sum(max(1, math.ceil(width / columns)) for width in self._painted)
+        up = _UP.format(above) if above else ""
+        paint = board_line if self._has_colours else lambda name, rest, state: name + rest
+        shown = [*map(self._shown, self._lines), *(paint(*line) for line in board)]
+        # Cleared at the end: some terminals keep what is cleared from the first row on.
+        lines = "".join(f"{line}{_CLEAR_RIGHT}\n" for line in shown)
         self._write(f"\r{up}{lines}{_CLEAR_BELOW}")
-        self._lines, self._rows = [], len(board)
+        self._lines, self._painted = [], [columns_of(name + rest) for name, rest, _ in board]
 
-    def _board(self, columns: int, rows: int) -> list[str]:
-        """The hosts' lines, cut to the terminal: lines that scroll out cannot be repainted."""
-        width = max((columns_of(name) for name in self._texts), default=0)
-        lines = [
-            f"{name}{' ' * (width - columns_of(name))}  {self._prefixes[name]}{text}"
-            for name, text in self._texts.items()
-        ]
-        room = max(rows - 2, 1)
-        if len(lines) > room:
-            lines = [*lines[: room - 1], f"... and {len(lines) - room + 1} more hosts"]
-        return [fit(line, columns - 1) for line in lines]
+    def _board(self, columns: int, rows: int) -> list[tuple[str, str, str]]:
+        """The lines that have a text as (name, rest, state), cut to the terminal: lines that scroll
+        out cannot be repainted."""
+        shown = {name: row for name, row in self._rows.items() if row.text or row.done.bar}
+        width = max(map(columns_of, shown), default=0)
+        room, hidden = max(rows - 2, 1), 0
+        if len(shown) > room:
+            hidden = len(shown) - room + 1
+        lines = []
+        for name, row in list(shown.items())[: len(shown) - hidden]:
+            padded = fit(f"{name}{' ' * (width - columns_of(name))}  ", columns - 1)
+            rest = "  ".join(filter(None, (row.done.bar, row.prefix + row.text)))
+            lines.append((padded, fit(rest, columns - 1 - columns_of(padded)), row.state))
+        if hidden:
+            lines.append((fit(f"... and {hidden} more hosts", columns - 1), "", ""))
+        return lines
+
+    def _shown(self, line: str) -> str:
+        return colored(line) if self._has_colours else line
 
     def _write(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
@@ -176,9 +215,9 @@ def board_of(names: Sequence[str]) -> Iterator[Board]:
         try:
             yield common
         finally:
-            common.flush(names)
+            common.clear(names)
     else:
-        with Board(sys.stdout, names) as board:
+        with Board(sys.stdout, names) as board, printing_with(board.print_lines):
             yield board
 
 
@@ -193,6 +232,11 @@ def common_board(names: Sequence[str]) -> Iterator[None]:
             _common.reset(token)
 
 
+def name_of_run() -> str:
+    """The name of the line of a run: that of the block of `prefixed`, if there is one."""
+    return _prefix.get().removesuffix(": ") or "run"
+
+
 @contextmanager
 def prefixed(prefix: str) -> Iterator[None]:
     """Put `prefix` before each line that this block writes to a board."""
@@ -201,11 +245,6 @@ def prefixed(prefix: str) -> Iterator[None]:
         yield
     finally:
         _prefix.reset(token)
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    """Whether the cursor can be moved on `stream`."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
 
 
 def _terminal_size(stream: TextIO) -> tuple[int, int]:

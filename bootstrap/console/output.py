@@ -9,10 +9,12 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from ..errors import Command, Hint, UsageError
+from .colours import colored, has_colours
 from .text import clean
 
 Reporter = Callable[[str], None]  # receives a line about the progress of a command
 ByteReporter = Callable[[int], None]  # receives the number of bytes so far
+TransferReporter = Callable[[int, int], None]  # receives the bytes so far, and those of all
 _printer: ContextVar[Reporter | None] = ContextVar("printer", default=None)
 
 
@@ -25,7 +27,7 @@ def print_lines(*lines: str) -> None:
         if printer := _printer.get():
             printer(printable(line))
         else:
-            print(printable(line), flush=True)
+            print(shown_on(sys.stdout, line), flush=True)
 
 
 @contextmanager
@@ -36,6 +38,11 @@ def printing_with(printer: Reporter) -> Iterator[None]:
         yield
     finally:
         _printer.reset(token)
+
+
+def shown_on(stream: TextIO, text: str) -> str:
+    """Printable text, with colours where the stream has them."""
+    return colored(printable(text)) if has_colours(stream) else printable(text)
 
 
 def printable(text: str) -> str:

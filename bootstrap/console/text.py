@@ -1,7 +1,7 @@
 """Text for people: progress, durations, sizes, bars, and text from hosts made safe. Pure.
 
-Colours are never used, so there is no switch for them. Text from hosts is cleaned before it is
-printed: an escape sequence in a script's output must not reach the user's terminal.
+Text from hosts is cleaned before it is printed: an escape sequence in a script's output must not
+reach the user's terminal.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ _SCORES = {
 }
 
 
-def progress_line(record: Record, cells: int = 0) -> str:
-    """A record of metrics.jsonl as one line; empty for a kind that is not shown.
-
-    Progress starts with a bar of `cells` cells: for a terminal, not for a log.
-    """
-    if record.kind == "progress":
-        return _joined(_progress_parts(record, cells)) or clean(record.text)
+def record_line(record: Record) -> str:
+    """A record of metrics.jsonl as one line; empty for a kind that is not shown. That of progress
+    is without its time left."""
     epoch = _counted("epoch", record.epoch, record.epochs)
+    if record.kind == "progress":
+        step = _counted("step", record.step, record.steps)
+        return _joined([epoch, step, *_scores(record), _speed(record)]) or clean(record.text)
     if record.kind == "epoch":
         return _joined([epoch, *_scores(record), _speed(record)])
     if record.kind == "evaluation":
@@ -44,18 +43,6 @@ def progress_line(record: Record, cells: int = 0) -> str:
         on = f"on {samples:,.0f} held-out samples" if samples is not None else ""
         return _joined(["evaluation", *_scores(record), on])
     return clean(record.text) if record.kind == "message" else ""
-
-
-def _progress_parts(record: Record, cells: int) -> list[str]:
-    step, steps, left = record.step, record.steps, record.figures.get("seconds_left")
-    return [
-        bar(step / steps, cells) if cells and step is not None and steps else "",
-        _counted("epoch", record.epoch, record.epochs),
-        _counted("step", step, steps),
-        *_scores(record),
-        _speed(record),
-        f"{duration(left)} left" if left is not None else "",
-    ]
 
 
 def _counted(noun: str, number: float | None, total: float | None) -> str:

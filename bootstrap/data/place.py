@@ -10,13 +10,14 @@ from railhead.documents.run import RunData
 
 from ..console.live import board_of
 from ..console.output import print_lines
+from ..console.progress import Transfer
 from ..errors import HostsNotReady
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import Sessions, everywhere
 from . import folders
 from .folders import LocalData
 from .inputs import DataInput
-from .send import Progress, find_missing, host_folder_of, send_missing
+from .send import find_missing, host_folder_of, send_missing
 from .through_bucket import upload_missing
 
 STATES = {
@@ -54,13 +55,15 @@ def hashed_input(item: DataInput) -> LocalData:
     """The local files of an input with their hashes; shows the progress."""
     assert item.files is not None
     name = f"data {item.spec.name}"
-    progress = Progress(item.files.total_bytes)
+    progress = Transfer(item.files.total_bytes)
     with board_of((name,)) as board:
         board.line(name, f"{folders.summary(item.files)} in {item.files.root}")
-        return folders.hashed(
-            item.files,
-            lambda count: board.line(name, f"read {progress.add(count - progress.bytes_done)}"),
-        )
+
+        def read(count: int) -> None:
+            text, done = progress.reach(count)
+            board.line(name, f"read {text}", done)
+
+        return folders.hashed(item.files, read)
 
 
 def _report_present(

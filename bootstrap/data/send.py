@@ -5,15 +5,14 @@ The state of all hosts is read first, the space is computed, then all hosts rece
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from railhead.documents.agent import DataState, NeededParts, ReceiveData
 
 from ..console.live import Board
-from ..console.text import duration, size
+from ..console.progress import Transfer
+from ..console.text import size
 from ..errors import Command, Hint, HostsNotReady, RailheadError
 from ..ssh.connect import everywhere
 from ..ssh.session import Session
@@ -98,7 +97,7 @@ def send_missing(
 
 def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
     """Send the files of one folder that a host lacks."""
-    name, progress = session.host.name, Progress(0)
+    name, progress = session.host.name, Transfer(0)
     requested: set[int] = set()
 
     def content(event: NeededParts) -> Iterator[bytes]:
@@ -109,7 +108,8 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
         for number, offset in needed:
             for piece in _pieces(data, number, offset):
                 yield piece
-                board.line(name, f"data {item}: {progress.add(len(piece))}")
+                text, done = progress.add(len(piece))
+                board.line(name, f"data {item}: {text}", done)
 
     request = ReceiveData(host_folder_of(data), data.manifest())
     if wrong := session.send_stream(request, content).wrong:
@@ -144,24 +144,3 @@ def _pieces(data: LocalData, number: int, offset: int) -> Iterator[bytes]:
                 remaining -= len(piece)
     except OSError as error:
         raise RailheadError(f"cannot read {path}: {error.strerror}") from error
-
-
-@dataclass
-class Progress:
-    """The progress of a transfer of `total` bytes: rate and time left. Thread-safe."""
-
-    total: int
-    bytes_done: int = 0
-    started: float = field(default_factory=time.monotonic)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, count: int) -> str:
-        """Count bytes; returns `120 MB of 1.2 GB, 45 MB/s, 24 s left`."""
-        with self.lock:
-            self.bytes_done += count
-            seconds = max(time.monotonic() - self.started, 1e-3)
-            rate = self.bytes_done / seconds
-            remaining = duration((self.total - self.bytes_done) / rate) if rate else "?"
-            return (
-                f"{size(self.bytes_done)} of {size(self.total)}, {size(rate)}/s, {remaining} left"
-            )

@@ -12,10 +12,10 @@ from railhead.documents.stored_data import StoredData
 
 from ..clouds.storage import Store
 from ..console.live import board_of
+from ..console.progress import Transfer
 from ..errors import RailheadError
 from ..remote.buckets.objects import ChangedFile
 from .folders import DataFile, LocalData
-from .send import Progress
 
 UPLOADS = 8  # at the same time
 DATA = "data/"  # of a stack's bucket: <digest>/ and <digest>.json, which is written last
@@ -40,7 +40,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
         board.line("upload", f"listing {store.url}/{prefix}")
         sizes = {item.key: item.size for page in store.objects(prefix) for item in page}
         missing = _missing(data.files, store, prefix, sizes)
-        progress = Progress(sum(file.size for file in missing))
+        progress = Transfer(sum(file.size for file in missing))
 
         def one(file: DataFile) -> None:
             path = data.root / file.path
@@ -50,7 +50,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
                 raise RailheadError(str(error)) from None
             except OSError as error:
                 raise RailheadError(f"cannot read {path}: {error.strerror}") from error
-            board.line("upload", progress.add(file.size))
+            board.line("upload", *progress.add(file.size))
 
         for _ in _in_threads(one, missing):
             pass

@@ -11,7 +11,7 @@ from railhead.documents.records import Record
 from railhead.documents.run import Script
 
 from ..console.output import print_lines
-from ..console.text import progress_line
+from ..console.text import record_line
 from ..errors import BelowThreshold, Command, UsageError
 from ..remote.evaluation.thresholds import judged
 from ..runs.earlier_run import EarlierRun
@@ -41,7 +41,7 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> Reported:
     """
     reported = _reported(earlier)
     judgement = judged(reported, read_thresholds(args.minimum, args.maximum))
-    print_lines(progress_line(decode(Record, {**reported.values, "kind": "evaluation"})))
+    print_lines(record_line(decode(Record, {**reported.values, "kind": "evaluation"})))
     require_passed(judgement)
     return reported.judged(judgement)
 

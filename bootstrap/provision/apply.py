@@ -11,7 +11,6 @@ from pathlib import Path
 from railhead.documents.agent import TextFile
 
 from ..console.live import Board
-from ..console.text import size
 from ..errors import HostsFailed, RailheadError
 from ..facts.host import HostFacts
 from ..inventory import local_state
@@ -167,6 +166,7 @@ class _Installation:
         if not self.environment.runtime.horovod:
             self._mark_complete(step_host, "runtime", imports)
         elif step_host.waits_for_wheel:  # compile Python files while the wheel is built
+            step_host.reporter("runtime")("installed; imported once")
             step_host.run("runtime", self._import_command(imports), env=QUIET)
 
     def _mark_complete(self, step_host: HostStep, step: str, imports: str) -> None:
@@ -208,12 +208,11 @@ class _Installation:
         if not planned:
             yield ()
             return
-        report = step_host.reporter(step)
-        fetched = f"of about {planned[0].sends} MB fetched here"
+        total, fetched = planned[0].sends * 10**6, step_host.meter(step, "fetched here")
         interpreter = step_host.facts.pythons[self.environment.python]
         python = wheels.python_version(step_host.session, interpreter)
-        folder = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
-        with wheels.deliver(step_host.session, folder, report):
+        folder = wheels.fetch(locks, python, lambda count: fetched(count, total))
+        with wheels.deliver(step_host.session, folder, step_host.meter(step)):
             yield wheels.FOR_UV
 
     def _install_horovod(self, step_host: HostStep) -> None:

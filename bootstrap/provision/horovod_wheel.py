@@ -61,7 +61,7 @@ def supplied(step_host: HostStep) -> Iterator[Mapping[str, str]]:
     with ExitStack() as stack:
         if downloads.cut_off(facts):
             for folder in _wheel_folders(step_host, fetches_nvcc):
-                report = step_host.reporter("horovod")
+                report = step_host.meter("horovod")
                 stack.enter_context(wheels.deliver(step_host.session, folder, report))
             variables |= wheels.FOR_PIP
         if fetches_nvcc and facts.egress.apt.open is False:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.agent import LONG, CommandResult, Grown, Line
 
 from ..console.live import Board
-from ..console.output import Reporter
+from ..console.output import Reporter, TransferReporter
+from ..console.progress import Done, Transfer
 from ..console.text import clean, size
 from ..errors import RailheadError
 from ..facts.host import HostFacts
@@ -24,6 +26,8 @@ LOW_PRIORITY = ("nice", "-n", "19")
 # What they cache on a host is in our folder, where --purge removes it, and on the disk of the
 # environments, where uv makes hard links instead of copies.
 CACHES = {"UV_CACHE_DIR": "~/.railhead/cache/uv", "PIP_CACHE_DIR": "~/.railhead/cache/pip"}
+MAKE = re.compile(r"\[ *(\d{1,3})%\] ")
+LEAST_FETCHED = 1_000_000  # bytes; fewer are other traffic of the host
 KERAS = {"KERAS_HOME": "~/.railhead/keras"}
 
 
@@ -76,13 +80,15 @@ class HostStep:
         Raises:
             RailheadError: its exit code is not 0; the message has its last lines.
         """
-        report = self.reporter(step)
+        fetched = Transfer(self._megabytes(step) * 10**6)
 
         def on_event(event: Line | Grown) -> None:
             if isinstance(event, Grown):
-                report(f"{self._download(step)}; the disk has {size(event.grown)} more")
+                self.board.line(self.name, *_fetched(step, fetched, event))
             elif event.line:
-                report(self.cluster.internet.without_password(clean(event.line)))
+                line = self.cluster.internet.without_password(clean(event.line))
+                text, done = _built(line.removeprefix(f"{step}: "))
+                self.board.line(self.name, f"{step}: {text}", done)
 
         argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
         reply = self.session.run(
@@ -101,15 +107,22 @@ class HostStep:
 
     def send(self, step: str, bundle: Bundle, dest: str) -> None:
         """Add files to a folder under ~/.railhead and show the progress."""
-        self.session.send_tree(bundle, dest, prune=False, on_sent=self._progress(step))
+        self.session.send_tree(bundle, dest, prune=False, on_sent=self.meter(step))
 
     def send_folder(self, step: str, bundle: Bundle, dest: str) -> None:
         """Copy a folder that is named by a digest; it appears complete or not at all."""
-        self.session.send_folder(bundle, dest, on_sent=self._progress(step))
+        self.session.send_folder(bundle, dest, on_sent=self.meter(step))
 
-    def _progress(self, step: str) -> Callable[[int], None]:
-        report = self.reporter(step)
-        return lambda count: report(f"{size(count)} went through this connection")
+    def meter(self, step: str, what: str = "sent over SSH") -> TransferReporter:
+        """A reporter that shows the bytes of a transfer of a step on the board."""
+        transfer = Transfer(0)
+
+        def show(count: int, total: int) -> None:
+            transfer.total = total
+            text, done = transfer.reach(count)
+            self.board.line(self.name, f"{step}: {what} {text}", done)
+
+        return show
 
     def install_wheel(self, path: str) -> None:
         """Install a Horovod wheel from a path on the host into the runtime.
@@ -120,7 +133,23 @@ class HostStep:
         argv = [uv.PROGRAM, "pip", "install", "--no-cache", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)
 
-    def _download(self, step: str) -> str:
+    def _megabytes(self, step: str) -> int:
+        """The size of the download of a step that creates an environment."""
         client = self.cluster.bucket_client if step == "bucket" else None
-        fetches = (client or self.cluster.environment).megabytes
-        return f"downloads about {fetches} MB and unpacks them"
+        return (client or self.cluster.environment).megabytes
+
+
+def _built(line: str) -> tuple[str, Done]:
+    """A line of a build, and how far it is: `[ 25%] compiled`."""
+    percentage = MAKE.match(line)
+    return MAKE.sub("", line), Done(int(percentage[1]) / 100 if percentage else None)
+
+
+def _fetched(step: str, transfer: Transfer, event: Grown) -> tuple[str, Done]:
+    """How far an installation is. Without bytes from the network it uses those that an earlier one
+    has left on the host."""
+    unpacked = f"the disk has {size(event.grown)} more"
+    if event.received < LEAST_FETCHED:
+        return f"{step}: installs {size(transfer.total)}; {unpacked}", Done()
+    text, done = transfer.reach(min(event.received, transfer.total))
+    return f"{step}: downloaded {text}; {unpacked}", done

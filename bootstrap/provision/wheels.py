@@ -20,8 +20,8 @@ from typing import Any
 from railhead.documents.agent import BundleFile
 
 from ..console import log
-from ..console.output import ByteReporter, Reporter
-from ..console.text import clean, size
+from ..console.output import ByteReporter, TransferReporter
+from ..console.text import clean
 from ..errors import RailheadError
 from ..inventory import local_state
 from ..ssh.bundle import Bundle, pack_folder
@@ -181,17 +181,18 @@ def _size(folder: Path) -> int:
 
 
 @contextmanager
-def deliver(session: Session, folder: Path, report: Reporter) -> Iterator[None]:
-    """Copy the files of `folder` to FOLDER on the host for the duration of the block.
+def deliver(session: Session, folder: Path, report: TransferReporter) -> Iterator[None]:
+    """Copy the files of `folder` to FOLDER on the host for the duration of the block; `report` gets
+    the bytes sent so far, and those of all files.
 
     After a failure they stay on the host, so that the next attempt sends only the rest.
     """
     bundles = bundles_of(folder)
-    total = size(sum(bundle.total_bytes for bundle in bundles))
+    total = sum(bundle.total_bytes for bundle in bundles)
     before = 0
 
-    def sent(count: int) -> None:
-        report(f"{size(before + count)} of {total} went through this connection")
+    def sent(count: int, of: int) -> None:
+        report(before + count, total)
 
     for bundle in bundles:
         session.send_tree(bundle, FOLDER, prune=False, on_sent=sent)

@@ -10,8 +10,9 @@ from railhead.documents.agent import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.records import Record
 
 from ..console import log
-from ..console.live import Board
-from ..console.text import clean, last_state, progress_line
+from ..console.live import Board, name_of_run
+from ..console.progress import training_done
+from ..console.text import clean, last_state, record_line
 from ..inventory.hosts import Inventory
 from ..ssh.connect import open_sessions
 from ..ssh.session import ConnectionLost, Session
@@ -82,22 +83,33 @@ def follow(
     mark_attached(chief, run)
     view = _View(board, _first_ranks(chief, run), state, watch)
     request = Follow(run.folder, state.offset, "rank-0", state.log_offset)
-    state.lost = chief.call(request, on_event=view.show).lost
+    try:
+        state.lost = chief.call(request, on_event=view.show).lost
+    finally:
+        board.clear(view.lines)
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
 
 class _View:
-    """Shows the events of a run: all lines of rank 0 above the board; in the line of each host its
-    progress or, without it, the last line of its first rank. `hosts`: the hosts by first rank."""
+    """Shows the events of a run: all lines of rank 0 above the board, the progress of the run in
+    one line, and in the line of each host without progress the last line of its first rank.
+    `hosts`: the hosts by first rank."""
 
     def __init__(
         self, board: Board, hosts: Mapping[str, str], state: FollowState, watch: Watch | None
     ) -> None:
         self.board, self.hosts, self.state, self.watch = board, hosts, state, watch
+        self.records = RunLine(board)
         self.last_line = ""  # of rank 0, above the board
         # The hosts whose last line is not shown: a log has all lines of rank 0 anyway.
         first = {"0"} & {*hosts} if not board.live else ()
         self.with_progress = {hosts[rank] for rank in first}
+
+    @property
+    def lines(self) -> list[str]:
+        """The names of its lines on the board."""
+        hosts = [host for host in self.hosts.values() if host in self.board.names]
+        return [self.records.name, *hosts]
 
     def show(self, event: RunEvent) -> None:
         """Show one event of the agent."""
@@ -107,11 +119,18 @@ class _View:
             self.board.print_lines(f"[{self.hosts.get('0')}] {self.last_line}".rstrip())
         elif isinstance(event, MetricLine):
             self.state.offset = event.offset
-            show_record(event.metrics, self.board, self.with_progress)
-            if self.watch and (entry := record(event.metrics)):
-                self.watch(entry)
+            self._show_record(event.metrics)
         else:
             self._show_last(event.last)
+
+    def _show_record(self, line: str) -> None:
+        if entry := record(line):
+            self.records.show(entry)
+            if entry.kind == "progress" and entry.host in {*self.board.names} - self.with_progress:
+                self.with_progress.add(entry.host)
+                self.board.clear([entry.host])
+            if self.watch:
+                self.watch(entry)
 
     def _show_last(self, lines: Mapping[str, str]) -> None:
         """In each host's line show the last line of its first rank; of rank 0 only a line that is
@@ -136,23 +155,34 @@ def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
     return dict(zip(map(str, document.first_ranks), names, strict=True))
 
 
-def show_record(line: str, board: Board, with_progress: set[str]) -> None:
-    """Show a line of metrics.jsonl: progress in the host's line, others above. Messages of ranks
-    other than 0 are in their host's line too, except in a log, which would lose some.
+class RunLine:
+    """The line of a run on a board: the progress of the rank that reports it first. The ranks train
+    in step, so the others report the same."""
 
-    Lines that are not records, or of hosts not on the board, are ignored: the program can write to
-    that file too. Hosts that report progress are added to `with_progress`.
-    """
-    entry = record(line)
-    if not entry or not (text := progress_line(entry)):
-        return
-    if entry.kind not in ("progress", "message"):
-        board.print_lines(text)
-    elif entry.host not in board.names:
-        return
-    elif entry.kind == "message" and (entry.rank == 0 or not board.live):
-        board.print_lines(f"[{entry.host}] {text}")
-    else:
-        board.line(entry.host, text)
-        if entry.kind == "progress":
-            with_progress.add(entry.host)
+    def __init__(self, board: Board) -> None:
+        self.board, self.name = board, name_of_run()
+        self.rank: tuple[str, int | None] | None = None
+        board.add([self.name])
+
+    def show(self, entry: Record) -> None:
+        """Show a record: progress in the line, others above. Messages of ranks other than 0 are in
+        their host's line, except in a log, which would lose some.
+
+        Records that are not shown, or of hosts not on the board, are ignored: the program can write
+        to that file too.
+        """
+        text, board = record_line(entry), self.board
+        if not text:
+            return
+        if entry.kind not in ("progress", "message"):
+            board.print_lines(text)
+        elif entry.host not in board.names:
+            return
+        elif entry.kind == "progress":
+            self.rank = self.rank or (entry.host, entry.rank)
+            if self.rank == (entry.host, entry.rank):
+                board.line(self.name, text, training_done(entry))
+        elif entry.rank == 0 or not board.live:
+            board.print_lines(f"[{entry.host}] {text}")
+        else:
+            board.line(entry.host, text)

@@ -112,7 +112,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
     session.write(TextFile(f"{dest}.lock.txt", lock))
     # A host whose runtime an earlier version installed may have another release of uv.
     session.send_folder(uv.uv_for_hosts(), uv.FOLDER)
-    with wheels.deliver(session, folder, lambda text: None):
+    with wheels.deliver(session, folder, lambda count, total: None):
         session.remove(part)
         argv = [uv.PROGRAM, "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
         argv += [*wheels.FOR_UV, "--python", python, "--target", part, "-r", f"{dest}.lock.txt"]

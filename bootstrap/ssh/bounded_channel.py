@@ -13,7 +13,7 @@ from paramiko.ssh_exception import SSHException
 from railhead.documents.agent import QUICK, Bounds
 
 from ..console import interrupts
-from ..console.output import ByteReporter
+from ..console.output import TransferReporter
 from ..console.text import size
 from ..errors import RailheadError
 from ..inventory.hosts import Host
@@ -88,8 +88,8 @@ class BoundedChannel:
             raise TimeoutError
         self._channel.settimeout(min(self._bounds.silence, remaining))
 
-    def send(self, data: bytes, on_sent: ByteReporter | None = None) -> None:
-        """Send all of it; `on_sent` gets the bytes sent so far."""
+    def send(self, data: bytes, on_sent: TransferReporter | None = None) -> None:
+        """Send all of it; `on_sent` gets the bytes sent so far, and those of all."""
         try:
             for start in range(0, len(data), PIECE):
                 piece = data[start : start + PIECE]
@@ -100,7 +100,7 @@ class BoundedChannel:
                         raise self.lost()
                     piece, self.sent = piece[count:], self.sent + count
                 if on_sent:
-                    on_sent(min(start + PIECE, len(data)))
+                    on_sent(min(start + PIECE, len(data)), len(data))
         except TimeoutError:
             raise
         except (OSError, EOFError, SSHException) as error:

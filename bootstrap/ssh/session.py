@@ -54,7 +54,7 @@ from railhead.documents.codec import decode as decode_document
 from railhead.documents.codec import encode
 
 from ..console import log
-from ..console.output import ByteReporter, Reporter
+from ..console.output import Reporter, TransferReporter
 from ..errors import Command, RailheadError
 from ..facts.host import HostFacts, parse, script
 from ..inventory.hosts import Host
@@ -257,21 +257,26 @@ class Session:
         return self.call(IsRunning(pid, folder, program)).running
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: ByteReporter | None = None
+        self,
+        bundle: Bundle,
+        dest: str,
+        *,
+        prune: bool = True,
+        on_sent: TransferReporter | None = None,
     ) -> Placed:
         """Make folder `dest` on the host contain the bundle; only missing contents are sent.
-        `on_sent` gets the bytes sent so far."""
+        `on_sent` gets the bytes sent so far, and those of all."""
         return self._send_files(Tree(bundle.files, BLOBS, dest, prune), bundle, on_sent)
 
     def send_folder(
-        self, bundle: Bundle, dest: str, *, on_sent: ByteReporter | None = None
+        self, bundle: Bundle, dest: str, *, on_sent: TransferReporter | None = None
     ) -> Placed:
         """Create folder `dest`, named by a digest, on the host with the whole bundle or not at all;
         a damaged one is replaced."""
         return self._send_files(PlaceFolder(bundle.files, BLOBS, dest), bundle, on_sent)
 
     def _send_files(
-        self, request: Request[Placed, Needed], bundle: Bundle, on_sent: ByteReporter | None
+        self, request: Request[Placed, Needed], bundle: Bundle, on_sent: TransferReporter | None
     ) -> Placed:
         def needed(event: Needed) -> None:
             missing = _checked_digests(event, bundle)
@@ -365,7 +370,7 @@ class Session:
         self._channel.close()
         self._close_connection()
 
-    def _send(self, data: bytes, on_sent: ByteReporter | None = None) -> None:
+    def _send(self, data: bytes, on_sent: TransferReporter | None = None) -> None:
         self._channel.send(data, on_sent)
 
     def _reply(self, request: Request[R, E], on_event: Callable[[E], None] | None) -> R:

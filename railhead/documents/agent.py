@@ -177,9 +177,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Grown:
-    """The bytes by which disk use has grown."""
+    """The bytes by which disk use has grown, and those that came over the network meanwhile, also
+    for other programs of the host."""
 
-    grown: int
+    grown: int = key(at_least=0)
+    received: int = key(at_least=0)
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ class Run(Request[CommandResult, Line | Grown], op="run", bounds=COMMAND):
     Args:
         text: its standard input.
         timeout: seconds after which it is killed.
-        fetches: also send the growth of the disk's use; one such command at a time.
+        fetches: also send what it has fetched (Grown); one such command at a time.
     """
 
     argv: tuple[str, ...]

@@ -26,7 +26,7 @@ LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
 
 
 def run(request: Run) -> CommandResult:
-    """Run a command; send its lines as events and, if `fetches`, the growth of disk use in bytes.
+    """Run a command; send its lines as events and, if `fetches`, how much it has fetched.
 
     After `timeout` seconds it is killed with all processes that it started.
     """
@@ -156,12 +156,12 @@ def one_fetch(cache: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def growth(watching: bool) -> Iterator[None]:
-    """If `watching`, send every second how many bytes disk use has grown."""
+    """If `watching`, send every second how many bytes the disk and the network had."""
     if not watching:
         yield
         return
     done = threading.Event()
-    thread = threading.Thread(target=report_growth, args=(done, used()), daemon=True)
+    thread = threading.Thread(target=report_growth, args=(done, used(), received()), daemon=True)
     thread.start()
     try:
         yield
@@ -170,12 +170,20 @@ def growth(watching: bool) -> Iterator[None]:
         thread.join()  # an event after the result would be of the next operation
 
 
-def report_growth(done: threading.Event, start: int) -> None:
+def report_growth(done: threading.Event, start: int, received_before: int) -> None:
     """Send one event per second until `done` is set."""
     while not done.wait(1):
-        send_event(Grown(max(0, used() - start)))
+        send_event(Grown(max(0, used() - start), max(0, received() - received_before)))
 
 
 def used() -> int:
     """Used bytes on the disk of the home directory."""
     return shutil.disk_usage(os.path.expanduser("~")).used
+
+
+def received() -> int:
+    """Bytes that the busiest network interface has received; a bridge counts those of its own."""
+    with open("/proc/net/dev") as table:
+        rows = [line.partition(":") for line in table]
+    counts = [int(row.split()[0]) for name, colon, row in rows if colon and name.strip() != "lo"]
+    return max(counts, default=0)

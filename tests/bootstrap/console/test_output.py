@@ -1,11 +1,57 @@
-"""Output: questions on a terminal."""
+"""Output: colours and questions on a terminal."""
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
-from bootstrap.console.output import confirm
+from bootstrap.console.colours import has_colours
+from bootstrap.console.output import confirm, shown_on
 from bootstrap.errors import UsageError
+
+
+class Stream(io.StringIO):
+    """A terminal, or not."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self.isatty = lambda: is_terminal  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "variables", "colours"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),  # as no-color.org defines it
+        (True, {"CLICOLOR": "0"}, False),
+        (True, {"CLICOLOR": "1"}, True),
+        (True, {"TERM": "dumb"}, False),
+        (True, {"TERM": ""}, False),
+        (False, {"CLICOLOR_FORCE": "1"}, True),
+        (False, {"CLICOLOR_FORCE": "0"}, False),
+        (True, {"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_the_environment_decides_whether_there_are_colours(
+    is_terminal: bool,
+    variables: dict[str, str],
+    colours: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    stream = Stream(is_terminal)
+    assert has_colours(stream) is colours
+    sent = "\x1b[31mrun r1 succeeded in 4 s\x1b[2J\nnext: rest"
+    shown = "run r1 succeeded in 4 s\nnext: rest"
+    if colours:
+        shown = "\x1b[32mrun r1 succeeded in 4 s\x1b[0m\n\x1b[1mnext: rest\x1b[0m"
+    assert shown_on(stream, sent) == shown
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
 
+from bootstrap.console.progress import Done, Transfer, training_done
 from bootstrap.console.text import (
     bar,
     clean,
@@ -16,7 +18,7 @@ from bootstrap.console.text import (
     percent,
     size,
 )
-from bootstrap.console.text import progress_line as line_of
+from bootstrap.console.text import record_line as line_of
 from railhead.documents.codec import decode
 from railhead.documents.records import Record
 
@@ -42,14 +44,14 @@ EPOCH = {
 }
 
 
-def progress_line(record: dict[str, Any], cells: int = 0) -> str:
-    return line_of(decode(Record, record), cells)
+def record_line(record: dict[str, Any]) -> str:
+    return line_of(decode(Record, record))
 
 
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        (PROGRESS, "epoch 1/5  step  12/100  loss 2.100  900 samples/s  12 s left"),
+        (PROGRESS, "epoch 1/5  step  12/100  loss 2.100  900 samples/s"),
         (
             EPOCH,
             "epoch  2/10  loss 0.312  accuracy 0.900  held-out loss 1.2e-04"
@@ -89,11 +91,31 @@ def progress_line(record: dict[str, Any], cells: int = 0) -> str:
     ],
 )
 def test_a_record_becomes_one_line(record: dict[str, Any], line: str) -> None:
-    assert progress_line(record) == line
+    assert record_line(record) == line
 
 
-def test_progress_starts_with_a_bar_where_one_is_requested() -> None:
-    assert progress_line(PROGRESS, cells=10).startswith("[#.........]  epoch 1/5")
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (PROGRESS, "[#...........]  12 %  12 s left"),
+        ({"step": 100, "steps": 100}, "[############] 100 %"),
+        ({"step": 300, "steps": 100, "seconds_left": -1}, "[############] 100 %  ? left"),
+        ({"step": 1, "steps": 0, "seconds_left": 75}, "1 min 15 s left"),
+        ({"step": math.inf, "steps": 3}, ""),
+        ({"step": 1e300, "steps": 1e-300}, ""),
+        ({}, ""),
+    ],
+)
+def test_progress_is_a_bar_with_the_time_left(record: dict[str, Any], shown: str) -> None:
+    assert training_done(decode(Record, record)).bar == shown
+
+
+def test_a_transfer_has_bytes_and_a_rate() -> None:
+    transfer = Transfer(1000, started=time.monotonic() - 1e6)
+    text, done = transfer.add(200)
+    assert (text, done.part) == ("200 B of 1.0 kB, 0 B/s", 0.2)
+    assert transfer.reach(1000)[1] == Done(1.0, 0.0)
+    assert Transfer(0).add(0)[1] == Done()
 
 
 @pytest.mark.parametrize(
@@ -217,12 +239,12 @@ def test_one_or_more_of_a_thing(number: int, noun: str, text: str) -> None:
     [(0, "0.000"), (0.001, "0.001"), (0.0009, "9.0e-04"), (999.0, "999.000"), (1000, "1.0e+03")],
 )
 def test_a_value_is_short_at_any_size(loss: float, text: str) -> None:
-    assert f"loss {text}  " in progress_line({**EPOCH, "loss": loss})
+    assert f"loss {text}  " in record_line({**EPOCH, "loss": loss})
 
 
 @pytest.mark.parametrize("speed, text", [(9.9, "9.9 samples/s"), (10.0, "10 samples/s")])
 def test_a_slow_speed_has_a_decimal(speed: float, text: str) -> None:
-    assert text in progress_line({**EPOCH, "samples_per_s": speed})
+    assert text in record_line({**EPOCH, "samples_per_s": speed})
 
 
 @pytest.mark.parametrize(

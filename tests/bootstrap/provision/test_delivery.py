@@ -78,11 +78,11 @@ class RecordedHost:
         return CommandResult(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool, on_sent: Callable[[int], None]
+        self, bundle: Bundle, dest: str, *, prune: bool, on_sent: Callable[[int, int], None]
     ) -> None:
         assert (dest, prune) == (wheels.FOLDER, False)
         self.sent += [file.path for file in bundle.files]
-        on_sent(bundle.total_bytes)
+        on_sent(bundle.total_bytes, bundle.total_bytes)
 
 
 @pytest.fixture
@@ -101,18 +101,18 @@ def of(host: RecordedHost) -> Session:
 
 
 def test_small_files_go_together_and_are_taken_away_when_they_are_installed(house: Path) -> None:
-    host, lines = RecordedHost("h1"), list[str]()
-    with wheels.deliver(of(host), house, lines.append):
+    host, sent = RecordedHost("h1"), list[tuple[int, int]]()
+    with wheels.deliver(of(host), house, lambda *bytes_sent: sent.append(bytes_sent)):
         assert host.sent == ["c.whl", "a.whl", "b.whl"]
         assert not host.removed
     hashes = {file.sha256 for bundle in wheels.bundles_of(house) for file in bundle.files}
     assert set(host.removed) == {wheels.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
-    assert lines == [f"{x} of 200 MB went through this connection" for x in ("4.0 kB", "200 MB")]
+    assert sent == [(4000, 200_004_001), (200_004_001, 200_004_001)]
 
 
 def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
-    host, lines = RecordedHost("h1"), list[str]()
-    with pytest.raises(OSError), wheels.deliver(of(host), house, lines.append):
+    host = RecordedHost("h1")
+    with pytest.raises(OSError), wheels.deliver(of(host), house, lambda *_: None):
         raise OSError
     assert host.removed == []
 

@@ -67,14 +67,14 @@ class RecordedHost:
         return CommandResult(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
-        self, bundle: Any, dest: str, *, prune: bool, on_sent: Callable[[int], None]
+        self, bundle: Any, dest: str, *, prune: bool, on_sent: Callable[[int, int], None]
     ) -> None:
         self.ran.append(["sent", dest])
-        on_sent(bundle.total_bytes)
+        on_sent(bundle.total_bytes, bundle.total_bytes)
         if dest.endswith("/wheels"):
             self.got = (bundle.root / bundle.files[0].path).read_bytes()
 
-    def send_folder(self, bundle: Any, dest: str, *, on_sent: Callable[[int], None]) -> None:
+    def send_folder(self, bundle: Any, dest: str, *, on_sent: Callable[[int, int], None]) -> None:
         self.ran.append(["sent whole", dest])
 
     def get_file(self, path: str, out: Path, *, limit: int) -> None:

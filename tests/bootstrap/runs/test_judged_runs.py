@@ -16,9 +16,10 @@ from standins.runs.run_documents import run_json
 from bootstrap.console.live import Board
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.runs.follow import RunConnection, show_record
+from bootstrap.runs.follow import RunConnection, RunLine
 from bootstrap.runs.results import attempt_lines, judge, require_writable, trouble_line
 from bootstrap.runs.run import Run
+from bootstrap.untrusted.records import record
 from bootstrap.workflows import attach
 from railhead.documents.evaluation import Reported
 from railhead.documents.result import Attempt, Culprit, NotSwept, Result, Swept
@@ -74,20 +75,21 @@ def test_an_evaluation_that_has_not_passed_ends_with_3(
     assert (error.value.code, error.value.message) == (3, says)
 
 
-def shown(*lines: str, every: float = 0) -> tuple[str, set[str]]:
-    """What a log shows of these lines of metrics.jsonl, and the hosts that show progress."""
-    out, hosts = io.StringIO(), set[str]()
-    with Board(out, ["h1"], every=every) as board:
-        for line in lines:
-            show_record(line, board, hosts)
-    return out.getvalue(), hosts
+def shown(*lines: str, every: float = 0) -> str:
+    """What a log shows of these lines of metrics.jsonl."""
+    out = io.StringIO()
+    with Board(out, ["h1", "h2"], every=every) as board:
+        run = RunLine(board)
+        for entry in filter(None, map(record, lines)):
+            run.show(entry)
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
+    ("entry", "says"),
     [
         ({"kind": "message", "host": "h1", "text": "hello"}, "[h1] hello\n"),
-        ({"kind": "progress", "host": "h1", "loss": "0.5"}, "[h1] loss 0.500\n"),
+        ({"kind": "progress", "host": "h1", "loss": "0.5"}, "[run] loss 0.500\n"),
         ({"kind": "evaluation", "host": "h1"}, "evaluation\n"),
         ({"kind": "epoch", "epoch": None, "loss": 0.5}, "loss 0.500\n"),
         ({"kind": "progress", "host": "h9", "loss": 1}, ""),
@@ -99,13 +101,13 @@ def shown(*lines: str, every: float = 0) -> tuple[str, set[str]]:
         (None, ""),
     ],
 )
-def test_a_record_is_shown_or_ignored(record: Any, says: str) -> None:
-    assert shown(json.dumps(record))[0] == says
+def test_a_record_is_shown_or_ignored(entry: Any, says: str) -> None:
+    assert shown(json.dumps(entry)) == says
 
 
 def test_a_log_has_every_message_however_fast_they_come() -> None:
     lines = [json.dumps({"kind": "message", "host": "h1", "text": text}) for text in "abc"]
-    assert shown(*lines, every=3600)[0] == "[h1] a\n[h1] b\n[h1] c\n"
+    assert shown(*lines, every=3600) == "[h1] a\n[h1] b\n[h1] c\n"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,16 @@ def test_a_log_has_every_message_however_fast_they_come() -> None:
 )
 def test_a_line_that_is_not_a_record_is_ignored(line: str) -> None:
     after = '{"kind": "progress", "host": "h1", "loss": 1}'
-    assert shown(line, after) == ("[h1] loss 1.000\n", {"h1"})
+    assert shown(line, after) == "[run] loss 1.000\n"
+
+
+def test_the_progress_of_a_run_is_that_of_one_rank() -> None:
+    both = [
+        json.dumps({"kind": "progress", "rank": rank, "host": f"h{rank + 1}", "step": step})
+        for step in (1, 2)
+        for rank in (1, 0)
+    ]
+    assert shown(*both) == "[run] step 1\n[run] step 2\n"
 
 
 @pytest.mark.parametrize(

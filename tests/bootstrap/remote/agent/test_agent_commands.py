@@ -131,7 +131,7 @@ def test_processes_of_one_machine_download_one_after_the_other(home: Path) -> No
 
 def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:
     _, events = agent.call("run", argv=["sleep", "1.3"], fetches=True)
-    assert [list(e) for e in events] == [["grown"]]
+    assert [list(e) for e in events] == [["grown", "received"]]
     with pytest.raises(Failed, match="ENOENT"):
         agent.call("run", argv=["/not/there"], fetches=True)
     assert agent.call("run", argv=["sleep", "1.3"])[1] == []

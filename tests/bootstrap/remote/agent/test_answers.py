@@ -63,7 +63,7 @@ BAD: list[tuple[Request[Any, Any], Any]] = [
     (DATA, {"folders": {"a": {"complete": True, "there": "0"}}, "free": 9}),
 ]  # fmt: skip
 EVENTS: list[tuple[Request[Any, Any], Any]] = [
-    (RUN, {"line": "x"}), (RUN, {"grown": 5}), (TREE, {"need": []}),
+    (RUN, {"line": "x"}), (RUN, {"grown": 5, "received": 7}), (TREE, {"need": []}),
     (FOLDER, {"need": ["0"]}), (RECEIVE, {"need": [[0, 5]]}),
     (GET, {"chunk": 5}), (COLLECT, {"chunk": 5}), (FOLLOW, {"metrics": "{}", "offset": 3}),
     (FOLLOW, {"log": "x", "log_offset": 3}), (FOLLOW, {"state": None, "last": {}}),

@@ -1,0 +1,74 @@
+"""How far something is: bytes of a transfer, steps of a training."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .text import bar, duration, percent, size
+
+if TYPE_CHECKING:
+    from railhead.documents.records import Record
+
+CELLS = 12  # of a bar
+
+
+@dataclass(frozen=True)
+class Done:
+    """The part that is done, from 0 to 1, and the seconds that the rest takes; None: not known."""
+
+    part: float | None = None
+    seconds_left: float | None = None
+
+    @property
+    def plain(self) -> str:
+        """` 25 %  12 s left`, without what is not known."""
+        parts = [] if self.part is None else [f"{percent(min(max(self.part, 0.0), 1.0)):>5}"]
+        if self.seconds_left is not None:
+            parts.append(f"{duration(self.seconds_left)} left")
+        return "  ".join(parts)
+
+    @property
+    def bar(self) -> str:
+        """`[###.........]  25 %  12 s left`, without what is not known. The time left is near the
+        begin of a line: a narrow terminal cuts the end."""
+        return self.plain if self.part is None else f"{bar(self.part, CELLS)} {self.plain}"
+
+
+def training_done(record: Record) -> Done:
+    """How far a training is, from its progress record."""
+    step, steps = record.step, record.steps
+    part = None
+    if step is not None and steps and math.isfinite(step / steps):
+        part = step / steps
+    return Done(part, record.figures.get("seconds_left"))
+
+
+@dataclass
+class Transfer:
+    """The progress of a transfer of `total` bytes. Thread-safe."""
+
+    total: int
+    bytes_done: int = 0
+    started: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, count: int) -> tuple[str, Done]:
+        """Count bytes that have arrived; returns as `reach`."""
+        with self.lock:
+            return self._reached(self.bytes_done + count)
+
+    def reach(self, bytes_done: int) -> tuple[str, Done]:
+        """So many bytes have arrived; returns `120 MB of 1.2 GB, 45 MB/s`, and how far it is."""
+        with self.lock:
+            return self._reached(bytes_done)
+
+    def _reached(self, bytes_done: int) -> tuple[str, Done]:
+        self.bytes_done = bytes_done
+        rate = bytes_done / max(time.monotonic() - self.started, 1e-3)
+        text = f"{size(bytes_done)} of {size(self.total)}, {size(rate)}/s"
+        left = max(0, self.total - bytes_done) / rate if rate else None
+        return text, Done(bytes_done / self.total if self.total else None, left)
