@@ -45,7 +45,6 @@ REPOSITORIES = {
     ): (
         ("keras/keras_mnist.py", ""),
         ("keras/keras_mnist1.py", ""),
-        ("keras/keras_mnist_advanced.py", ""),
         ("tensorflow/tf_keras_mnist.py", ""),
         ("tensorflow/tf_keras_mnist_ckpt.py", ""),
         ("tensorflow/tf_keras_fashion_mnist.py", ""),
