@@ -88,7 +88,7 @@ def test_a_program_is_fetched_at_its_commit_with_its_folder_only(
     assert left == {*files[:3]}
 
 
-def test_why_a_program_cannot_be_fetched_is_said(
+def test_a_program_that_cannot_be_fetched_has_a_reason(
     github: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = Program("me/mine", "0" * 40, "a/train.py")

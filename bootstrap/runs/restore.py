@@ -36,12 +36,13 @@ fi
 cp -Rp "$1/." "$2/" && chmod -R u+w "$2" &&
 find "$2" -mindepth 1 -name '.*' -prune -exec rm -rf {} +"""
 
-# Copies from the chief to all other hosts at once; incomplete files are found by their size.
+# Copies from the chief to all other hosts at once; incomplete files are found by their size. The
+# login of a local host does not begin in its home.
 SPREAD = """folder=$1; shift
 for name in "$@"; do
-  tar -C checkpoints -cf - . | ssh -F ssh_config "$name" "tar -C $folder -xf -" &
+  tar -C checkpoints -cf - . | ssh -F ssh_config "$name" "cd && tar -C $folder -xf -" &
 done; wait"""
-COLLECT = 'ssh -n -F ssh_config "$1" "tar -C $2 -cf - ." | tar -C checkpoints -xf -'
+COLLECT = 'ssh -n -F ssh_config "$1" "cd && tar -C $2 -cf - ." | tar -C checkpoints -xf -'
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,13 @@ MUTANTS = [
         caught_by=(f"{TESTS}/attempts/test_other_keras.py", "-k", "as_before"),
     ),
     Mutant(
+        what="--keras auto patches a Keras that nobody has tried",
+        file="bootstrap/remote/keras_patches/patch.py",
+        old="self.also_unknown or is_known(version)",
+        new="True",
+        caught_by=(f"{TESTS}/keras_patches/test_patch.py",),
+    ),
+    Mutant(
         what="old checkpoints are kept for a week: a thousand gigabytes of a run",
         file="bootstrap/remote/run/live_upload.py",
         old="self.bucket.put(file, name, sha256, short_lived=True)",

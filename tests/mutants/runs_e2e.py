@@ -16,6 +16,13 @@ STRATEGIES = "tests/e2e/test_strategies_by_name.py::"
 
 MUTANTS = [
     Mutant(
+        what="a resumed script has its checkpoints on the chief only",
+        file="bootstrap/runs/restore.py",
+        old='"cd && tar -C $folder -xf -"',
+        new='"tar -C $folder -xf -"',
+        caught_by=("tests/e2e/test_launchers.py",),
+    ),
+    Mutant(
         what="after a lost connection all output is printed a second time",
         file="bootstrap/runs/follow.py",
         old='Follow(run.folder, state.offset, "rank-0", state.log_offset)',

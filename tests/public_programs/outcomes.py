@@ -35,20 +35,15 @@ class Outcome:
 def outcome_of(name: str, output: str, folder: Path) -> Outcome:
     """The outcome of a `fab train` by what it printed and the results that it fetched."""
     results = sorted(folder.glob("results/*/result.json"))
-    why = sentence(output)
     if not results:
-        return Outcome(name, REFUSED, why=why)
+        errors = [line for line in output.splitlines() if line.startswith("fab train: ")]
+        return Outcome(name, REFUSED, why="".join(errors[-1:]).removeprefix("fab train: "))
     result = json.loads(results[-1].read_text())
     run = json.loads(results[-1].with_name("run.json").read_text())
+    culprit = result.get("culprit") or {}
+    why = "".join(culprit.get("lines", [])[-1:])
     retried, state = bool(result.get("attempts")), result["state"]
     return Outcome(name, state, run["keras"], retried, "" if state == SUCCEEDED else why)
-
-
-def sentence(output: str) -> str:
-    """The sentence that says why a command failed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "run ", "failed"))]
-    return (errors or lines or [""])[-1]
 
 
 def limit_of(keras: str) -> float:

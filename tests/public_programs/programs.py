@@ -27,15 +27,14 @@ class Program:
         return f"{self.repository.partition('/')[0]}/{'/'.join(self.path.split('/')[-2:])}"
 
 
-SYNTHETIC = "--model MobileNet --batch-size 2 --num-warmup-batches 1 "
-SYNTHETIC_STEPS = "--num-batches-per-iter 2 --num-iters 2"
+SYNTHETIC = "--model MobileNet --batch-size 2 --num-batches-per-iter 2 --num-iters 2"
 HVD_2 = "HVD-Tensorflow2-DistributedGradientTape"
 REPOSITORIES = {
     ("horovod/horovod", "2626dc87a3a8eb8fb7d2216198ce45bce0f9e65a", "examples"): (
         ("tensorflow2/tensorflow2_keras_mnist.py", ""),
         ("tensorflow2/tensorflow2_mnist.py", ""),
-        ("tensorflow2/tensorflow2_keras_synthetic_benchmark.py", SYNTHETIC + SYNTHETIC_STEPS),
-        ("tensorflow2/tensorflow2_synthetic_benchmark.py", SYNTHETIC + SYNTHETIC_STEPS),
+        ("tensorflow2/tensorflow2_keras_synthetic_benchmark.py", SYNTHETIC),
+        ("tensorflow2/tensorflow2_synthetic_benchmark.py", f"{SYNTHETIC} --num-warmup-batches 1"),
         ("elastic/tensorflow2/tensorflow2_keras_mnist_elastic.py", ""),
         ("elastic/tensorflow2/tensorflow2_mnist_elastic.py", ""),
     ),
@@ -46,7 +45,6 @@ REPOSITORIES = {
     ): (
         ("keras/keras_mnist.py", ""),
         ("keras/keras_mnist1.py", ""),
-        ("keras/keras_mnist_advanced.py", ""),
         ("tensorflow/tf_keras_mnist.py", ""),
         ("tensorflow/tf_keras_mnist_ckpt.py", ""),
         ("tensorflow/tf_keras_fashion_mnist.py", ""),
@@ -66,10 +64,7 @@ REPOSITORIES = {
         ("main_hvd.py", ""),
     ),
     ("eth-cscs/tensorflow-training", "0cf950c9f17346e2257b2b0151e226d12c458b63", "."): (
-        (
-            "keras_benchmark/hvd_synthetic_benchmark.py",
-            f"--model MobileNet --batch-size 2 {SYNTHETIC_STEPS}",
-        ),
+        ("keras_benchmark/hvd_synthetic_benchmark.py", SYNTHETIC),
     ),
     (
         "kaist-plrg/python-analyzer",
@@ -101,10 +96,7 @@ TENSORFLOW = {
         ("multi-worker-mirrored-strategy/run_with_multi_worker.py", ""),
     ),
     ("eth-cscs/tensorflow-training", "0cf950c9f17346e2257b2b0151e226d12c458b63", "."): (
-        (
-            "keras_benchmark/tfdist_synthetic_benchmark.py",
-            f"--model MobileNet --batch-size 2 {SYNTHETIC_STEPS}",
-        ),
+        ("keras_benchmark/tfdist_synthetic_benchmark.py", SYNTHETIC),
     ),
 }
 
