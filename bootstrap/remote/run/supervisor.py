@@ -156,6 +156,7 @@ class Supervisor:
         with self.state.counted():
             json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))  # also used by a fetch
         uploads = live_upload.start(self.run, RUN)
+        readers: list[threading.Thread] = []
         try:
             with started(json_file.load(path("mpirun.json"))) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -167,9 +168,9 @@ class Supervisor:
         finally:
             protect_from_cancel()  # before this: ending processes on a slow host takes a while
             swept = end_processes.end_on_all_hosts(self.run, RUN)
+            for reader in readers:  # only now: leftover processes of a rank kept the pipes open
+                reader.join(GRACE)
             self.note(live_upload.end(uploads, RUN))
-        for reader in readers:  # only now: leftover processes of a rank kept the pipes open
-            reader.join(GRACE)
         self.note(self.output.close_metrics())
         self.check()
         self.evaluation = self.judged()
