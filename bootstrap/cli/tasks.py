@@ -148,8 +148,8 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
             raise UsageError("--endpoint goes without --run, --rank and --follow")
         serving.show_log(log.endpoint, hosts_of_endpoint(log.endpoint, target))
         return
-    show = logs.follow if log.follow else logs.show
-    show(Target(target).running(), target.run, log.rank)
+    status = Target(target).status()
+    logs.show(status, target.run, log.rank, follow=log.follow, start=target.start)
 
 
 @task()

@@ -1,46 +1,82 @@
-"""`fab logs`: print a log of a run from its chief, or follow it."""
+"""`fab logs`: print a log of a run from its chief, or follow it. If the chief is gone, the bucket
+has the log."""
 
 from __future__ import annotations
 
 from railhead.documents.agent import Follow, LogLine, RunEvent
 
+from ..clouds.bucket import bucket_of
 from ..console.output import print_lines
 from ..console.text import last_state
-from ..errors import Command, RunFailed, UsageError
+from ..errors import Command, HostsFailed, RunFailed, UsageError
 from ..inventory.hosts import Inventory, whole_number
+from ..lifecycle import power
+from ..lifecycle.power import ClusterStatus
+from ..runs import bucket_logs
 from ..runs.run import Run, find_run
-from ..ssh.session import Session
+from ..ssh.session import ConnectionLost, Session
 from ..untrusted.run_files import read_run_document
 from .attach import connected
 
 OTHERS = ("mpirun", "supervisor")
 
 
-def show(inventory: Inventory, run_id: str | None, rank: str) -> None:
-    """Print a log of a run. `rank` is a rank's number, "mpirun" or "supervisor"."""
-    run, name = find_run(inventory, run_id), _log_name(rank)
-    with connected(inventory, run) as connection:
-        text = connection.chief.read(f"{run.folder}/logs/{name}.log")
-        if text is None:
-            raise _missing(connection.chief, run, rank)
-    print_lines(*map(last_state, text.removesuffix("\n").split("\n")))
-
-
-def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
-    """Print a log of a run, and new lines until the run ends. Ctrl-C stops only the output.
+def show(
+    status: ClusterStatus, run_id: str | None, rank: str, *, follow: bool, start: bool
+) -> None:
+    """Print a log of a run, and with `follow` new lines until the run ends; Ctrl-C stops only the
+    output. `rank` is a rank's number, "mpirun" or "supervisor". `start`: start stopped machines.
 
     Raises:
         RunFailed: the output was interrupted; the run continues.
     """
-    run, name = find_run(inventory, run_id), _log_name(rank)
+    run, name = find_run(status.inventory, run_id), _log_name(rank)
+    inventory = run.part_of(status.inventory)
+    chief = inventory.chief.name
+    if inventory.bucket and chief in status.not_running and not start:
+        print_lines(f"{chief} does not run")
+        _show_from_bucket(inventory, run, name)
+        return
+    inventory = power.ensure_running(status, print_lines, start_them=start)
+    try:
+        (_follow if follow else _show_from_chief)(inventory, run, rank)
+    except (HostsFailed, ConnectionLost, _Gone) as error:
+        if not inventory.bucket:
+            raise
+        print_lines(error.message)
+        _show_from_bucket(inventory, run, name)
 
+
+class _Gone(UsageError):
+    """The run is no longer on its chief, such as on a machine that was created again."""
+
+
+def _show_from_bucket(inventory: Inventory, run: Run, name: str) -> None:
+    log = bucket_logs.read(bucket_of(inventory), run, name)
+    _print(log.text)
+    print_lines(log.source)
+
+
+def _print(text: str) -> None:
+    print_lines(*map(last_state, text.removesuffix("\n").split("\n")))
+
+
+def _show_from_chief(inventory: Inventory, run: Run, rank: str) -> None:
+    with connected(inventory, run) as connection:
+        text = connection.chief.read(f"{run.folder}/logs/{_log_name(rank)}.log")
+        if text is None:
+            raise _missing(connection.chief, run, rank)
+    _print(text)
+
+
+def _follow(inventory: Inventory, run: Run, rank: str) -> None:
     def show_line(event: RunEvent) -> None:
         if isinstance(event, LogLine):
             print_lines(last_state(event.log))
 
     try:
         with connected(inventory, run) as connection:
-            connection.chief.call(Follow(run.folder, log=name), on_event=show_line)
+            connection.chief.call(Follow(run.folder, log=_log_name(rank)), on_event=show_line)
     except KeyboardInterrupt:
         raise RunFailed("the run continues", hint=Command("attach", run=run.run_id)) from None
 
@@ -53,9 +89,7 @@ def _missing(chief: Session, run: Run, rank: str) -> UsageError:
     """The error for a log that does not exist, with the choices."""
     text = chief.read(f"{run.folder}/run.json")
     if not text:
-        return UsageError(
-            f"run {run.run_id} is no longer on {chief.host.name}", hint=Command("status")
-        )
+        return _Gone(f"run {run.run_id} is no longer on {chief.host.name}", hint=Command("status"))
     ranks = f"0 to {read_run_document(text).size - 1}"
     return UsageError(
         f"run {run.run_id} has no log of rank {rank}; choices: {ranks}, {', '.join(OTHERS)}"

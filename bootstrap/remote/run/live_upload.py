@@ -1,38 +1,48 @@
-"""Uploads checkpoints, metrics and TensorBoard events to the bucket during a run.
+"""Uploads checkpoints, metrics, TensorBoard events and logs to the bucket during a run.
 
-run.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|always
+run.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|rest|always
 
-The supervisor starts it with the Python of the uploader's environment, and never waits for it.
+The supervisor starts it with the Python of the uploader's environment. At the end of the run it
+waits a few seconds for the end of the logs, and for nothing else.
 Checkpoints go to numbered objects, checkpoints/files/0000 and so on; checkpoints/manifest.json
 names each file's number and sha256 and is written last. An object that the manifest in the bucket
 names is never overwritten; one that it no longer names is used again. So the bucket has what the
 folder has, the last checkpoints and the best one, and nothing must be deleted: hosts have no right
 to. Overwritten objects become old versions, which the bucket's lifecycle rule removes after a day.
 
-Files that only grow go in pieces, live/NAME.OFFSET. Python 3.10.
+Files that only grow go in pieces, live/NAME.OFFSET; logs as in live/logs.py. A thread uploads both:
+a large checkpoint does not delay them. Python 3.10.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from railhead.documents.live_logs import LiveUploads
 from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.run import AfterRun, RunDocument
 
 from .. import programs
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp
+from .live.logs import LogUpload
 
+GROWN = "live.json"  # in the run's folder: what was uploaded of growing files, and what failed
 STATUS = "uploads.json"  # in the run's folder: the manifest in the bucket, and what failed
 LOG = "logs/upload.log"
 PAUSE = 5.0  # seconds between two looks at the folder
-LIVE_PAUSE = 60.0  # seconds between two pieces of a growing file
+# Seconds between two pieces of a growing file. With the upload, less than a minute is lost if the
+# chief is lost.
+LIVE_PAUSE = 40.0
+LAST = 3.0  # seconds for the end of the logs, after the run; a cancel waits for its result
 SETTLED = 2.0  # seconds without a change, before a program's own files are taken as complete
 PIECE = 64 << 20  # bytes
 EVENTS = "tensorboard"
@@ -94,9 +104,11 @@ class CheckpointUpload:
 class GrowingFiles:
     """Uploads what was added to metrics.jsonl and to TensorBoard's files since the last piece."""
 
-    def __init__(self, run: str, bucket: upload.Destination) -> None:
+    def __init__(
+        self, run: str, bucket: upload.Destination, sent: dict[str, int] | None = None
+    ) -> None:
         self.run, self.bucket = run, bucket
-        self.sent: dict[str, int] = {}  # bytes, by name
+        self.sent = dict(sent or {})  # bytes, by name
 
     def step(self) -> None:
         """Upload the next piece of each file that has grown."""
@@ -141,36 +153,67 @@ def load_status(run: str) -> Uploads:
     return Uploads()
 
 
+def failure_of(work: Callable[[], object]) -> str | None:
+    """Do one step; the error if it failed, which is also printed."""
+    try:
+        work()
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:400]
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why, flush=True)
+        return why
+    return None
+
+
+class GrowingUpload:
+    """Uploads all files that grow, and notes in the run's folder what was uploaded, so that
+    another process continues. A failed step is counted and tried again."""
+
+    def __init__(self, run: str, url: str) -> None:
+        bucket = upload.destination(url)
+        self.run, self.status = run, load_grown(run)
+        self.files = GrowingFiles(run, bucket, self.status.files)
+        self.logs = LogUpload(run, bucket, self.status.logs)
+
+    def step(self) -> None:
+        """One piece of each file."""
+        why = [failure_of(self.files.step), failure_of(self.logs.step)]
+        self._note(next(filter(None, why), None))
+
+    def _note(self, why: str | None) -> None:
+        failed = self.status.failed + (why is not None)
+        self.status = LiveUploads(dict(self.logs.logs), dict(self.files.sent), failed, why)
+        with contextlib.suppress(OSError):  # a full disk does not end the uploads
+            json_file.save(os.path.join(self.run, GROWN), self.status)
+
+
+def load_grown(run: str) -> LiveUploads:
+    """What was uploaded so far of files that grow."""
+    with contextlib.suppress(OSError, ValueError):
+        return json_file.read(os.path.join(run, GROWN), LiveUploads)
+    return LiveUploads()
+
+
 class LiveUpload:
     """The loop of this program; a failed upload is noted and tried again."""
 
     def __init__(self, run: str, url: str) -> None:
-        bucket = upload.destination(url)
-        self.run = run
-        self.checkpoints, self.growing = CheckpointUpload(run, bucket), GrowingFiles(run, bucket)
+        self.run, self.ended = run, threading.Event()
+        self.checkpoints = CheckpointUpload(run, upload.destination(url))
+        self.growing = GrowingUpload(run, url)  # its own client: another thread uses it
         self.status = Uploads(self.checkpoints.files, load_status(run).at)
 
-    def attempt(self, work: Callable[[], bool | None]) -> bool:
-        """Do one step; True if it succeeded. A failure is counted."""
-        try:
-            succeeded = work() is not False
-        except Exception as error:
-            why, failed = f"{type(error).__name__}: {error}"[:400], self.status.failed + 1
-            self.status = replace(self.status, failed=failed, why=why)
-            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why, flush=True)
-            return False
-        self.status = replace(self.status, why=None)
-        return succeeded
-
     def checkpoint_step(self) -> bool:
-        """One step for the checkpoints, and its outcome in the run's folder."""
-        before = self.status
-        succeeded = self.attempt(self.checkpoints.step)
+        """One step for the checkpoints, and its outcome in the run's folder; True if the bucket has
+        all of them. A failure is counted."""
+        before, complete = self.status, []
+        why = failure_of(lambda: complete.append(self.checkpoints.step()))
+        failed = before.failed + (why is not None)
+        self.status = replace(before, failed=failed, why=why)
         if self.checkpoints.files is not before.files:
             self.status = replace(self.status, files=self.checkpoints.files, at=time.time())
         if self.status.at != before.at or self.status.failed != before.failed:
             self.save()
-        return succeeded
+        return complete == [True]
 
     def save(self) -> None:
         """Write the outcome; a full disk does not end the uploads."""
@@ -178,14 +221,19 @@ class LiveUpload:
             json_file.save(os.path.join(self.run, STATUS), self.status)
 
     def always(self) -> None:
-        """Look at the folder every PAUSE seconds, until the supervisor ends this process."""
-        last = time.monotonic()
+        """Look at the folder every PAUSE seconds. SIGTERM ends this process after one more step for
+        the files that grow, also during the upload of a checkpoint."""
+        signal.signal(signal.SIGTERM, lambda *_: self.ended.set())
+        threading.Thread(target=self._grow, daemon=True).start()
         while True:
             self.checkpoint_step()
-            if time.monotonic() - last >= LIVE_PAUSE:
-                last = time.monotonic()
-                self.attempt(self.growing.step)
             time.sleep(PAUSE)
+
+    def _grow(self) -> None:
+        while not self.ended.wait(LIVE_PAUSE):
+            self.growing.step()
+        self.growing.step()
+        os._exit(0)
 
 
 def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | None:
@@ -219,32 +267,44 @@ def argv(run: AfterRun | RunDocument, folder: str) -> list[str]:
 
 
 def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
-    """End the process; returns why checkpoints were not uploaded during the run, or ""."""
+    """End the process, after the end of the logs; returns why something was not uploaded during the
+    run, or ""."""
     if process is None:
         return ""
     if isinstance(process, OSError):
         return f"no checkpoint was uploaded during the run: {process}"
     if (code := process.poll()) is not None:
         return f"the upload of checkpoints ended with exit code {code}: see {LOG}"
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(LAST)
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):  # it may read from a dead network mount
         process.wait(bounded.GRACE)
-    status = load_status(folder)
-    if status.why:
-        return f"{status.failed} uploads of checkpoints failed, last: {status.why}"
-    return ""
+    checkpoints, grown = load_status(folder), load_grown(folder)
+    why = [
+        f"{status.failed} uploads of {what} failed, last: {status.why}"
+        for status, what in ((checkpoints, "checkpoints"), (grown, "logs and metrics"))
+        if status.why
+    ]
+    return "; ".join(why)
 
 
 def main(folder: str, url: str, mode: str) -> int:
-    """Upload once, or until this process is killed; exit code 1 if the one upload failed."""
+    """Upload until this process is ended (`always`), or the last checkpoints once: `once` after the
+    results, whose logs replace the pieces; `rest` without them. Exit code 1: an upload failed."""
     uploads = LiveUpload(folder, url)
     if mode == "always":
         os.nice(5)
         uploads.always()
+    if mode == "rest":
+        uploads.growing.step()
     until = time.monotonic() + 10 * SETTLED
     while not uploads.checkpoint_step():
         if uploads.status.why or time.monotonic() > until:
             print(uploads.status.why or "the checkpoints keep changing", file=sys.stderr)
             return 1
         time.sleep(0.5)
+    if mode == "once":
+        failure_of(uploads.growing.logs.empty)
     return 0

@@ -67,7 +67,7 @@ class MachineStopper:
         if self.policy.bucket:
             until = time.monotonic() + UPLOADING
             self.upload_results(until)
-            self.upload_checkpoints(until)
+            self.upload_rest(until)
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
             self.report_wait(step)
             time.sleep(0.5)
@@ -132,19 +132,24 @@ class MachineStopper:
         until = stamp((latest or step.until or situation.now) - situation.now) if latest else None
         self.report(phase, until=self.machines.until or until)
 
-    def upload_checkpoints(self, until: float) -> None:
-        """Upload the last checkpoints, if there are any; a failure is written to state.json."""
-        if not checkpoint_files.complete_files(path(checkpoint_files.FOLDER)):
+    def upload_rest(self, until: float) -> None:
+        """Upload the last checkpoints, and the end of the logs if they are not with the results;
+        a failure is written to state.json."""
+        command = [*live_upload.argv(self.run, RUN), "once" if self.uploaded else "rest"]
+        seconds = until - time.monotonic()
+        if has_checkpoints := bool(checkpoint_files.complete_files(path(checkpoint_files.FOLDER))):
+            seconds = max(STATE_UPLOADING, seconds)
+        if seconds <= 0:
             return
-        command = [*live_upload.argv(self.run, RUN), "once"]
         try:
-            ended = bounded.run(command, max(STATE_UPLOADING, until - time.monotonic()))
+            ended = bounded.run(command, seconds)
             why = "not uploaded in time" if ended.code is None else ended.err.strip()[-600:]
             if ended.code == 0:
                 return
         except OSError as error:
             why = str(error)
-        self.report(self.machines.phase, checkpoints=why)
+        if has_checkpoints:
+            self.report(self.machines.phase, checkpoints=why)
 
     def upload_results(self, until: float) -> None:
         """Upload the results to the bucket; the outcome is written to state.json."""

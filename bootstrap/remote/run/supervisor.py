@@ -178,6 +178,7 @@ class Supervisor:
             with self.state.counted():  # also used by a fetch
                 json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
         self.state.start_uploads(self.run)
+        readers: list[threading.Thread] = []
         try:
             with started(json_file.load(path("mpirun.json"))) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -189,8 +190,8 @@ class Supervisor:
         finally:
             protect_from_cancel()  # before this: ending processes on a slow host takes a while
             swept = end_processes.end_on_all_hosts(self.run, RUN)
-        for reader in readers:  # only now: leftover processes of a rank kept the pipes open
-            reader.join(GRACE)
+            for reader in readers:  # only now: leftover processes of a rank kept the pipes open
+                reader.join(GRACE)
         self.note(self.output.close_metrics())
         self.check()
         self.evaluation = self.judged()

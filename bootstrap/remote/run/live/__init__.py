@@ -1,0 +1,1 @@
+"""What leaves the chief during a run, a piece at a time."""

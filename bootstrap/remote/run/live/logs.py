@@ -1,0 +1,140 @@
+"""Uploads the logs of a run in pieces while they grow, and replaces the pieces at its end.
+
+The chief has the logs of all ranks. Each step uploads the last piece of a log again, as long as it
+is not full, and continues after a rotation with the rest of the older file. Hosts may not delete
+objects, so the numbers of the pieces are used again, and pieces that the results replace become
+empty. Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import IO
+
+from railhead.documents import live_logs
+from railhead.documents.live_logs import PIECE, PIECES, Piece, Progress
+from railhead.documents.manifest import Manifest
+
+from .. import json_file, manifest, upload
+
+PART = "live-logs.piece"  # in the run's folder
+LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # that of the uploads would never rest
+# Bytes of one log that a step uploads; a log that grew by more in this time loses the older ones.
+STEP = 16 << 20
+
+
+@dataclass
+class Tail:
+    """The piece of a log that is not full: it is uploaded again when the log grows."""
+
+    begin: int
+    data: bytes
+
+
+class LogUpload:
+    """Keeps the bucket's copy of the logs in a run's folder.
+
+    `earlier`: what another process has uploaded; the next piece of each log is a new one.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        bucket: upload.Destination,
+        earlier: Mapping[str, Progress] = MappingProxyType({}),
+    ) -> None:
+        self.run, self.bucket = run, bucket
+        self.logs = {name: replace(one, number=one.number + 1) for name, one in earlier.items()}
+        self.tails: dict[str, Tail] = {}  # at most a piece of each log
+
+    def step(self) -> None:
+        """Upload what was added to each log.
+
+        Raises:
+            OSError, or an error of the cloud's library: the next step tries again.
+        """
+        for name in log_names(self.run):
+            with contextlib.suppress(FileNotFoundError):
+                self._log_step(name)
+
+    def _log_step(self, name: str) -> None:
+        for file, begin in self._files(name):
+            with file:
+                inode, size = os.fstat(file.fileno()).st_ino, os.fstat(file.fileno()).st_size
+                before = self.logs.get(name, Progress())
+                self.logs[name] = replace(before, inode=inode, position=begin)
+                self._skip(name, size - begin - STEP)
+                file.seek(self.logs[name].position)
+                while data := file.read(min(self._space(name), size - file.tell())):
+                    self._append(name, data)
+
+    def _skip(self, name: str, count: int) -> None:
+        """Leave out the next bytes of a log; the next piece is a new one."""
+        if count > 0:
+            one = self.logs[name]
+            self.tails.pop(name, None)
+            position, sent = one.position + count, one.sent + count
+            self.logs[name] = replace(one, position=position, sent=sent, number=one.number + 1)
+
+    def _files(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
+        """The files to be read, older first, and where to begin in each."""
+        progress = self.logs.get(name, Progress())
+        path = os.path.join(self.run, "logs", f"{name}.log")
+        current = manifest.open_regular(path)
+        status = os.fstat(current.fileno())
+        if status.st_ino == progress.inode:
+            yield current, min(progress.position, status.st_size)  # an incomplete line was removed
+            return
+        with contextlib.suppress(FileNotFoundError):
+            older = manifest.open_regular(f"{path}.1")
+            same = os.fstat(older.fileno()).st_ino == progress.inode
+            yield older, progress.position if same else 0
+        yield current, 0
+
+    def _space(self, name: str) -> int:
+        tail = self.tails.get(name)
+        return PIECE - len(tail.data) if tail else PIECE
+
+    def _append(self, name: str, data: bytes) -> None:
+        """Upload the next bytes of a log, with those of the piece that they complete."""
+        progress = self.logs[name]
+        tail = self.tails.get(name) or Tail(progress.sent, b"")
+        tail = Tail(tail.begin, tail.data + data)
+        content = live_logs.packed(Piece(tail.begin, time.time()), tail.data)
+        self._put(live_logs.object_of(name, progress.number), content)
+        if is_full := len(tail.data) >= PIECE:
+            self.tails.pop(name, None)
+        else:
+            self.tails[name] = tail
+        position, sent = progress.position + len(data), progress.sent + len(data)
+        number = progress.number + is_full
+        self.logs[name] = replace(progress, position=position, sent=sent, number=number)
+
+    def empty(self) -> None:
+        """Make the pieces of each log empty that the manifest of the results in the bucket has."""
+        files = json_file.read(os.path.join(self.run, "results", "manifest.json"), Manifest).files
+        paths = {entry.path for entry in files}
+        for name, progress in self.logs.items():
+            if f"logs/{name}.log" in paths:
+                for number in range(min(progress.number + 1, PIECES)):
+                    self._put(live_logs.object_of(name, number), b"")
+
+    def _put(self, name: str, content: bytes) -> None:
+        part = os.path.join(self.run, PART)
+        with open(part, "wb") as file:
+            file.write(content)
+        self.bucket.put(part, name, short_lived=True)
+
+
+def log_names(run: str) -> list[str]:
+    """The logs in a run's folder, without their suffix: rank-0, mpirun, supervisor."""
+    with contextlib.suppress(OSError):
+        names = os.listdir(os.path.join(run, "logs"))
+        return [match[1] for name in sorted(names) if (match := LOG.fullmatch(name))]
+    return []
