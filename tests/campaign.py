@@ -32,6 +32,8 @@ COMMANDS = {
     "keras": "-m tests.keras_campaign --seed {seed}",
     # Public programs, two TensorFlows and each --keras: 6 seeds have all.
     "programs": "-m tests.public_programs --seed {seed}",
+    # Kills in a training: five runs of the built-in training on two local hosts.
+    "survive": "-m tests.survive_campaign --seed {seed}",
     # Two versions of Keras on one TensorFlow, and another TensorFlow: 3 seeds have all.
     "horovod": "-m tests.horovod_campaign --seed {seed}",
 }

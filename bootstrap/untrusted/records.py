@@ -11,6 +11,7 @@ from railhead.documents.records import Record
 
 from .decode import json_line
 
+Written = dict[str, Any]  # a record as it was written
 # Records that belong to steps. Where a run started again, those after its checkpoint come twice.
 OF_STEPS = ("progress", "epoch", "validation", "evaluation", "checkpoint", "metric")
 
@@ -26,14 +27,14 @@ def records(metrics: Path) -> list[Record]:
     return [one for one, _ in _current(metrics)]
 
 
-def raw_records(metrics: Path) -> Iterator[dict[str, Any]]:
+def raw_records(metrics: Path) -> Iterator[Written]:
     """The same as they were written; other lines (a partial last one) are skipped."""
     return (written for _, written in _current(metrics))
 
 
-def _current(metrics: Path) -> list[tuple[Record, dict[str, Any]]]:
+def _current(metrics: Path) -> list[tuple[Record, Written]]:
     """The records without those that an attempt after a failure has repeated."""
-    current: list[tuple[Record, dict[str, Any]]] = []
+    current: list[tuple[Record, Written]] = []
     for written in _lines(metrics):
         one = decode(Record, written)
         if one.kind == "start":
@@ -42,7 +43,7 @@ def _current(metrics: Path) -> list[tuple[Record, dict[str, Any]]]:
     return current
 
 
-def _lines(metrics: Path) -> Iterator[dict[str, Any]]:
+def _lines(metrics: Path) -> Iterator[Written]:
     if metrics.is_file():
         for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines():
             if written := json_line(line):

@@ -30,6 +30,8 @@ from e2e.local_hosts import (
 from places import ROOT
 from standins.stores import object_stores
 
+from bootstrap.untrusted.records import records
+
 TABLE = ("data=shards", "model=linear", "epochs=12", "global_batch=32", "checkpoint_steps=5")
 
 
@@ -55,6 +57,14 @@ def kill_rank(operator: Operator, rank: int) -> None:
 
 def interrupted(operator: Operator, *words: str) -> str:
     """Start a run, and kill its second rank when it has a checkpoint of the second epoch."""
+    run = killed_in_epoch_2(operator, *words, "--retries", "0")
+    wait_until(lambda: not marked(operator.home), 60, "no process of the run is left")
+    operator.fab("attach", "--run", run).ended(1, f"next: fab train --resume {run}")
+    return run
+
+
+def killed_in_epoch_2(operator: Operator, *words: str) -> str:
+    """Start a run, and kill its second rank when it has a checkpoint of the second epoch."""
     run = run_id(operator.fab(*words, "--detach").ended(0).out)
     folder = operator.run_folder(run) / "checkpoints"
 
@@ -64,8 +74,6 @@ def interrupted(operator: Operator, *words: str) -> str:
 
     wait_until(lambda: max(steps(), default=0) >= 30, 200, "there is a checkpoint")
     kill_rank(operator, 1)
-    wait_until(lambda: not marked(operator.home), 60, "no process of the run is left")
-    operator.fab("attach", "--run", run).ended(1, f"next: fab train --resume {run}")
     return run
 
 
@@ -148,6 +156,25 @@ def continue_shards_on_one_host(operator: Operator, runtime_python: str) -> None
     assert_close(losses(operator.last), complete)
 
 
+def continue_digits_without_a_command(operator: Operator, trained: Training) -> None:
+    """The supervisor starts the run again: one loss curve, in which no step is missing or twice."""
+    killed = killed_in_epoch_2(operator, *with_settings(DIGITS))
+    done = operator.fab("attach", "--run", killed).ended(0, "succeeded", "started again from step")
+    assert "host: killed by signal 9 (rank 1 on h2)" in done.out
+    (attempt,) = operator.result()["attempts"]
+    assert (attempt["kind"], attempt["culprit"]["rank"]) == ("retry", 1)
+    assert attempt["from_step"] >= 30 and attempt["from_step"] % 5 == 0
+    assert "resumes" not in operator.result()
+    current = records(operator.last / "metrics.jsonl")
+    complete = records(trained.results / "metrics.jsonl")
+    assert [r.epoch for r in current if r.kind == "epoch"] == [1, 2, 3, 4]
+    steps = [r.step for r in current if r.kind == "progress" and r.rank == 0]
+    last = [r.step for r in complete if r.kind == "progress"][-1]
+    assert steps == sorted({*steps}) and steps[-1] == last
+    ours, theirs = losses(operator.last), losses(trained.results)
+    assert all(math.isclose(theirs[epoch], ours[epoch], rel_tol=1e-4) for epoch in theirs), ours
+
+
 def assert_continued(operator: Operator, killed: str, epochs: int) -> None:
     """The last run resumed the other one with its settings, and left no checkpoint here."""
     document = json.loads((operator.last / "run.json").read_text())
@@ -162,8 +189,11 @@ def assert_continued(operator: Operator, killed: str, epochs: int) -> None:
 def test_a_killed_training_continues_with_the_losses_of_one_that_was_never_killed(
     operator: Operator, request: pytest.FixtureRequest
 ) -> None:
-    if drawn(("fetched", "on one host")) == "fetched":
+    variant = drawn(("fetched", "on one host", "without a command"))
+    if variant == "fetched":
         continue_digits_from_fetched_checkpoints(operator, request.getfixturevalue("trained"))
+    elif variant == "without a command":
+        continue_digits_without_a_command(operator, request.getfixturevalue("trained"))
     else:
         continue_shards_on_one_host(operator, request.getfixturevalue("runtime_python"))
 
@@ -205,11 +235,15 @@ def test_a_program_with_backup_and_restore_continues_where_it_was_killed(
     operator.write("train.py", BACKUP)
     with only_first_host(operator):
         words = ("train", "--script", "train.py", "--launcher", "tensorflow", "--keras", "3")
-        operator.fab(*words).ended(1, "killed by signal 9")
-        killed = epochs()
-        assert [epoch for epoch, _ in killed] == [0, 1, 2, 3]
-        operator.fab("train", "--resume", operator.last.name).ended(0, "succeeded")
-    resumed = epochs()
+        if drawn(("a resume", "without a command")) == "a resume":
+            operator.fab(*words, "--retries", "0").ended(1, "killed by signal 9")
+            killed = epochs()
+            assert [epoch for epoch, _ in killed] == [0, 1, 2, 3]
+            operator.fab("train", "--resume", operator.last.name).ended(0, "succeeded")
+            resumed = epochs()
+        else:
+            operator.fab(*words).ended(0, "started again from its checkpoint files", "succeeded")
+            killed, resumed = epochs()[:4], epochs()[4:]
     assert [epoch for epoch, _ in resumed] == [3, 4, 5], "it began with the epoch of the kill"
     assert resumed[0] == pytest.approx(killed[3])
     assert [loss for _, loss in resumed] == sorted((loss for _, loss in resumed), reverse=True)
@@ -266,6 +300,7 @@ def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
 
     with changed_cluster(operator, lambda doc: {**bucket, "hosts": doc["hosts"][:1]}):
         words = [*with_settings((*DIGITS, "epochs=4000", "checkpoint_steps=100")), "--detach"]
+        words += ["--retries", "0"]
         run = run_id(operator.fab(*words, env=env, seconds=600).ended(0).out)
         prefix = f"runs/{run}/"
         wait_until(lambda: is_there("checkpoints/manifest.json"), 240, "a checkpoint is stored")

@@ -41,12 +41,11 @@ class Row:
 @dataclass(frozen=True)
 class Failure:
     """What is known of a failure. `kernel` and `space`: lines about the culprit's host, from
-    evidence.py; `stall`: the line about a run that was ended because it made no progress."""
+    evidence.py."""
 
     culprit: Culprit
     kernel: Sequence[str] = ()
     space: Sequence[str] = ()
-    stall: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ def _row(
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
     _row("stall", STALL, r".", retry=ALWAYS),
-    _row("stall", LINES, r"^no progress for [\d.]+ s", retry=ALWAYS),
     _row(
         "memory",
         KERNEL,
@@ -248,11 +246,12 @@ def _matches(failure: Failure) -> Iterator[tuple[Row, str]]:
 def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
     """The lines of each source, the most telling first."""
     culprit = failure.culprit
+    stall = getattr(culprit, "stall", None)  # where the run was ended because it made no progress
     is_lost = culprit.rank is None and culprit.host is not None
     says_why = not is_lost and culprit.signal not in ENDED_BY_OTHERS
     lines = [line[:LONGEST] for line in reversed(culprit.lines)] if says_why else []
     return {
-        STALL: [failure.stall] if failure.stall else [],
+        STALL: [stall.text] if stall else [],
         KERNEL: failure.kernel,
         LINES: lines,
         SPACE: failure.space,

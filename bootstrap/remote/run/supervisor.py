@@ -22,14 +22,14 @@ from typing import Any
 
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
-from railhead.documents.manifest import Manifest, Outputs
+from railhead.documents.manifest import Outputs
 from railhead.documents.result import Culprit, NotSwept, Result, Swept
 from railhead.documents.run import AfterRun, RunDocument
-from railhead.documents.state import RunState
 
 from .. import locks, programs
 from ..attempts import causes, evidence
-from ..attempts.restarts import Ended, Restarts, metric_numbers
+from ..attempts.restarts import Ended, metric_numbers
+from ..attempts.run_state import STARTED, State
 from ..evaluation import thresholds
 from . import (
     bounded,
@@ -37,16 +37,13 @@ from . import (
     controller,
     end_processes,
     json_file,
-    live_upload,
     manifest,
     stop_policy,
 )
 from .mpirun_output import verdict
-from .rank_output import RunOutput, WriteErrors
+from .rank_output import RunOutput
 
 RUN = os.getcwd()  # the run's folder
-RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
-STARTED = time.monotonic()
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 SHOWN = 12  # lines of mpirun, when it names no rank
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
@@ -58,91 +55,6 @@ CANCELLED = threading.Event()
 def path(name: str) -> str:
     """A path in the run's folder."""
     return os.path.join(RUN, name)
-
-
-def now() -> str:
-    """The current time, UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-class State:
-    """Writes state.json during the run, and result.json at its end."""
-
-    def __init__(self) -> None:
-        self.write_errors = WriteErrors()
-        self.unfinished: list[str] = []
-        self.restarts = Restarts()
-        self.numbers: dict[str, int] = {}  # of the values of each --metric so far
-        self.uploads: subprocess.Popen[bytes] | OSError | None = None
-        self.document = RunState(
-            state="starting", pid=os.getpid(), heartbeat=time.time(), started=now()
-        )
-        with self.counted(), open(path("reserve"), "wb") as file:
-            file.write(os.urandom(RESERVE))
-
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count a failed write in this block; the run continues."""
-        try:
-            yield
-        except OSError as error:
-            self.write_errors.add(error)
-
-    def beat(self, **changes: Any) -> None:
-        """Write state.json."""
-        self.document = replace(self.document, **changes, heartbeat=time.time())
-        with self.counted():
-            json_file.save(path("state.json"), self.document)
-
-    def start_uploads(self, run: RunDocument) -> None:
-        """Start the uploads of a run; they continue over its attempts."""
-        if self.uploads is None:
-            self.uploads = live_upload.start(run, RUN)
-
-    def end_uploads(self) -> None:
-        """End the uploads before the result."""
-        why = live_upload.end(self.uploads, RUN)
-        self.unfinished += [why] if why else []
-
-    def end(self, result: Result) -> None:
-        """Write result.json and the final state; on a full disk into the reserved space."""
-        protect_from_cancel()
-        with contextlib.suppress(OSError):
-            os.remove(path("reserve"))
-        seconds = round(time.monotonic() - STARTED, 1)
-        result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
-        result = replace(result, attempts=self.document.attempts)
-        self.save_result(result)  # first: a cancel waits for it, but not for the hashes
-        listed, why = closing.whole_manifest(RUN)
-        if why:
-            self.unfinished.append(why)
-            self.save_result(result)
-        with self.counted():
-            json_file.save(path("results/manifest.json"), with_result(listed))
-        reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
-        last = {
-            "state": result.state,
-            "ended": result.ended,
-            "reason": reason,
-            "cause": result.cause,
-        }
-        self.beat(**last, trouble=self.trouble(), begun={})
-
-    def save_result(self, result: Result) -> None:
-        """Write result.json, including failed writes and unfinished steps so far."""
-        with self.counted():
-            json_file.save(path("results/result.json"), replace(result, trouble=self.trouble()))
-
-    def trouble(self) -> str | None:
-        """Failed writes and unfinished steps as text; None if there are none."""
-        return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
-
-
-def with_result(earlier: Manifest) -> Manifest:
-    """A manifest with a current entry for result.json."""
-    result = manifest.entry_of(RUN, "results/result.json")
-    others = (entry for entry in earlier.files if entry.path != result.path)
-    return replace(earlier, files=(*others, result))
 
 
 def secrets_of(run: RunDocument) -> dict[str, str]:
@@ -466,13 +378,15 @@ def main() -> int:
         try:
             other = other_run(stack.enter_context(locks.try_lock(LOCK)))
         except OSError as error:
-            State().end(failure(1, f"the lock cannot be opened: {error}"))
+            protect_from_cancel()
+            State(RUN).end(failure(1, f"the lock cannot be opened: {error}"))
             return 1
         if other == os.path.basename(RUN):
             print("this run already has a supervisor, which writes its files", file=sys.stderr)
             return 1
-        state = State()
+        state = State(RUN)
         if other:
+            protect_from_cancel()
             state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
             return 1
         state.beat()

@@ -26,7 +26,7 @@ class SupervisorHere:
         document = run_json(**{"hosts": hosts, "launcher": "tensorflow", "size": 2, **changes})
         (folder / "run.json").write_text(json.dumps(document))
         patch.setattr(supervisor, "RUN", str(folder))
-        self.supervisor = supervisor.Supervisor(supervisor.State())
+        self.supervisor = supervisor.Supervisor(supervisor.State(str(folder)))
         self.output = self.supervisor.output
 
     def rank_prints(self, rank: int, text: str) -> None:

@@ -35,7 +35,6 @@ LINES = {
     "horovod.common.exceptions.HorovodInternalError: Connection reset": ("network", ALWAYS),
     "ConnectionRefusedError: [Errno 111] Connection refused": ("network", REPEATED),
     "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error": ("gpu", ALWAYS),
-    "no progress for 74 s: rank 3 on h2 is behind": ("stall", ALWAYS),
     "a line that no row knows": ("program", REPEATED),
 }
 

@@ -1,0 +1,116 @@
+"""What the supervisor keeps over the attempts of a run; state.json during the run, result.json at
+its end. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from railhead.documents.manifest import Manifest
+from railhead.documents.result import Result
+from railhead.documents.run import RunDocument
+from railhead.documents.state import RunState
+
+from ..run import closing, json_file, live_upload, manifest
+from ..run.rank_output import WriteErrors
+from .restarts import Restarts
+
+RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
+STARTED = time.monotonic()
+
+
+def now() -> str:
+    """The current time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class State:
+    """Writes state.json during the run, and result.json at its end."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.write_errors = WriteErrors()
+        self.unfinished: list[str] = []
+        self.restarts = Restarts()
+        self.numbers: dict[str, int] = {}  # of the values of each --metric so far
+        self.uploads: subprocess.Popen[bytes] | OSError | None = None
+        self.document = RunState(
+            state="starting", pid=os.getpid(), heartbeat=time.time(), started=now()
+        )
+        with self.counted(), open(self.path("reserve"), "wb") as file:
+            file.write(os.urandom(RESERVE))
+
+    def path(self, name: str) -> str:
+        """A path in the run's folder."""
+        return os.path.join(self.folder, name)
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a failed write in this block; the run continues."""
+        try:
+            yield
+        except OSError as error:
+            self.write_errors.add(error)
+
+    def beat(self, **changes: Any) -> None:
+        """Write state.json."""
+        self.document = replace(self.document, **changes, heartbeat=time.time())
+        with self.counted():
+            json_file.save(self.path("state.json"), self.document)
+
+    def start_uploads(self, run: RunDocument) -> None:
+        """Start the uploads of a run; they continue over its attempts."""
+        if self.uploads is None:
+            self.uploads = live_upload.start(run, self.folder)
+
+    def end_uploads(self) -> None:
+        """End the uploads before the result."""
+        why = live_upload.end(self.uploads, self.folder)
+        self.unfinished += [why] if why else []
+
+    def end(self, result: Result) -> None:
+        """Write result.json and the final state; on a full disk into the reserved space."""
+        with contextlib.suppress(OSError):
+            os.remove(self.path("reserve"))
+        seconds = round(time.monotonic() - STARTED, 1)
+        result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
+        result = replace(result, attempts=self.document.attempts)
+        self.save_result(result)  # first: a cancel waits for it, but not for the hashes
+        listed, why = closing.whole_manifest(self.folder)
+        if why:
+            self.unfinished.append(why)
+            self.save_result(result)
+        with self.counted():
+            json_file.save(self.path("results/manifest.json"), with_result(self.folder, listed))
+        reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
+        last = {
+            "state": result.state,
+            "ended": result.ended,
+            "reason": reason,
+            "cause": result.cause,
+        }
+        self.beat(**last, trouble=self.trouble(), begun={})
+
+    def save_result(self, result: Result) -> None:
+        """Write result.json, including failed writes and unfinished steps so far."""
+        with self.counted():
+            json_file.save(
+                self.path("results/result.json"), replace(result, trouble=self.trouble())
+            )
+
+    def trouble(self) -> str | None:
+        """Failed writes and unfinished steps as text; None if there are none."""
+        return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
+
+
+def with_result(folder: str, earlier: Manifest) -> Manifest:
+    """A manifest with a current entry for result.json."""
+    result = manifest.entry_of(folder, "results/result.json")
+    others = (entry for entry in earlier.files if entry.path != result.path)
+    return replace(earlier, files=(*others, result))

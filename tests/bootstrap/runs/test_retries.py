@@ -1,0 +1,77 @@
+"""How often a run starts again, and the records of steps that come twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import run_document
+
+from bootstrap.runs.launch import Retries
+from bootstrap.runs.metrics.plots import panels
+from bootstrap.runs.retries import retries_of, without_checkpoints
+from bootstrap.untrusted.records import raw_records, records
+from railhead.documents.run import BuiltIn, Program, Script
+
+MINUTES = BuiltIn("training", {"checkpoint_steps": 0, "checkpoint_minutes": 10.0})
+STEPS = BuiltIn("training", {"checkpoint_steps": 5, "checkpoint_minutes": 0})
+NOTHING = BuiltIn("training", {"checkpoint_steps": 0, "checkpoint_minutes": 0})
+SCRIPT = Script("script", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted", "retries"),
+    [
+        (MINUTES, None, Retries(3, from_start=True)),
+        (STEPS, None, Retries(3, from_start=True)),
+        (NOTHING, None, Retries(0)),
+        (SCRIPT, None, Retries(3)),
+        (SCRIPT, 2, Retries(2, from_start=True)),
+        (NOTHING, 1, Retries(1, from_start=True)),
+        (MINUTES, 0, Retries(0)),
+        (BuiltIn("evaluation", {}), None, Retries(0)),
+    ],
+)
+def test_the_default_is_for_runs_with_checkpoints(
+    program: Program, wanted: int | None, retries: Retries
+) -> None:
+    assert retries_of(program, wanted) == retries
+    assert bool(without_checkpoints(program)) == (program not in (MINUTES, STEPS))
+
+
+def test_a_run_document_without_retries_has_none() -> None:
+    assert (run_document().retries, run_document().retries_from_start) == (0, False)
+
+
+def progress(step: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "progress", "step": step, "epoch": 1, "loss": 1.0 / step, **more}
+
+
+def epoch(number: int, loss: float) -> dict[str, Any]:
+    return {"kind": "epoch", "epoch": number, "loss": loss}
+
+
+FIRST = [progress(1), epoch(1, 0.9), progress(5), {"kind": "message", "text": "x"}, epoch(2, 0.8)]
+AFTER = {
+    "a checkpoint": ({"step": 1, "epoch": 1}, [1, None, None]),
+    "a checkpoint of an older step": ({"step": 0, "epoch": 0}, [None]),
+    "a checkpoint of the last step": ({"step": 5, "epoch": 2}, [1, None, 5, None, None]),
+    "a record of a script's own": ({"step": "no", "since": []}, [1, None, 5, None, None]),
+}
+
+
+@pytest.mark.parametrize(("start", "steps"), AFTER.values(), ids=AFTER)
+def test_records_after_the_checkpoint_of_a_later_attempt_are_left_out(
+    tmp_path: Path, start: dict[str, Any], steps: list[int | None]
+) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [*FIRST, {"kind": "start", **start}, epoch(3, 0.7)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    current = records(file)
+    assert [r.step for r in current if r.kind not in ("start",)][:-1] == steps
+    assert len([*raw_records(file)]) == len(current)
+    (panel,) = panels(current)
+    (curve,) = panel.curves
+    assert len(curve.points) == len({r.epoch for r in current if r.kind == "epoch"})

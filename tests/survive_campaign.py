@@ -1,0 +1,30 @@
+"""Random kills of a training on two local hosts: python -m tests.survive_campaign --seed 7.
+
+Each seed is five runs of `digits` with one to three kills at random moments: of a rank, or of Open
+MPI's daemon on the second host. A run is correct if it ends by itself and succeeds; its losses are
+those of a run without kills; each step counts once; and nothing is left on any host. Prints for
+each kill the seconds to the next step, and those from the start of Python to the first step of the
+first attempt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    """Exit code 1 if the case is not correct."""
+    parser = argparse.ArgumentParser(prog="python -m tests.survive_campaign", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    options = parser.parse_args()
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "tests/e2e/survive.py"]
+    environment = {**os.environ, "RAILHEAD_SURVIVE_SEED": str(options.seed)}
+    return subprocess.run(command, cwd=Path(__file__).parents[1], env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
