@@ -1,17 +1,3 @@
 """`fab --list` shows what can be done. The tasks are in bootstrap/cli."""
 
-from invoke import Collection
-
-from bootstrap.cli import help, machine_tasks, result_tasks, serving_tasks, tasks
-
-GROUPS = {
-    "Train, and follow runs": tasks,
-    "Evaluate, compare and search": result_tasks,
-    "Serve models": serving_tasks,
-    "Machines": machine_tasks,
-}
-help.add_groups(GROUPS)
-ns = Collection()
-for module in GROUPS.values():
-    for task in help.tasks_of(module):
-        ns.add_task(task)
+from railhead.tasks import ns as ns

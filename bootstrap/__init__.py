@@ -1,7 +1,6 @@
 """The control side: what `fab` does with the hosts of a cluster, over SSH.
 
 The folders tell the story of a run, in this order:
-
 * errors       what can go wrong, its exit code, and what to type next
 * console      output for people: lines, live lines, text formatting
 * inventory    which hosts: the host list, the cluster document, the Pulumi stack, saved state
@@ -18,6 +17,7 @@ The folders tell the story of a run, in this order:
 * report       lists and compares runs; pages in HTML
 * health       checks of GPUs, links, clocks and disks before a long run
 * doctor       checks of this computer, the credentials and the cloud before `fab up`
+* project      the files of a project of the user
 * leaks        what has Railhead's tags in the clouds and belongs to no living stack
 * serving      endpoints: deploys a model, sends samples to it, ends it
 * workflows    the steps of each command

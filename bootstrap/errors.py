@@ -21,13 +21,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from railhead.documents.installation import PROGRAM
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, init=False)
 class Command:
-    """A command of `fab`: `Command("fetch", run="r1")` is `fab fetch --run r1`.
+    """A command: `Command("fetch", run="r1")` is `fab fetch --run r1` in a clone.
 
     Args:
         task: as it is typed, such as `data push`. values: the positional ones.
@@ -45,7 +47,7 @@ class Command:
 
     def __str__(self) -> str:
         values = [shlex.quote(str(value)) for value in self.values]
-        return " ".join(["fab", self.task, *values]) + typed_options(self.options)
+        return " ".join([PROGRAM, self.task, *values]) + typed_options(self.options)
 
     def plus(self, **options: object) -> Command:
         """The same command with more options."""

@@ -15,9 +15,9 @@ The interface is loaded when it is first used, because hosts have only `railhead
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .documents.installation import PREFIX
 from .documents.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ __all__ = [
     "__version__",
     "runs",
 ]
-# A wheel has the packages inside this one; in a clone they are beside it.
-_INSIDE = f"{__name__}." if (Path(__file__).parent / "bootstrap").is_dir() else ""
 _MODULES = {
     "bootstrap.errors": ("BelowThreshold", "RailheadError", "RunFailed", "UsageError"),
     "bootstrap.interface.cluster": ("Cluster", "Sweep"),
@@ -51,7 +49,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"{_INSIDE}{module}"), name)
+            return getattr(import_module(f"{PREFIX}{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

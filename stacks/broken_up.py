@@ -15,6 +15,7 @@ import pulumi
 
 from railhead.documents.clouds import is_no_capacity
 from railhead.documents.codec import encode
+from railhead.documents.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .cost import cost, price_per_machine
@@ -73,7 +74,7 @@ def _no_capacity(config: ClusterConfig, others: Alternatives) -> str:
         zones, stack = ",".join(others.zones), shlex.quote(pulumi.get_stack())
         text += (
             f"Other zones that offer it: {', '.join(others.zones)}. To try them in turn: "
-            f"pulumi config set zones {zones} --stack {stack} && fab up --stack {stack}. "
+            f"pulumi config set zones {zones} --stack {stack} && {PROGRAM} up --stack {stack}. "
         )
     if others.types:
         text += f"Other types with the same GPUs: {', '.join(others.types)}. "
@@ -83,6 +84,7 @@ def _no_capacity(config: ClusterConfig, others: Alternatives) -> str:
 def _commands(config: ClusterConfig) -> str:
     stack = shlex.quote(pulumi.get_stack())
     return (
-        f"When all machines run, {cost(config)}. To see what runs: fab status --stack {stack}; to "
-        f"go on: fab up --stack {stack}; to end all of it: fab teardown --destroy --stack {stack}"
+        f"When all machines run, {cost(config)}. To see what runs: {PROGRAM} status "
+        f"--stack {stack}; to go on: {PROGRAM} up --stack {stack}; "
+        f"to end all of it: {PROGRAM} teardown --destroy --stack {stack}"
     )

@@ -16,6 +16,8 @@ from typing import Any, cast
 import pulumi
 from pulumi.runtime.sync_await import _sync_await
 
+from railhead.documents.installation import PROGRAM
+
 NAME = "cluster-id"  # of the resource in Pulumi's state; bootstrap reads it there
 BYTES = 6
 
@@ -71,7 +73,7 @@ def warn_of_others(exist: Collection[str], made: Collection[str]) -> list[str]:
         pulumi.log.warn(
             f"{', '.join(others)}: machines with this stack's id that its config does not have. "
             "Those that this `up` does not remove are in no state of Pulumi. "
-            f"To see them: fab status --stack {stack}; to end them with the rest: "
-            f"fab teardown --destroy --stack {stack}"
+            f"To see them: {PROGRAM} status --stack {stack}; to end them with the rest: "
+            f"{PROGRAM} teardown --destroy --stack {stack}"
         )
     return sorted(set(made) - set(exist))

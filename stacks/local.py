@@ -14,6 +14,7 @@ from pulumi import dynamic
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
+from railhead.documents.installation import PREFIX
 
 from . import cluster_id, outputs, place
 from .config.settings import ClusterConfig
@@ -89,7 +90,7 @@ def _start(props: Props) -> Props:
 
 def _command(*args: str) -> Any:
     """The JSON output of `python -m bootstrap.clouds.local`; its error message becomes ours."""
-    argv = [sys.executable, "-m", "bootstrap.clouds.local", *args]
+    argv = [sys.executable, "-m", f"{PREFIX}bootstrap.clouds.local", *args]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise LocalHostError(

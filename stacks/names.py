@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from railhead.documents.installation import PROGRAM
+
 from .config.settings import ClusterConfig
 from .config.validators import ConfigError
 
@@ -54,7 +56,9 @@ def refuse(
     free = next((name for name in _names(config) if not is_taken(name)), None)
     change = f"pulumi config set name {free or 'NAME'}"
     own = [other for other in others if other.owner == config.owner and other.cluster_id]
-    adopt = f"fab adopt {own[0].cluster_id}   # if its state is lost; otherwise: " if own else ""
+    adopt = (
+        f"{PROGRAM} adopt {own[0].cluster_id}   # if its state is lost; otherwise: " if own else ""
+    )
     raise ConfigError(
         f"name: machines of another stack have names that this stack needs: "
         f"{', '.join(map(str, others))}\n  next: {adopt}{change}"

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 
 import pulumi
 
+from railhead.documents.installation import PREFIX, PROGRAM
+
 from .cluster_id import ClusterId
 from .config.settings import ClusterConfig
 
@@ -87,7 +89,8 @@ def _existing(own: ClusterId, place: Place) -> Mapping[str, list[str]]:
     `bootstrap` looks, in a process of its own: it does so for every cloud, also for one that is
     not the stack's any more.
     """
-    argv = [sys.executable, "-m", "bootstrap.clouds.existing", own.value, json.dumps(place)]
+    module = f"{PREFIX}bootstrap.clouds.existing"
+    argv = [sys.executable, "-m", module, own.value, json.dumps(place)]
     try:
         process = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
@@ -125,7 +128,7 @@ def _text(place: Place) -> str:
 
 
 def _continue() -> str:
-    return f"fab up --stack {shlex.quote(pulumi.get_stack())}"
+    return f"{PROGRAM} up --stack {shlex.quote(pulumi.get_stack())}"
 
 
 def _forget() -> str:
@@ -135,4 +138,4 @@ def _forget() -> str:
 
 
 def _end() -> str:
-    return f"fab teardown --destroy --stack {shlex.quote(pulumi.get_stack())}"
+    return f"{PROGRAM} teardown --destroy --stack {shlex.quote(pulumi.get_stack())}"

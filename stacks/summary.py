@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railhead.documents.cluster import ClusterDocument
+from railhead.documents.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .cost import cost
@@ -33,10 +34,10 @@ def summary(
         return Summary(f"the quota is requested; once it is granted: {granted}")
     hosts = {host.name: host.address for host in document.hosts if host.id not in gone}
     names = [host.name for host in document.hosts if host.name not in hosts]
-    up = f"fab up --refresh --stack {shlex.quote(stack)}"
+    up = f"{PROGRAM} up --refresh --stack {shlex.quote(stack)}"
     creates = f"gone, though in Pulumi's state: {', '.join(names)}; {up}   # creates new ones"
     return Summary(
-        creates if names else f"fab train; {cost(config)}", hosts, _deadline(document, hosts)
+        creates if names else f"{PROGRAM} train; {cost(config)}", hosts, _deadline(document, hosts)
     )
 
 
@@ -46,4 +47,4 @@ def _deadline(document: ClusterDocument, hosts: dict[str, str]) -> str | None:
         return times[0]
     if deadlines:
         return f"{deadlines[0].seconds / 3600:g} hours after each start of a host"
-    return "none: nothing stops it by itself but fab teardown" if hosts else None
+    return f"none: nothing stops it by itself but {PROGRAM} teardown" if hosts else None

@@ -30,7 +30,7 @@ ORDER = (
     ("data",),
     ("provision", "runs"),
     ("lifecycle", "evaluation", "report"),
-    ("health", "leaks", "serving", "doctor"),
+    ("health", "leaks", "serving", "doctor", "project"),
     ("workflows", "gpu_tools"),
     ("cli",),
     ("interface",),
@@ -263,7 +263,8 @@ def test_the_documents_import_the_standard_library_alone() -> None:
 
 def test_what_is_imported_here_is_declared() -> None:
     """A package that came with another one would vanish with it."""
-    declared = re.findall(r"^dependencies = \[(.*)\]", (ROOT / "pyproject.toml").read_text(), re.M)
+    text = (ROOT / "pyproject.toml").read_text()
+    declared = re.findall(r"^dependencies = \[(.*?)\]", text, re.M | re.S)
     used = {name for path in HERE if name_of(path) not in SDKS for name in tops(path)}
     used -= {*sys.stdlib_module_names, *ROOMS, "railhead", "absl", "local_requests", "tensorboard"}
     assert used <= set(re.findall(r'"([a-z]+)', declared[0]))

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from invoke import Argument, Exit
 
+from railhead.documents.installation import PROGRAM
+
 from ..errors import Command, Hint
 
 # By name: what stands for its value, and the line of `fab --help`.
@@ -33,15 +35,15 @@ _SSH_CONFIG = "~/.ssh/config, which every task reads"
 # By name: what to type or do instead.
 INSTEAD: dict[str, Hint | str] = {
     "command-timeout": Hint(Command("train", max_hours=2), "   # ends the run"),
-    "config": "fab --help TASK   # settings are options of tasks; a stack's: pulumi config",
+    "config": f"{PROGRAM} --help TASK   # settings are options of tasks; a stack's: pulumi config",
     "connect-timeout": Hint(
         Command("status"), "   # a host that does not answer is named after some seconds"
     ),
-    "echo": "fab --debug TASK   # prints what runs where",
-    "hide": "fab TASK >/dev/null   # errors are still printed",
+    "echo": f"{PROGRAM} --debug TASK   # prints what runs where",
+    "hide": f"{PROGRAM} TASK >/dev/null   # errors are still printed",
     "identity": f"ssh-add KEYFILE   # or: IdentityFile in {_SSH_CONFIG}",
-    "list-depth": "fab --list   # the tasks have one level",
-    "no-dedupe": "fab TASK TASK   # each task that is named runs, also twice",
+    "list-depth": f"{PROGRAM} --list   # the tasks have one level",
+    "no-dedupe": f"{PROGRAM} TASK TASK   # each task that is named runs, also twice",
     "prompt-for-login-password": "ssh-copy-id USER@HOST   # hosts are reached with keys",
     "prompt-for-passphrase": "ssh-add   # the ssh-agent then holds the key",
     "prompt-for-sudo-password": Hint(
@@ -49,7 +51,7 @@ INSTEAD: dict[str, Hint | str] = {
     ),
     "pty": Hint(Command("ssh", "HOST"), "   # a shell with a terminal"),
     "ssh-config": f"ssh -G HOST   # shows what applies; put the settings into {_SSH_CONFIG}",
-    "warn-only": "fab TASK || true   # a task reports every host before it fails",
+    "warn-only": f"{PROGRAM} TASK || true   # a task reports every host before it fails",
 }
 
 
@@ -58,9 +60,9 @@ def refuse_without_effect(arguments: Iterable[Argument]) -> None:
     for argument in arguments:
         name = name_of(argument)
         if argument.got_value and name not in WORKING:
-            hint = INSTEAD.get(name, "fab --help   # the options that work")
+            hint = INSTEAD.get(name, f"{PROGRAM} --help   # the options that work")
             rule = "this option of Fabric has no effect on Railhead's tasks"
-            raise Exit(f"fab: --{name}: {rule}\n  next: {hint}", code=2)
+            raise Exit(f"{PROGRAM}: --{name}: {rule}\n  next: {hint}", code=2)
 
 
 def name_of(argument: Argument) -> str:

@@ -17,6 +17,8 @@ from typing import Any
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
+from railhead.documents.installation import PROGRAM
+
 from ..console import interrupts, log
 from ..console.output import shown_on
 from ..errors import Command, Hint, RailheadError, Terminated, refusal
@@ -50,7 +52,7 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         if hosts is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
-            raise Exit(f"fab {dashed(call.task.name)} takes no hosts", code=2)
+            raise Exit(f"{PROGRAM} {dashed(call.task.name)} takes no hosts", code=2)
         if call.kwargs.get("hosts") not in (None, hosts):
             raise Exit("--hosts is given twice, with different hosts", code=2)
         call.kwargs = {**call.kwargs, "hosts": hosts}
@@ -66,8 +68,10 @@ def _require_dry_run(task: Task[Any]) -> None:
     """Exit 2 if `--dry` would not keep a task from its changes."""
     if not getattr(task, "dry", False):
         name = dashed(task.name)
-        rule = f"--dry is for tasks that have a plan, bootstrap and train: fab {name} has none"
-        raise Exit(f"fab: {rule}\n  next: fab --help {name}", code=2)
+        rule = (
+            f"--dry is for tasks that have a plan, bootstrap and train: {PROGRAM} {name} has none"
+        )
+        raise Exit(f"{PROGRAM}: {rule}\n  next: {PROGRAM} --help {name}", code=2)
 
 
 @dataclass
@@ -103,7 +107,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 body(*args, **kwargs)
             except RailheadError as error:
                 error.next = _with_target(error.next, kwargs)
-                raise _exit(f"fab {name}: {error}", error.code) from None
+                raise _exit(f"{PROGRAM} {name}: {error}", error.code) from None
             except BrokenPipeError:
                 raise output_closed() from None
             except KeyboardInterrupt as end:
@@ -112,14 +116,14 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                     what += f" while it waited for {', '.join(map(str, end.args))}"
                 hint = Hint(Command("status"), "   # shows the hosts and the run")
                 then = _with_target(hint, kwargs)
-                raise _exit(f"fab {name}: {what}\n  next: {then}", 1) from None
+                raise _exit(f"{PROGRAM} {name}: {what}\n  next: {then}", 1) from None
             except Exit:
                 raise
             except Exception as error:
                 if isinstance(error, OSError) and (refused := refusal(error)):
                     log.mistake()
                     refused.next = _with_target(refused.next, kwargs)
-                    raise _exit(f"fab {name}: {refused}", refused.code) from None
+                    raise _exit(f"{PROGRAM} {name}: {refused}", refused.code) from None
                 traceback.print_exc()
                 raise Exit(_internal_error(file), code=1) from None
 

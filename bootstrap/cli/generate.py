@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.installation import PROJECT
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import Only, Option, chosen, only, type_of
 from railhead.documents.options.runs import (
@@ -359,7 +360,17 @@ def dashed(task: GroupTask) -> str:
 
 def files() -> dict[Path, str]:
     """The content of each generated file."""
-    return {METHODS_FILE: methods(), TASKS_PAGE: page()}
+    return {METHODS_FILE: methods(), TASKS_PAGE: page(), PROJECT / "Pulumi.yaml": pulumi_project()}
+
+
+def pulumi_project() -> str:
+    """The Pulumi.yaml that `railhead init` writes: the clone's, for another program."""
+    text = (REPO / "Pulumi.yaml").read_text()
+    return re.sub(
+        r"# No `virtualenv`.*\n(runtime: python\n)main: stacks/\n",
+        r"\1main: railhead_stack.py\n",
+        text,
+    )
 
 
 if __name__ == "__main__":

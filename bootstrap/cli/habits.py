@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from railhead.documents.installation import PROGRAM
+
 SLIP = 2  # letters that a slip changes at most
 # Tasks of SkyPilot, dstack, Docker, Slurm and others.
 TASKS = {
@@ -62,16 +64,16 @@ TRAIN = {
 
 def task_for(unknown: str, tasks: Iterable[str]) -> str:
     """The command for an unknown task, otherwise the one that lists the tasks."""
-    return f"fab {TASKS.get(unknown) or slip(unknown, tasks) or '--list'}"
+    return f"{PROGRAM} {TASKS.get(unknown) or slip(unknown, tasks) or '--list'}"
 
 
 def option_for(task: str, unknown: str, options: Iterable[str]) -> str:
     """The command for an unknown option of a task, otherwise the one that shows its options."""
     habit = TRAIN.get(unknown, "") if task == "train" else ""
     if habit and not habit.startswith("-"):
-        return f"fab {habit}"
+        return f"{PROGRAM} {habit}"
     near = habit or slip(unknown, options)
-    return f"fab {task} {near}" if near else f"fab --help {task}"
+    return f"{PROGRAM} {task} {near}" if near else f"{PROGRAM} --help {task}"
 
 
 def slip(unknown: str, names: Iterable[str]) -> str:

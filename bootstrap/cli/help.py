@@ -8,6 +8,8 @@ from typing import Any
 
 from invoke import Argument, Collection, Task
 
+from railhead.documents.installation import DOCS, PROGRAM
+
 from .core_options import WORKING, flags_of, name_of
 
 TASKS_PER_LINE = 6
@@ -37,13 +39,13 @@ def page(arguments: Iterable[Argument]) -> str:
     width = max(map(len, options))
     return "\n".join(
         [
-            "Usage: fab TASK [OPTION ...]",
+            f"Usage: {PROGRAM} TASK [OPTION ...]",
             *(line for title, names in groups.items() for line in _group(title, names)),
             "",
             "Options before or after the task:",
             *(f"  {flags:{width}}  {text}" for flags, text in options.items()),
             "",
-            "next: fab --help TASK   # its options; docs/tasks.md describes them",
+            f"next: {PROGRAM} --help TASK   # its options; {DOCS}/tasks.md describes them",
         ]
     )
 

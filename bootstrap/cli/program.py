@@ -1,6 +1,5 @@
-"""The command `fab` of this clone: Fabric's program, with our tasks also in other folders.
-
-A fabfile of the user's own runs as with Fabric alone.
+"""The command: `fab` of a clone, otherwise `railhead`. It is Fabric's program, with our tasks in
+every folder. A fabfile of the user's own runs with `fab` as with Fabric alone.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from invoke import Exit
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from railhead.documents.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.documents.version import VERSION
 
 from ..console.output import printable
@@ -27,7 +27,6 @@ from . import habits, help
 from .core_options import refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
 
-CLONE = Path(__file__).resolve().parents[2]
 FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
 # The options of Fabric that name other tasks.
@@ -59,13 +58,13 @@ class Program(Fab):  # type: ignore[misc]
         try:
             super().parse_core(argv)
         except ParseError as wrong:
-            raise _usage(str(wrong), "fab --help") from None
+            raise _usage(str(wrong), f"{PROGRAM} --help") from None
         except ValueError as wrong:
-            raise _usage(f"an option needs a number: {wrong}", "fab --help") from None
+            raise _usage(f"an option needs a number: {wrong}", f"{PROGRAM} --help") from None
         core = self.core
         form = core[0].args["list-format"].value
         if form not in FORMATS:
-            raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", "fab --list")
+            raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", f"{PROGRAM} --list")
         if core.remainder and not core.unparsed and not core[0].args.complete.value:
             raise _usage("no task is named", str(Command("exec", hosts="a,b", cmd="nvidia-smi -L")))
 
@@ -163,7 +162,7 @@ class Program(Fab):  # type: ignore[misc]
         except BrokenPipeError:
             raise output_closed() from None
         except (UnknownFileType, OSError, yaml.YAMLError) as wrong:
-            raise Exit(f"fab: a configuration of Fabric or ssh: {wrong}", code=2) from None
+            raise Exit(f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=2) from None
 
     def _nearest(self, wrong: ParseError) -> str:
         """The task or option most like the unknown one, otherwise the command that lists them."""
@@ -178,7 +177,11 @@ class Program(Fab):  # type: ignore[misc]
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     argv = [sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())]
-    new_program().run(argv)
+    try:
+        new_program().run(argv)
+    except BrokenPipeError:  # before the tasks are read, as of `--version | head`
+        output_closed()
+        sys.exit(1)
 
 
 def new_program() -> Program:
@@ -202,26 +205,34 @@ def join_task_name(args: list[str]) -> list[str]:
     if len(args) > 1 and args[1] in choices:
         return [f"{args[0]}-{args[1]}", *args[2:]]
     got = f", not {args[1]!r}" if len(args) > 1 else ""
-    hint = "   # or: ".join(f"fab --help {args[0]} {choice}" for choice in choices)
+    hint = "   # or: ".join(f"{PROGRAM} --help {args[0]} {choice}" for choice in choices)
     wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
-    raise Exit(f"fab {args[0]} takes {wanted}{got}\n  next: {hint}", code=2)
+    raise Exit(f"{PROGRAM} {args[0]} takes {wanted}{got}\n  next: {hint}", code=2)
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     """The arguments; with the folder of the fabfile, if nothing names others: the folder or one
-    above it, otherwise this clone. Not fetched results: hosts have written their files."""
+    above it, otherwise that of our tasks. Not fetched results: hosts have written their files."""
     if any(arg.startswith(OTHER_TASKS) for arg in args if arg.startswith("-")):
         return [*args]
     places = (folder, *folder.parents)
     first = max(
         (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
     )
-    folders = (place for place in places[first:] if (place / FILE).exists())
-    return ["--search-root", str(next(folders, CLONE)), *args]
+    folders = (place for place in places[first:] if _is_loaded(place / FILE))
+    return ["--search-root", str(next(folders, PROJECT)), *args]
+
+
+def _is_loaded(fabfile: Path) -> bool:
+    """Whether it is the fabfile of this program: `fab` loads any, `railhead` one that names it."""
+    try:
+        return fabfile.exists() and (not IS_WHEEL or "railhead" in fabfile.read_text())
+    except (OSError, ValueError):
+        return False
 
 
 def _usage(rule: str, hint: str) -> Exit:
-    return Exit(printable(f"fab: {rule}\n  next: {hint}"), code=2)
+    return Exit(printable(f"{PROGRAM}: {rule}\n  next: {hint}"), code=2)
 
 
 if __name__ == "__main__":

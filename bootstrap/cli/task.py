@@ -12,6 +12,7 @@ from fabric import Connection
 from fabric import main as fabrics
 from invoke import Context, Exit, Task
 
+from railhead.documents.installation import FABRICS
 from railhead.documents.options.option import Only, Option, chosen, from_texts
 
 from ..errors import UsageError
@@ -75,8 +76,7 @@ def task(
         @functools.wraps(body)
         def run(c: Context, **texts: Any) -> None:
             if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
-                # Fabric's own program runs: it runs a task once per host, and ignores --dry.
-                raise Exit("fab: this one is Fabric's own: type .venv/bin/fab of the clone", 2)
+                raise Exit(FABRICS, 2)
             body(c, **{part.parameter: _read(part, texts) for part in parts})
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]

@@ -237,6 +237,14 @@ def data_shard(
     data.shard(shards, program)
 
 
+@task(name="init")
+def init_(c: Context) -> None:
+    """Write the files of a project into this folder: Pulumi.yaml, its program, and a fabfile."""
+    from ..project.init import init
+
+    init(Path.cwd())
+
+
 @task()
 def demo(c: Context) -> None:
     """Try everything on this computer: two SSH hosts, bootstrap, train, results, teardown."""

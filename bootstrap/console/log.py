@@ -16,7 +16,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from railhead.documents.installation import PROGRAM
 
 from .interrupts import process_options
 from .redact import add_secret, redacted, redacted_argv
@@ -97,7 +99,13 @@ class LogFile(logging.Handler):
         super().close()
 
 
-class _Live(logging.StreamHandler[Any]):
+if TYPE_CHECKING:
+    _Stderr = logging.StreamHandler[Any]  # Python 3.10 has no such type
+else:
+    _Stderr = logging.StreamHandler
+
+
+class _Live(_Stderr):
     """The lines on stderr, for --debug."""
 
     def __init__(self) -> None:
@@ -134,7 +142,7 @@ def _is_running(path: Path) -> bool:
 @contextlib.contextmanager
 def command(task: str, argv: Sequence[str], *, live: bool = False) -> Iterator[LogFile]:
     """Log one `fab` command; with `live`, also to stderr."""
-    header = redacted(f"fab {shlex.join(redacted_argv(list(argv)))}\n    in {Path.cwd()}")
+    header = redacted(f"{PROGRAM} {shlex.join(redacted_argv(list(argv)))}\n    in {Path.cwd()}")
     handlers: list[logging.Handler] = [LogFile(task, header)]
     file = handlers[0]
     assert isinstance(file, LogFile)

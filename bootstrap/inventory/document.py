@@ -7,6 +7,7 @@ from typing import Any
 
 from railhead.documents.cluster import SCHEMA, ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
+from railhead.documents.installation import UPGRADE
 
 from ..errors import UsageError
 from .hosts import Host, Inventory
@@ -43,7 +44,7 @@ def _check_schema(document: Any) -> None:
     newer = isinstance(schema, int) and schema > SCHEMA
     raise UsageError(
         f"the cluster document has schema {schema!r}; this Railhead reads {SCHEMA}",
-        hint="git pull && scripts/setup   # in the clone of this Railhead" if newer else "",
+        hint=UPGRADE if newer else "",
     )
 
 

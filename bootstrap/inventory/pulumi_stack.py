@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.installation import IS_WHEEL
 
 from ..console import log
 from ..errors import Command, Hint, RailheadError, UsageError
@@ -27,7 +28,8 @@ from .document import from_document
 from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
 
-PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
+CLONE = None if IS_WHEEL else Path(__file__).parents[2]  # its Pulumi.yaml is for every folder
+PROJECT_FILE = "Pulumi.yaml"
 OLDEST = "3.259.0"  # stacks/__main__.py needs it
 PREVIEW_SECONDS = 300
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
@@ -51,10 +53,25 @@ def current() -> str | None:
     Raises:
         UsageError: pulumi does not answer.
     """
-    if not shutil.which("pulumi") or not (PROJECT / "Pulumi.yaml").exists():
+    if not shutil.which("pulumi") or project() is None:
         return None
     process = _pulumi("stack", "--show-name")
     return process.stdout.strip() or None if process.returncode == 0 else None
+
+
+def project() -> Path | None:
+    """The folder of the Pulumi project with the stacks: the working directory or a folder above
+    it, otherwise the clone. None where there is none: a project of other programs is not ours."""
+    here = Path.cwd()
+    places = [here, *here.parents, *([CLONE] if CLONE else [])]
+    return next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
+
+
+def _is_railhead(file: Path) -> bool:
+    try:
+        return "name: railhead" in file.read_text().splitlines()
+    except (OSError, ValueError):
+        return False
 
 
 def cluster_of(stack: str) -> Inventory:
@@ -281,7 +298,7 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
     command = ["pulumi", *argv, "--non-interactive"]
     with log.started(
-        command, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+        command, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     ) as process:  # fmt: skip
         bound = threading.Timer(seconds, _end, [process])
@@ -382,7 +399,7 @@ def _pulumi(*args: str, seconds: float | None = None) -> subprocess.CompletedPro
     seconds = SECONDS if seconds is None else seconds
     try:
         return log.run(
-            argv, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+            argv, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
             capture_output=True, timeout=seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -402,6 +419,11 @@ def _error(stack: str, stderr: str) -> UsageError:
         return UsageError(f"stack {stack} is locked by a passphrase", hint=PASSPHRASE)
     if "incorrect passphrase" in stderr:
         return UsageError(f"the passphrase is not that of stack {stack}", hint=PASSPHRASE)
+    if "no Pulumi.yaml project file" in stderr:
+        return UsageError(
+            f"stack {stack}: no Pulumi.yaml of Railhead is in this folder or one above it",
+            hint=Hint(Command("init"), "   # in the folder of your stacks"),
+        )
     if "no stack named" in stderr:
         stacks = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"

@@ -1,4 +1,4 @@
-"""The config files of this clone's stacks, read without Pulumi: its state may be lost."""
+"""The config files of the project's stacks, read without Pulumi: its state may be lost."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class StackConfig:
 
 
 def read(stack: str) -> StackConfig | None:
-    """The config of a stack, from its file in the clone; None without a file that can be read."""
+    """The config of a stack, from its file in the project; None without a file that can be read."""
     try:
         document = yaml.safe_load(  # type: ignore[no-untyped-call]
-            (pulumi_stack.PROJECT / f"Pulumi.{stack}.yaml").read_text()
+            _file(stack).read_text()
         )
         keys: Mapping[str, object] = document["config"]
         texts = {key: value for key, value in keys.items() if isinstance(value, (str, int))}
@@ -56,10 +56,18 @@ def read(stack: str) -> StackConfig | None:
 
 
 def every() -> list[StackConfig]:
-    """The configs of all stacks with a file in the clone."""
-    names = [path.name for path in sorted(pulumi_stack.PROJECT.glob("Pulumi.*.yaml"))]
+    """The configs of all stacks with a file in the project."""
+    folder = pulumi_stack.project()
+    names = [path.name for path in sorted(folder.glob("Pulumi.*.yaml"))] if folder else []
     stacks = [name.removeprefix("Pulumi.").removesuffix(".yaml") for name in names]
     return [config for stack in stacks if (config := read(stack))]
+
+
+def _file(stack: str) -> Path:
+    folder = pulumi_stack.project()
+    if folder is None:
+        raise FileNotFoundError(pulumi_stack.PROJECT_FILE)
+    return folder / f"Pulumi.{stack}.yaml"
 
 
 def own_name() -> str:

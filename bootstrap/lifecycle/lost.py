@@ -42,7 +42,7 @@ class Search:
         """Where it searched, and what it did not see."""
         seen = f"no machine has its tags in {'; '.join(self.listed)}" if self.listed else ""
         return "; ".join(filter(None, [seen, *self.unlisted])) or (
-            "where its machines would be is not known: this clone has no "
+            "where its machines would be is not known: there is no "
             f"Pulumi.{self.stack}.yaml, and this computer no record of it"
         )
 

@@ -207,7 +207,7 @@ def why(end: str, step: str, output: Sequence[str], policy: RetryPolicy) -> Rail
     if failure in ("apt", "mend", "keyring") and (error := _apt_error("\n".join(output), minutes)):
         return error
     texts = {
-        "busy": f"an earlier fab bootstrap is still running there after {minutes} minutes",
+        "busy": f"an earlier bootstrap is still running there after {minutes} minutes",
         "cloud-init": "cloud-init failed, its log is /var/log/cloud-init-output.log",
         "cloud-init-late": f"cloud-init has not finished within {minutes} minutes",
         "mend": "half-installed packages could not be repaired",

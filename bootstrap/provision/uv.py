@@ -3,8 +3,9 @@ downloads a Python."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+
+from uv import find_uv_bin
 
 from ..console import log
 from ..errors import RailheadError
@@ -19,8 +20,8 @@ ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": 
 
 
 def local_uv() -> str:
-    """The path of the uv in the control environment."""
-    return str(Path(sys.executable).parent / "uv")
+    """The path of the uv that was installed with Railhead."""
+    return find_uv_bin()
 
 
 def uv_for_hosts() -> Bundle:

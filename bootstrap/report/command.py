@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from railhead.documents.installation import PROGRAM
 from railhead.documents.options.option import options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 
@@ -27,7 +28,7 @@ def command(options: Mapping[str, Any], where: str, evaluates: str | None = None
         program = program_of(options)
     except TypeError:
         return ""
-    task = ["fab", "evaluate", evaluates] if evaluates else ["fab", "train"]
+    task = [PROGRAM, "evaluate", evaluates] if evaluates else [PROGRAM, "train"]
     argv = [*task, *shlex.split(where), *_arguments(program)]
     return " ".join(shlex.quote(item) for item in argv)
 

@@ -101,7 +101,7 @@ def archive() -> bytes:
 def pack_training(repo: Path) -> Bundle:
     """Bundle the training code in `repo`, and our documents, which it shares with this side."""
     if not (repo / "training" / "__main__.py").is_file():
-        raise UsageError(f"no training/ in {repo}", hint="run fab with -r and the clone's folder")
+        raise UsageError(f"no training/ in {repo}", hint="install Railhead again: it is incomplete")
     roots = {"railhead/documents": PACKAGES, "training": repo.resolve()}
     files = {
         f"{folder}/{file.path}": file

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.installation import PROGRAM
+
 from .validators import ConfigError, one_of, refused_word
 
 Values = Mapping[str, Any]
@@ -159,7 +161,7 @@ def data_elsewhere(values: Values, scheme: str) -> list[str]:
     """Data in the buckets of another cloud, where the rights of these hosts do not count."""
     return [
         f"data_buckets: {one} is in another cloud; the role of these hosts reads {scheme}:// only. "
-        "For another cloud send credentials with the run: fab train --secret\n"
+        f"For another cloud send credentials with the run: {PROGRAM} train --secret\n"
         "  next: pulumi config rm data_buckets"
         for one in values["data_buckets"] or ()
         if one.scheme != scheme

@@ -70,7 +70,7 @@ def test_after_a_restart_nothing_listens_and_it_is_made_anew(
     machine.wait_for_reboot(before)
     assert not listens(machine)
     status.show(ClusterStatus(inventory, {}, "hosts"), None)
-    assert "ended: by fab undeploy, or the host shut down" in capsys.readouterr().out
+    assert "ended: by undeploy, or the host shut down" in capsys.readouterr().out
     undeploy("m")
     assert "had already ended; no process left" in capsys.readouterr().out
     assert not (machine.disk.root / FOLDER.lstrip("/")).exists()

@@ -18,7 +18,7 @@ def aws(aws: OnAws, monkeypatch: pytest.MonkeyPatch) -> OnAws:
     """The commands of this process are typed in the stack's folder."""
     for name, value in aws.stack.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(pulumi_stack, "PROJECT", aws.stack.folder)
+    monkeypatch.setattr(pulumi_stack, "CLONE", aws.stack.folder)
     return aws
 
 

@@ -30,7 +30,8 @@ PYTHON = (
     """case "$*" in
 *ensurepip*) echo "VERSION WHOLE $0" ;;
 *"-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python"
-    cp "$UV" "$last/bin/uv" ;;
+    cp "$UV" "$last/bin/uv"
+    : >"$last/bin/railhead" ;;
 *"-m pip --version"*) ;;
 *"-m pip"*) """
     + LOGGED

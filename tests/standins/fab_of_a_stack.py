@@ -9,6 +9,6 @@ from bootstrap.cli.program import main
 from bootstrap.clouds import base
 from bootstrap.inventory import pulumi_stack
 
-pulumi_stack.PROJECT = Path.cwd()
+pulumi_stack.CLONE = Path.cwd()
 base.POLL_SECONDS = 0.05
 main()

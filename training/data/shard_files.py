@@ -259,7 +259,7 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """Refused: this folder has no manifest; `open_shards` reads those that have one."""
-    raise DataError(f"{folder} has no {manifest.NAME}: fab data shard makes it")
+    raise DataError(f"{folder} has no {manifest.NAME}: the task data shard makes it")
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def read(
         splits: dict[str, Any] = shard_files.open_shards(data, config, report)
     elif data.mode == "stream":
         raise DataError(
-            f"{data.uri} has no {NAME}: mode stream reads shards, which fab data shard makes"
+            f"{data.uri} has no {NAME}: mode stream reads shards, which the task data shard makes"
         )
     else:
         splits = module.read(local_path(data, items, report), config)

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.installation import ADD_STACKS
 
 from ...console import log
 from ...errors import RailheadError, UsageError
@@ -65,7 +66,7 @@ def shared_session() -> Any:
 def _not_installed() -> NoCredentials:
     return NoCredentials(
         "boto3, the SDK of AWS, is not installed",
-        hint="scripts/setup --stacks",
+        hint=ADD_STACKS,
     )
 
 

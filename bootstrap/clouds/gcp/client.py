@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.installation import ADD_STACKS
 
 from ...console import log
 from ...console.wait import Clock, wait_until
@@ -99,7 +100,7 @@ def connect() -> GoogleClient:
     except ImportError:
         raise NoCredentials(
             "google-auth, which signs requests to Google, is not installed",
-            hint="scripts/setup --stacks",
+            hint=ADD_STACKS,
         ) from None
     # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)

@@ -15,6 +15,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.installation import INSTALL_SSHD
+
 from ...console import log
 from ...console.wait import wait_until
 from ...errors import RailheadError, UsageError
@@ -100,7 +102,7 @@ def program() -> str:
             return path
     raise UsageError(
         "sshd is not installed here",
-        hint="scripts/setup   # installs it without starting or enabling it",
+        hint=INSTALL_SSHD,
     )
 
 

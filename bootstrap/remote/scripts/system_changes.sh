@@ -22,7 +22,7 @@ fail() { # WHAT
 alone() { # an earlier bootstrap whose connection broke may still be running here
   exec 9>"$now/lock"
   flock -n 9 && return
-  echo "| an earlier fab bootstrap still runs here: waiting for it"
+  echo "| an earlier bootstrap still runs here: waiting for it"
   flock -w "$WAIT_SECONDS" 9 || fail busy
 }
 

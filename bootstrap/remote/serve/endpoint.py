@@ -214,7 +214,7 @@ class ServerProcess:
         over = self.seconds_left() <= 0
         state = "failed" if reason else "ended"
         why = reason or (
-            "its time-to-live is over" if over else "by fab undeploy, or the host shut down"
+            "its time-to-live is over" if over else "by undeploy, or the host shut down"
         )
         self.report(state, reason=why)
         if self.document.stop and (over or (reason and self.served)):

@@ -25,7 +25,6 @@ ROOT = ROOT / "bootstrap"
 # What names a task in prose, and is not to be typed: {file: its texts}.
 PROSE = {
     "gpu_tools/tested_on.py": ["`fab train` on a GPU; the checks"],
-    "provision/system_script.py": ["an earlier fab bootstrap is still running"],
 }
 
 STACK, HOSTS = {"stack": "gpu a"}, {"hosts": "a,b*2", "stack": None}

@@ -35,7 +35,8 @@ LISTED = """echo '[{"name": "dev", "current": true}, {"name": "aws-g4dn", "curre
 def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PulumiCommand:
     """The stand-in on PATH, and a project that it is about."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(pulumi_stack, "PROJECT", tmp_path)
+    monkeypatch.setattr(pulumi_stack, "CLONE", tmp_path)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     return PulumiCommand(tmp_path / "bin")
 
@@ -69,7 +70,8 @@ def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: Pul
 
 def test_a_clone_without_a_project_does_not_ask_pulumi(pulumi: PulumiCommand) -> None:
     pulumi.answers(stack=SELECTED)
-    (pulumi_stack.PROJECT / "Pulumi.yaml").unlink()
+    assert pulumi_stack.CLONE
+    (pulumi_stack.CLONE / "Pulumi.yaml").unlink()
     assert pulumi_stack.current() is None
     assert pulumi.calls == []
 

@@ -104,7 +104,9 @@ def test_a_state_without_an_id_or_a_cloud_is_not_recorded() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(pulumi_stack, "PROJECT", tmp_path)
+    monkeypatch.setattr(pulumi_stack, "CLONE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     return tmp_path
 
 

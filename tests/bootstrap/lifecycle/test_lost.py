@@ -39,7 +39,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A clone in which ann has the stack gpu on AWS."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setattr(pulumi_stack, "PROJECT", tmp_path)
+    monkeypatch.setattr(pulumi_stack, "CLONE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     settings = "config:\n  railhead:cloud: aws\n  railhead:owner: ann\n"
     (tmp_path / "Pulumi.gpu.yaml").write_text(settings)
     with account():

@@ -220,12 +220,12 @@ def parse(text: str) -> tuple[list[str], o._ScriptOutput]:
 
 def test_lines_become_progress_and_the_last_command_is_kept() -> None:
     output, listener = parse(
-        "| an earlier fab bootstrap still runs here: waiting for it\n@alive\n@step system\n"
+        "| an earlier bootstrap still runs here: waiting for it\n@alive\n@step system\n"
         "@try\n| Hit:1 http://a\n@alive\n|  \n| .....\n@try\n| (Reading database ... 5%\n"
         "| E: it fails\n@failed apt\n\n"
     )
     assert output == [
-        "an earlier fab bootstrap still runs here: waiting for it",
+        "an earlier bootstrap still runs here: waiting for it",
         "system: x missing",
         "system: Hit:1 http://a",
         "system: E: it fails",
@@ -235,7 +235,7 @@ def test_lines_become_progress_and_the_last_command_is_kept() -> None:
 
 
 ENDS = [
-    ("@failed busy", [], "an earlier fab bootstrap is still running there after 10 minutes"),
+    ("@failed busy", [], "an earlier bootstrap is still running there after 10 minutes"),
     ("@failed cloud-init", ["status: error"], "cloud-init failed.*\nstatus: error"),
     ("@failed cloud-init-late", [], "cloud-init has not finished within 10 minutes"),
     ("@failed mend", ["x", "dpkg: error: y"], "could not be repaired\ndpkg: error: y$"),

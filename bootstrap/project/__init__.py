@@ -1,0 +1,4 @@
+"""The files of a project: what `railhead init` writes into a folder.
+
+init         writes them
+"""

@@ -1,0 +1,5 @@
+"""What `pulumi up` runs. `pulumi config` describes the machines."""
+
+from railhead import stack
+
+stack.main()

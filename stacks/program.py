@@ -1,0 +1,65 @@
+"""The program of a stack: settings -> one cloud's cluster -> the cluster document."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from typing import Any
+
+import pulumi
+
+from railhead.documents.cluster import ClusterDocument
+from railhead.documents.codec import encode
+
+from .clouds import CLOUDS
+from .config import settings
+from .config.validators import ConfigError
+from .cost import cost
+from .next_command import naming
+from .summary import Summary, summary
+
+ENGINE = ">=3.259.0"  # stashes and error hooks
+ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
+
+
+def main() -> None:
+    """Register the cluster of this stack; report a broken rule before any resource exists."""
+    _check_engine()
+    every = pulumi.runtime.get_config_env()
+    values = settings.of_project(every, pulumi.get_project())
+    try:
+        config = settings.read(values, stack=pulumi.get_stack(), others=every)
+        pulumi.log.info(f"the whole cluster: {cost(config)}")
+        component = importlib.import_module(CLOUDS[config.cloud].component)
+        cluster = component.Cluster(config.name, config)
+    except ConfigError as error:
+        for problem in re.split(r"\n(?! )", str(error)):
+            message = settings.with_command(problem, values.get("cloud", ""))
+            pulumi.log.error(naming(message, pulumi.get_stack()))
+        sys.exit(ERROR_SHOWN)
+
+    def summarized(values: list[Any]) -> Summary:
+        return summary(config, values[0], pulumi.get_stack(), values[1])
+
+    short = pulumi.Output.all(cluster.document, cluster.gone).apply(summarized)
+    pulumi.export("cluster", cluster.document.apply(_not_printed))
+    pulumi.export("next", short.apply(lambda one: one.next))
+    pulumi.export("hosts", short.apply(lambda one: one.hosts))
+    pulumi.export("deadline", short.apply(lambda one: one.deadline))
+
+
+def _not_printed(document: ClusterDocument | None) -> pulumi.Output[object] | None:
+    """The cluster document as a secret: nothing in it is one, but a secret takes one line of what
+    each `pulumi up` prints. Who reads it adds --show-secrets; `fab` reads it in the state, where it
+    is an output of the component, too."""
+    return pulumi.Output.secret(encode(document)) if document else None
+
+
+def _check_engine() -> None:
+    """End, with a message, where the Pulumi CLI is older than the one that this was tested with."""
+    try:
+        pulumi.require_pulumi_version(ENGINE)
+    except Exception as error:  # the only type that it raises
+        pulumi.log.error(f"{error}\n  next: https://www.pulumi.com/docs/install/")
+        sys.exit(ERROR_SHOWN)
