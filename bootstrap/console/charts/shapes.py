@@ -15,7 +15,7 @@ DASHES = (
 # A page and a file with pictures have this style: a value appears while the pointer, or a finger,
 # is on its point.
 STYLE = (
-    ".tip text{visibility:hidden;paint-order:stroke;stroke:#fff;stroke-width:5px}"
+    ".tip text{paint-order:stroke;stroke:#fff;stroke-width:5px}"
     ".tip:hover text{visibility:visible}.tip:hover circle,.tip:hover rect{stroke:#1b1f24}"
 )
 
@@ -39,7 +39,8 @@ def svg(height: float, what: str, *content: Markup, width: float = WIDTH) -> Mar
 
 def tip(what: str, *shape: Markup) -> Markup:
     """A shape, and what appears at the top of the picture while the pointer is on it."""
-    return element("g", *shape, words(what, WIDTH - 4, 14, "end", INK), class_="tip")
+    text = element("g", words(what, WIDTH - 4, 14, "end", INK), visibility="hidden")
+    return element("g", *shape, text, class_="tip")
 
 
 def heading(title: str, x: float) -> Markup:

@@ -182,7 +182,7 @@ def test_an_axis_of_decades_is_logarithmic(
 def test_a_value_is_named_at_its_point() -> None:
     curves = (Curve("a<b>", ((1.0, 0.25), (2.0, 0.5))), Curve("b", ((1.0, 0.75),)))
     drawn = chart.chart(Panel("accuracy", "epoch", curves))
-    tips = re.findall(r'<g class="tip">.*?<text[^>]*>(.*?)</text></g>', drawn)
+    tips = re.findall(r'<g class="tip">.*?<text[^>]*>(.*?)</text></g></g>', drawn)
     assert tips == ["a&lt;b&gt;, epoch 1: 0.25", "a&lt;b&gt;, epoch 2: 0.5", "b, epoch 1: 0.75"]
 
 
