@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions, TeardownOptions
-from railhead.documents.options.option import text_value
+from railhead.documents.options.option import shortened, text_value
 from railhead.documents.options.runs import (
     EndingOptions,
     ProgramOptions,
@@ -24,6 +24,8 @@ from ..workflows import teardown, train
 from ..workflows.series import scale, trials
 from .methods import ClusterMethods
 from .run import Run
+from .shown import Page
+from .spelling import speaks_python
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Sweep:
     best: Run | None
 
 
+@speaks_python
 class Cluster(ClusterMethods):
     """The hosts of a run. As a context manager it tears down at the end: processes and keys are
     removed from hosts, machines of a stack are stopped."""
@@ -55,6 +58,8 @@ class Cluster(ClusterMethods):
         """The machines of a Pulumi stack, default: the selected one. They are started when they are
         needed. `options`: those of Cluster, without `hosts`."""
         cluster = cls(None, **options)
+        if not isinstance(stack, str | None):
+            raise UsageError(f"{shortened(stack)} is not the name of a stack")
         cluster._target = Target(replace(cluster._target.options, stack=stack))
         return cluster
 
@@ -76,12 +81,13 @@ class Cluster(ClusterMethods):
         program = self._with_packages(program)
         sweep = trials.run_sweep(self._target.status, program, trial, self._results)
         runs = {name: Run(run_id) for name, run_id in sweep.runs.items()}
-        return Sweep(sweep.page, runs, Run(sweep.best) if sweep.best else None)
+        return Sweep(Page(sweep.page), runs, Run(sweep.best) if sweep.best else None)
 
     def _scale(self, compared: ScaleOptions, program: ProgramOptions) -> Path:
         self._require_defaults()
         program = self._with_packages(program)
-        return scale.run_scale(self._started().running, program, compared.counts, self._results)
+        running = self._started().running
+        return Page(scale.run_scale(running, program, compared.counts, self._results))
 
     def teardown(self) -> None:
         """End the processes of runs and endpoints, remove keys, stop a stack's machines, and print

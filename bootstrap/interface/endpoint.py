@@ -6,14 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.options.option import shortened
+
+from ..errors import UsageError
 from ..serving.calls.rest import Signature
 from ..workflows import serving
 from ..workflows.endpoint import OpenEndpoint
+from .shown import endpoint_html
+from .spelling import speaks_python
 
 
+@speaks_python
 @dataclass(frozen=True)
 class Endpoint:
-    """A served model, by its name. As a context manager it is deleted at the end.
+    """A served model, by its name. As a context manager it is deleted at the end. In a notebook it
+    shows where it is.
 
     The first call opens an SSH connection to its host, and the endpoint keeps it: a later call
     costs a round trip. One that broke is opened again, once for each call.
@@ -23,7 +30,12 @@ class Endpoint:
     _open: OpenEndpoint = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise UsageError(f"{shortened(self.name)} is not an endpoint: write its name")
         object.__setattr__(self, "_open", OpenEndpoint(self.name))
+
+    def _repr_html_(self) -> str:
+        return endpoint_html(self.name, self._open.known_signature)
 
     def predict(self, samples: Any) -> Any:
         """The outputs of the model for samples.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import text_value
+from railhead.documents.options.option import shortened, text_value
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
 from railhead.documents.options.serving import DeployOptions
 
@@ -22,13 +22,25 @@ from ..workflows import attach, serving
 from ..workflows import evaluate as evaluation
 from .endpoint import Endpoint
 from .methods import RunMethods
+from .shown import Page, run_html
+from .spelling import speaks_python, translated
+
+KINDS = ("progress", "epoch", "evaluation", "metric", "checkpoint", "message")
 
 
+@speaks_python
 @dataclass(frozen=True)
 class Run(RunMethods):
-    """A run that was started from this machine, by its id: `railhead.Run("2026...")`."""
+    """A run that was started from this machine, by its id: `railhead.Run("2026...")`. In a notebook
+    it shows its state, its figures and its curves."""
 
     run_id: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run_id", _run_id(self.run_id))
+
+    def _repr_html_(self) -> str:
+        return run_html(self.run_id)
 
     def __str__(self) -> str:
         return self.run_id
@@ -58,10 +70,20 @@ class Run(RunMethods):
         """End the run on every host: `fab cancel`."""
         attach.cancel(self._hosts(), self.run_id)
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The records of the run in the order in which they were written: a dict for each epoch,
-        progress and value of a metric; pandas.DataFrame(run.metrics()) makes a table."""
-        return list(raw_records(self.results / "metrics.jsonl"))
+        progress and value of a metric; pandas.DataFrame(run.metrics(kind="epoch")) makes a table.
+
+        Raises:
+            UsageError: there are no records of this kind.
+        """
+        records = list(raw_records(self.results / "metrics.jsonl"))
+        if kind is None:
+            return records
+        kinds = {*KINDS, *(one["kind"] for one in records if isinstance(one.get("kind"), str))}
+        if not isinstance(kind, str) or kind not in kinds:
+            raise UsageError(f"kind: {shortened(kind)} is not one of {', '.join(sorted(kinds))}")
+        return [record for record in records if record.get("kind") == kind]
 
     def evaluation(self) -> dict[str, Any]:
         """evaluation.json; {} if the run has none."""
@@ -74,11 +96,12 @@ class Run(RunMethods):
         serving.deploy(options, self.run_id, lambda: self._status(target))
         return Endpoint(options.name)
 
-    def report(self, *others: Run, to: str | Path | None = None) -> Path:
-        """Write the page about this run, or one that compares it with others: `fab report`."""
-        names = [self.run_id, *(run.run_id for run in others)]
+    def report(self, *others: Run | str, to: str | Path | None = None) -> Page:
+        """Write the page about this run, or one that compares it with others: `fab report`. Returns
+        its path, which a notebook shows as the page."""
+        names = [self.run_id, *map(_run_id, others)]
         folder = None if to is None else text_value(to, UsageError)
-        return write.report(names, folder, None, self.results.parent)
+        return Page(write.report(names, folder, None, self.results.parent))
 
     def _facts(self) -> RunFacts:
         return read_run(self.run_id)
@@ -90,6 +113,22 @@ class Run(RunMethods):
         return Target(replace(target, run=self.run_id)).status()
 
 
+def _run_id(run: object) -> str:
+    """The id of a run that was named by it, or by a Run.
+
+    Raises:
+        UsageError: it is of another type.
+    """
+    if isinstance(run, Run):
+        return run.run_id
+    if isinstance(run, str):
+        return run
+    raise UsageError(
+        f"{shortened(run)} is not a run: write its id, such as railhead.Run('2026...')"
+    )
+
+
+@translated
 def runs(sort: str = "time") -> list[dict[str, Any]]:
     """The runs that are known here, and those in the buckets of stacks: `fab runs --json`.
 
@@ -99,4 +138,6 @@ def runs(sort: str = "time") -> list[dict[str, Any]]:
     Raises:
         UsageError: no run has the metric.
     """
+    if not isinstance(sort, str):
+        raise UsageError(f"sort: {shortened(sort)} is not the name of an order or of a metric")
     return [row.document() for row in listing.known_runs(sort)]

@@ -6,40 +6,48 @@ It omits the values of --env, because reports may be shared.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from railhead.documents.installation import PROGRAM
 from railhead.documents.options.option import options_in, typed_texts
-from railhead.documents.options.runs import ProgramOptions
 
 from ..runs.request import program_of
 
 HIDDEN = "..."
 
 
-def command(options: Mapping[str, Any], where: str, evaluates: str | None = None) -> str:
-    """The `fab` command with these options on hosts `where` (--hosts or --stack); "" without
-    recorded options."""
+def command(
+    options: Mapping[str, Any], where: str, evaluates: str | None = None, counts: str = ""
+) -> str:
+    """The `fab` command with these options on hosts `where` (--hosts or --stack): train, evaluate
+    or, with the numbers of hosts, scale; "" without recorded options."""
     if not options:
         return ""
     try:
         program = program_of(options)
     except TypeError:
         return ""
-    task = [PROGRAM, "evaluate", evaluates] if evaluates else [PROGRAM, "train"]
-    argv = [*task, *shlex.split(where), *_arguments(program)]
+    task = ["evaluate", evaluates] if evaluates else ["train"]
+    return typed(["scale", "--counts", counts] if counts else task, where, program)
+
+
+def typed(task: Sequence[str], where: str, *groups: Any) -> str:
+    """A command of `fab` with the options of groups whose value is not their default."""
+    argv = [PROGRAM, *task, *shlex.split(where), *chain(*map(_arguments, groups))]
     return " ".join(shlex.quote(item) for item in argv)
 
 
-def _arguments(program: ProgramOptions) -> Iterator[str]:
-    """The options whose value is not their default."""
-    shown = replace(program, env=dict.fromkeys(program.env, HIDDEN))
-    for one in options_in(ProgramOptions):
-        value = getattr(shown, one.name)
+def _arguments(group: Any) -> Iterator[str]:
+    for one in options_in(type(group)):
+        value = getattr(group, one.name)
         if value == one.default:
             continue
+        if one.name == "env":
+            value = dict.fromkeys(value, HIDDEN)
+        if one.kind == "mapping" and one.rule.separator:
+            value = {name: one.rule.separator.join(inner) for name, inner in value.items()}
         if one.kind == "flag":
             yield f"--{one.flag}"
         for text in typed_texts(value):

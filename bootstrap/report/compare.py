@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from ..console import svg
+from ..console.charts.chart import Curve, Panel, chart
 from ..console.markup import Markup, element, joined, text
-from ..console.svg import Curve, Panel
 from ..console.text import duration
 from ..errors import UsageError
-from ..runs.metrics.plots import by_epoch
+from ..runs.metrics.plots import by_epoch, points
 from .comparable import comparison
 from .facts import METRICS, RunFacts, better
 from .html import page, section, table
-from .page import figure, state_of
+from .page import figure, link_to, state_of
 
+MOST_SCATTERS = 6
 PREFERRED = ("accuracy", "loss", "mae")
 
 
@@ -61,33 +62,85 @@ def short_names(runs: Sequence[RunFacts]) -> list[str]:
     return [name[:60] for name in named]
 
 
-def comparison_panels(runs: Sequence[RunFacts]) -> list[Panel]:
-    """Held-out metrics and throughput by epoch, with a curve for each run."""
-    names = short_names(runs)
+def comparison_panels(runs: Sequence[RunFacts], metric: str = "") -> list[Panel]:
+    """Held-out metrics and throughput by epoch with a curve for each run, and the metric by each
+    setting that is a number in all runs; the best run is in colour."""
+    names, best = short_names(runs), _index(runs, best_of(runs, metric))
     wanted = {f"val_{name}": f"held-out {name}" for name in ("accuracy", "loss", "mae")}
     wanted |= {"samples_per_s": "samples/s over all ranks"}
-    panels = []
+    panels = [
+        panel
+        for name in differing(runs)[:MOST_SCATTERS]
+        if (panel := _scatter(runs, names, name, metric, best))
+    ]
     for key, label in wanted.items():
-        pairs = zip(names, runs, strict=True)
-        curves = [Curve(name, by_epoch(run.epochs, key)) for name, run in pairs]
-        if drawn := tuple(curve for curve in curves if curve.points):
-            panels.append(Panel(label, "epoch", drawn, from_zero=key == "samples_per_s"))
+        curves = {
+            n: Curve(name, points)
+            for n, (name, run) in enumerate(zip(names, runs, strict=True))
+            if (points := by_epoch(run.epochs, key))
+        }
+        if curves:
+            number = [*curves].index(best) if best in curves else None
+            from_zero = key == "samples_per_s"
+            panels.append(Panel(label, "epoch", (*curves.values(),), from_zero, number))
     return panels
 
 
-def comparison_page(runs: Sequence[RunFacts], metric: str, title: str = "Comparison") -> str:
-    """The page of several runs, compared by a metric."""
-    best = best_of(runs, metric)
+def _scatter(
+    runs: Sequence[RunFacts], names: Sequence[str], setting: str, metric: str, best: int | None
+) -> Panel | None:
+    """The metric by the values of a setting; None unless two different ones are numbers."""
+    curves = {}
+    for number, (name, run) in enumerate(zip(names, runs, strict=True)):
+        pair = points([(_number(run.settings.get(setting)), run.metrics.get(metric))])
+        if pair:
+            curves[number] = Curve(name, pair)
+    if len({curve.points[0][0] for curve in curves.values()}) < 2:
+        return None
+    in_colour = [*curves].index(best) if best in curves else None
+    return Panel(metric, setting, (*curves.values(),), best=in_colour, scattered=True)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+def comparison_page(
+    runs: Sequence[RunFacts], metric: str, command: str, folder: Path, title: str = "Comparison"
+) -> str:
+    """The page of several runs, compared by a metric, in `folder`; `command` writes it again."""
+    best, drawn = best_of(runs, metric), comparison_panels(runs, metric)
+    scatters = [panel for panel in drawn if panel.scattered]
+    curves = [panel for panel in drawn if not panel.scattered]
     return page(title, [
         element("h1", f"{title} of {len(runs)} runs"),
         element("p", sentence(best, metric, runs)),
+        section("Runs", _table(runs, best, metric, folder)),
         section("Not compared", _left_out(runs, metric)),
-        section("Figures", _figures(runs, best)),
-        section("Settings that differ", _settings(runs, best)),
-        section("Curves", element("div", *(
-            element("figure", svg.chart(panel)) for panel in comparison_panels(runs)
-        ), class_="charts")),
+        section(f"{metric} by setting", _charts(scatters)),
+        section("Curves", _charts(curves)),
+        section("The same again", element("pre", command)),
     ])  # fmt: skip
+
+
+def _charts(panels: Sequence[Panel]) -> Markup:
+    figures = [element("figure", chart(panel)) for panel in panels]
+    return element("div", *figures, class_="charts") if figures else Markup("")
+
+
+def by_metric(runs: Sequence[RunFacts], metric: str) -> list[RunFacts]:
+    """The runs, the best first; those without the metric, or that are not compared, last."""
+    compared = {run.run_id for run in comparison(runs, metric).runs}
+    sign = 1 if better(metric, 0.0, 1.0) else -1
+
+    def order(run: RunFacts) -> tuple[bool, bool, float]:
+        value = run.metrics.get(metric)
+        return run.run_id not in compared, value is None, sign * (value or 0.0)
+
+    return sorted(runs, key=order)
 
 
 def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Markup:
@@ -108,30 +161,25 @@ def _left_out(runs: Sequence[RunFacts], metric: str) -> Markup:
     return table(("run", "why"), comparison(runs, metric).left_out.items())
 
 
-def _figures(runs: Sequence[RunFacts], best: RunFacts | None) -> Markup:
-    own = [*dict.fromkeys(name for run in runs for name in run.metrics if name not in METRICS)]
-    metrics = [n for n in (*METRICS, *own[:6]) if any(n in run.metrics for run in runs)]
+def _table(runs: Sequence[RunFacts], best: RunFacts | None, metric: str, folder: Path) -> Markup:
+    """A row for each run, the best first: the settings that differ, then the metrics."""
+    ordered, names = by_metric(runs, metric), differing(runs)
+    known = [*dict.fromkeys([metric, *METRICS, *(name for run in runs for name in run.metrics)])]
+    metrics = [name for name in known if any(name in run.metrics for run in runs)][:8]
     rows = [
         (
-            run.run_id,
-            state_of(run),
+            *(run.settings.get(name, "") for name in names),
             *(figure(n, run.metrics[n]) if n in run.metrics else "" for n in metrics),
-            "" if run.seconds is None else duration(run.seconds),
             "" if run.speed is None else f"{run.speed:,.0f}",
+            "" if run.seconds is None else duration(run.seconds),
             "" if run.cost is None else f"{run.cost:.2f} {run.currency}",
+            state_of(run),
+            link_to(run, folder),
         )
-        for run in runs
+        for run in ordered
     ]
-    head = ("run", "state", *metrics, "duration", "samples/s", "cost")
-    return table(head, rows, _index(runs, best))
-
-
-def _settings(runs: Sequence[RunFacts], best: RunFacts | None) -> Markup:
-    names = differing(runs)
-    if not names:
-        return element("p", "None: all runs have the same settings.")
-    rows = [(run.run_id, *(run.settings.get(name, "") for name in names)) for run in runs]
-    return table(("run", *names), rows, _index(runs, best))
+    head = (*names, *metrics, "samples/s", "duration", "cost", "state", "run")
+    return element("div", table(head, rows, _index(ordered, best)), class_="runs")
 
 
 def _index(runs: Sequence[RunFacts], best: RunFacts | None) -> int | None:

@@ -7,6 +7,7 @@ import calendar
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,10 +21,11 @@ from railhead.documents.records import Record
 from railhead.documents.result import Attempt, Result
 from railhead.documents.run import BuiltIn, RunDocument, Script
 
-from ..console.text import clean
+from ..console.text import clean, count
 from ..errors import RailheadError
 from ..inventory import local_state
 from ..inventory.files import existing_path
+from ..plan.runtimes import RUNTIMES
 from ..untrusted.decode import decoded
 from ..untrusted.records import records
 from ..untrusted.run_files import read_result, read_run_document
@@ -116,10 +118,25 @@ class RunFacts:
         return {clean(name)[:64]: value for name, value in figures if value is not None}
 
     @property
+    def what(self) -> str:
+        """The program: `training of cnn on digits`, or `script train.py`."""
+        if self.document and isinstance(self.document.program, Script):
+            return clean(f"script {self.document.program.path}")
+        settings = self.program_settings
+        return clean(f"{self.kind} of {settings.get('model')} on {settings.get('data')}")
+
+    @cached_property
+    def speeds(self) -> list[float]:
+        """Samples per second over all ranks: of each epoch, or what a script reported."""
+        epochs = [r.figure("samples_per_s") for r in self.epochs]
+        own = [r.figure("value") for r in self.records if r.name == "samples_per_s"]
+        values = epochs if any(epochs) else own or [self.evaluation.figures.get("samples_per_s")]
+        return [value for value in values if value is not None]
+
+    @property
     def speed(self) -> float | None:
-        """Samples per second over all ranks: the median of the epochs."""
-        speeds = [v for r in self.epochs if (v := r.figure("samples_per_s")) is not None]
-        return median(speeds) if speeds else None
+        """The median of `speeds`."""
+        return median(self.speeds) if self.speeds else None
 
     @property
     def settings(self) -> dict[str, str]:
@@ -132,6 +149,31 @@ class RunFacts:
         if isinstance(run.program, Script):
             values["script"] = clean(" ".join([run.program.path, *run.program.args]))
         return values | self.program_settings
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """What the user chose: the preset, settings or arguments, with their values in the run."""
+        settings, given = self.program_settings, self.options.get("settings")
+        names = [str(name) for name in given] if isinstance(given, Mapping) else []
+        chosen = {"preset": self.options.get("preset"), "arguments": self.options.get("args")}
+        chosen |= {name: settings.get(name, "") for name in names}
+        return {name: clean(str(value)) for name, value in chosen.items() if value}
+
+    @property
+    def framework(self) -> str:
+        """The framework of the runtime and its version: TensorFlow 2.18.1."""
+        runtime = RUNTIMES.get(self.document.runtime.name) if self.document else None
+        return f"{runtime.framework.title} {runtime.version}" if runtime else ""
+
+    @property
+    def processors(self) -> str:
+        """What the hosts compute with: `CPU`, or `2 hosts with 4 x Tesla T4`."""
+        if self.document is None:
+            return ""
+        kinds = [Counter(host.gpus) for host in self.document.hosts if host.gpus]
+        hosts = Counter(", ".join(f"{n} x {kind}" for kind, n in one.items()) for one in kinds)
+        named = "; ".join(f"{count(n, 'host')} with {gpus}" for gpus, n in hosts.items())
+        return clean(named) or ("GPU" if self.document.runtime.name.endswith("-gpu") else "CPU")
 
     @property
     def program_settings(self) -> dict[str, str]:

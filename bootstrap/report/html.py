@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from ..console.charts import shapes
 from ..console.markup import Markup, element, joined, text
 from ..console.text import clean
 
 STYLE = Path(__file__).with_name("style.css")
+PAGE = "report.html"  # the file of a page, in the folder of its runs
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -24,7 +26,7 @@ def page(title: str, body: Iterable[Markup]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f'<link rel="icon" href="data:,"><title>{text(title)}</title>'
-        f"<style>{STYLE.read_text()}</style>"
+        f"<style>{STYLE.read_text()}{shapes.STYLE}</style>"
     )
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{joined(body)}</body></html>\n'
@@ -35,6 +37,12 @@ def section(title: str, *content: Markup) -> Markup:
     """A section with its heading; empty without content."""
     pieces = [piece for piece in content if piece]
     return element("section", element("h2", title), *pieces) if pieces else Markup("")
+
+
+def details(title: str, *content: Markup) -> Markup:
+    """Content that is shown after a click on its title; empty without content."""
+    pieces = [piece for piece in content if piece]
+    return element("details", element("summary", title), *pieces) if pieces else Markup("")
 
 
 def table(

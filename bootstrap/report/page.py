@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.result import LINE
-from railhead.documents.run import MOST_RETRIES, Script
+from railhead.documents.run import MOST_RETRIES
 
-from ..console import svg
+from ..console.charts import chart, pictures
+from ..console.charts.chart import Curve, Panel
 from ..console.markup import Markup, element, joined, text
-from ..console.svg import Curve, Panel
 from ..console.text import clean, count, duration, percent
 from ..runs.hints import cause_of
 from ..runs.metrics.plots import by_epoch, panels
 from .facts import (
     METRICS,
     RunFacts,
-    moment,
     ranks,
 )
-from .html import page, pairs, picture, section, table, tiles
+from .html import PAGE, details, page, pairs, picture, section, table, tiles
+from .timeline import timeline
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes
 PICTURES = 12
 MOST_CLASSES = 100
-EVENTS = 40
-LATEST = 250_000_000_000  # seconds since 1970; datetime ends with the year 9999
 
 
 def run_page(facts: RunFacts, command: str) -> str:
@@ -39,14 +38,14 @@ def run_page(facts: RunFacts, command: str) -> str:
         section("Attempts", _attempts(facts)),
         section("Curves", _charts(panels(facts.records))),
         section("Throughput", _throughput(facts)),
-        section("Timeline", _timeline(facts)),
+        section("Timeline", timeline(facts)),
+        section("Settings", _settings(facts)),
+        section("Environment", _environment(facts)),
         section("Evaluation", evaluation(facts.evaluation, facts.folder)),
         *(
             section(f"Evaluation {name}", evaluation(result, facts.folder / "evaluations" / name))
             for name, result in facts.evaluations.items()
         ),
-        section("Environment", _environment(facts)),
-        section("Settings", pairs(facts.program_settings)),
         section("Digests", _digests(facts)),
         section("How to repeat it", element("pre", command)) if command else Markup(""),
     ]
@@ -81,6 +80,12 @@ def state_of(facts: RunFacts) -> Markup:
     return element("b", label, class_="good" if good else "bad")
 
 
+def link_to(run: RunFacts, folder: Path) -> Markup:
+    """The id of a run, with its page: relative, so that the folders can be moved together."""
+    to = os.path.relpath(run.folder / PAGE, folder)
+    return element("a", run.run_id, href=quote(to))
+
+
 def _head(facts: RunFacts) -> Markup:
     line = "".join(f" · {part}" for part in _summary(facts))
     return joined([
@@ -95,12 +100,9 @@ def _summary(facts: RunFacts) -> tuple[str, ...]:
     """The program, the ranks and the time of a run."""
     if facts.document is None:
         return ()
-    run, settings = facts.document, facts.program_settings
-    what = f"{facts.kind} of {settings.get('model')} on {settings.get('data')}"
-    if isinstance(run.program, Script):
-        what = f"script {run.program.path}"
+    run = facts.document
     on = f"{count(run.size, 'rank')} on {count(len(run.hosts), 'host')}"
-    return what, on, run.created
+    return facts.what, on, run.created
 
 
 def _failure(facts: RunFacts) -> Markup:
@@ -134,7 +136,7 @@ def _attempts(facts: RunFacts) -> Markup:
 
 
 def _charts(to_draw: list[Panel]) -> Markup:
-    drawn = [element("figure", svg.chart(panel)) for panel in to_draw]
+    drawn = [element("figure", chart.chart(panel)) for panel in to_draw]
     return element("div", *drawn, class_="charts") if drawn else Markup("")
 
 
@@ -154,10 +156,10 @@ def throughput_panels(facts: RunFacts) -> list[Panel]:
 
 
 def _throughput(facts: RunFacts) -> Markup:
-    charts = [element("figure", svg.chart(panel)) for panel in throughput_panels(facts)]
+    charts = [element("figure", chart.chart(panel)) for panel in throughput_panels(facts)]
     if split := _step_split(facts):
         parts = ("computation and communication", "waiting for input")
-        charts.append(element("figure", svg.stacked("time of a step", split, parts, "ms")))
+        charts.append(element("figure", pictures.stacked("time of a step", split, parts, "ms")))
     if not charts:
         return Markup("")
     return joined([element("div", *charts, class_="charts"), _ranks(facts)])
@@ -188,51 +190,6 @@ def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
         if step and waited is not None and step >= waited >= 0:
             split[f"epoch {record.epoch:.0f}"] = ((step - waited) * 1000, waited * 1000)
     return split
-
-
-def timeline(facts: RunFacts) -> list[tuple[float, str]]:
-    """(time, event) in the order of time; times in seconds since 1970."""
-    created, result = facts.document.created if facts.document else None, facts.result
-    events = [
-        (moment(created), "hosts ready; the run is sent to them"),
-        (moment(result.started if result else None), "the supervisor starts the ranks"),
-        (moment(result.ended if result else None), f"the run ends: {facts.state}"),
-    ]
-    for record in facts.records:
-        if record.kind == "epoch":
-            events.append((record.time, f"epoch {record.epoch or 0:.0f} ends"))
-        elif record.kind == "checkpoint":
-            events.append((record.time, f"checkpoint at step {record.step or 0:.0f}"))
-        elif record.kind == "evaluation":
-            events.append((record.time, "evaluation"))
-    return sorted((at, what) for at, what in [*events, *_stops(facts)] if at is not None)
-
-
-def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
-    """When the machines stopped after the run, where this computer waited for it."""
-    hosts: dict[str, list[str]] = {}
-    for host in facts.stops:
-        hosts.setdefault(facts.stops[host], []).append(host)
-    return [
-        (moment(at, "%Y-%m-%d %H:%M:%S UTC"), f"stopped, as the cloud reports: {', '.join(names)}")
-        for at, names in hosts.items()
-    ]
-
-
-def _timeline(facts: RunFacts) -> Markup:
-    events = timeline(facts)
-    if not events:
-        return Markup("")
-    hidden = max(0, len(events) - EVENTS)
-    shown = [*events[: EVENTS // 2], *events[-(EVENTS // 2) :]] if hidden else events
-    begin = events[0][0]
-    rows = [
-        (datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S"), duration(at - begin), what)
-        for at, what in shown
-        if 0 <= at < LATEST
-    ]
-    note = element("p", f"{hidden} events in between are not shown", class_="dim")
-    return joined([table(("UTC", "after", "event"), rows), *([note] if hidden else [])])
 
 
 def evaluation(result: Evaluation, folder: Path) -> Markup:
@@ -283,7 +240,7 @@ def _confusion(result: Evaluation) -> Markup:
     names = [result.classes[n] if n < len(result.classes) else str(n) for n in range(len(rows))]
     return joined([
         element("p", "Confusion matrix: a row for each label, a column for each prediction."),
-        svg.matrix([clean(name) for name in names], rows),
+        pictures.matrix([clean(name) for name in names], rows),
     ])  # fmt: skip
 
 
@@ -315,13 +272,24 @@ def _png(path: Path) -> bytes:
     return data if data.startswith(PNG) else b""
 
 
+def _settings(facts: RunFacts) -> Markup:
+    """What the user chose, then all other settings."""
+    chosen = facts.chosen
+    others = {n: value for n, value in facts.program_settings.items() if n not in chosen}
+    return joined([pairs(chosen), details("All other settings", pairs(others))])
+
+
 def _environment(facts: RunFacts) -> Markup:
     if facts.document is None:
         return pairs({"cluster": facts.cluster})
     run = facts.document
     return pairs({
+        "framework": facts.framework,
+        "Python": run.runtime.python,
+        "processors": facts.processors,
+        "git commit of the program": run.commit or "",
         "cluster": facts.cluster,
-        "hosts": ", ".join(f"{host.name} ({host.slots} ranks)" for host in run.hosts),
+        "hosts": ", ".join(f"{host.name} ({count(host.slots, 'rank')})" for host in run.hosts),
         "launcher": run.launcher,
         "strategy": run.strategy,
         "Keras": facts.keras,

@@ -5,29 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
-from ..console import svg
-from ..console.markup import element
-from ..console.svg import Curve, Panel
+from ..console.charts.chart import Curve, Panel, chart
+from ..console.markup import Markup, element
 from ..console.text import count, duration, percent
 from ..errors import UsageError
 from ..runs.metrics.plots import LARGEST
 from .facts import RunFacts
-from .html import page, section, table
+from .html import page, pairs, section, table
+from .page import link_to
 
+ENOUGH = 3  # measurements of a size
 PAYS = 0.5  # of the throughput of one rank of the smallest run
 
 
 @dataclass(frozen=True)
 class Point:
-    """One size: its run, the samples per second over all ranks, and the seconds of an epoch."""
+    """One size: its run, the samples per second over all ranks of each measurement, and the seconds
+    of an epoch."""
 
     run: RunFacts
     ranks: int
     hosts: int
-    speed: float
+    speeds: tuple[float, ...]
     epoch_seconds: float | None
+
+    @property
+    def speed(self) -> float:
+        """The median of the measurements."""
+        return median(self.speeds)
 
     @property
     def epoch_cost(self) -> float | None:
@@ -45,15 +53,15 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
     """
     best: dict[int, Point] = {}
     for run in runs:
-        document, speed = run.document, run.speed or run.metrics.get("samples_per_s")
-        if document is None or not speed or not 0 < speed < LARGEST:
+        document, speeds = run.document, tuple(v for v in run.speeds if 0 < v < LARGEST)
+        if document is None or not speeds:
             raise UsageError(
                 f"run {run.run_id} has no throughput: it has no epoch, and no metric samples_per_s",
                 hint="--metric samples_per_s='([0-9.]+) samples/s'   # for a script",
             )
         hosts = len(document.hosts)
-        point = Point(run, document.size, hosts, speed, _epoch_seconds(run))
-        if point.ranks not in best or speed > best[point.ranks].speed:
+        point = Point(run, document.size, hosts, speeds, _epoch_seconds(run))
+        if point.ranks not in best or point.speed > best[point.ranks].speed:
             best[point.ranks] = point
     if len(best) < 2:
         raise UsageError("scaling compares runs of at least two sizes", hint="--counts 1,2,4")
@@ -103,33 +111,72 @@ def sentence(points: Sequence[Point]) -> str:
 
 
 def panels_of(points: Sequence[Point]) -> list[Panel]:
-    """Measured and linear throughput by ranks."""
+    """Measured and linear throughput by ranks, and the fraction of linear scaling."""
     single = points[0].speed / points[0].ranks
-    measured = Curve("measured", tuple((float(p.ranks), p.speed) for p in points))
+    spread = tuple((min(p.speeds), max(p.speeds)) for p in points)
+    measured = Curve("measured", tuple((float(p.ranks), p.speed) for p in points), spread)
     linear = Curve("linear", tuple((float(p.ranks), single * p.ranks) for p in points))
-    return [Panel("samples/s over all ranks", "ranks", (measured, linear), from_zero=True)]
+    shares = tuple((float(p.ranks), 100 * efficiency(p, points[0])) for p in points)
+    return [
+        Panel("samples/s over all ranks", "ranks", (measured, linear), from_zero=True),
+        Panel("% of linear", "ranks", (Curve("measured", shares),), from_zero=True),
+    ]
 
 
-def scaling_page(points: Sequence[Point]) -> str:
-    """The page about scaling."""
+def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
+    """The page about scaling in `folder`; `command` measures again."""
     rows = [
         (
             point.ranks,
             point.hosts,
             f"{point.speed:,.0f}",
+            f"{min(point.speeds):,.0f} to {max(point.speeds):,.0f}",
+            len(point.speeds),
             percent(efficiency(point, points[0])),
             "" if point.epoch_seconds is None else duration(point.epoch_seconds),
             "" if point.epoch_cost is None else f"{point.epoch_cost:.4f} {point.run.currency}",
-            point.run.run_id,
+            link_to(point.run, folder),
         )
         for point in points
     ]
-    head = ("ranks", "hosts", "samples/s", "of linear", "epoch", "cost of an epoch", "run")
-    charts = [element("figure", svg.chart(panel)) for panel in panels_of(points)]
+    head = (
+        "ranks", "hosts", "samples/s", "lowest to highest", "measurements", "of linear", "epoch",
+        "cost of an epoch", "run",
+    )  # fmt: skip
+    charts = [element("figure", chart(panel)) for panel in panels_of(points)]
     last, _ = pays_until(points)
     return page("Scaling", [
         element("h1", f"Scaling from {points[0].ranks} to {points[-1].ranks} ranks"),
         element("p", sentence(points)),
+        *(element("p", why, class_="bad") for why in _few(points)),
+        section("What was measured", pairs(what_of(points))),
         section("Throughput", element("div", *charts, class_="charts")),
         section("Sizes", table(head, rows, points.index(last))),
+        section("The same again", element("pre", command)) if command else Markup(""),
     ])  # fmt: skip
+
+
+def _few(points: Sequence[Point]) -> list[str]:
+    """A warning about sizes with too few measurements for a spread."""
+    few = [count(point.ranks, "rank") for point in points if len(point.speeds) < ENOUGH]
+    rule = f"fewer than {ENOUGH} measurements, one for each epoch: their spread is not known"
+    return [f"{', '.join(few)}: {rule}"] if few else []
+
+
+def what_of(points: Sequence[Point]) -> dict[str, str]:
+    """The program, its batch, and the machines, of the largest run."""
+    run = points[-1].run
+    assert run.document
+    settings = run.program_settings
+    batch = {
+        "batch of a rank": settings.get("batch_size", ""),
+        "batch of all ranks": settings.get("global_batch", ""),
+    }
+    return {
+        "program": run.what,
+        **{name: value for name, value in batch.items() if value not in ("", "none")},
+        "machines": f"{', '.join(host.name for host in run.document.hosts)}: {run.processors}",
+        "launcher": f"{run.document.launcher}, strategy {run.document.strategy}",
+        "framework": run.framework,
+        "a measurement": "samples/s of an epoch, over all ranks; their median is compared",
+    }

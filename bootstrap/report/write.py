@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..console.charts.chart import Panel, sheet
 from ..console.output import print_lines
-from ..console.svg import Panel, sheet
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.files import atomic_write, folder_option
@@ -16,9 +17,9 @@ from ..runs.results import require_writable
 from .command import command
 from .compare import comparison_page, comparison_panels, metric_for
 from .facts import RunFacts, read_run
+from .html import PAGE
 from .page import run_page, throughput_panels
 
-PAGE = "report.html"
 MOST = 50  # runs on one page
 
 
@@ -45,7 +46,9 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     folder = folder_option(to, "--to") if to else default
     require_writable(folder)
     try:
-        return write(folder, composed(runs, by))
+        if not one:
+            write_pages(runs)
+        return write(folder, composed(runs, by, folder))
     except OSError as error:
         raise UsageError(
             f"the report cannot be written to {folder}: {error.strerror}",
@@ -64,11 +67,22 @@ def read_runs(names: Sequence[str]) -> list[RunFacts]:
     return runs
 
 
-def composed(runs: Sequence[RunFacts], by: str | None = None) -> Report:
-    """The report of one run, or of several that are compared by the metric `by`. Writes nothing."""
+def write_pages(runs: Sequence[RunFacts]) -> None:
+    """Write the page of each run beside its results, for the links of a page about several. One
+    that cannot be written is left out."""
+    for run in runs:
+        with contextlib.suppress(OSError):
+            atomic_write(run.folder / PAGE, composed([run]).html, mode=0o644)
+
+
+def composed(runs: Sequence[RunFacts], by: str | None = None, folder: Path = Path()) -> Report:
+    """The report of one run, or of several that are compared by the metric `by`, in `folder`.
+    Writes nothing."""
     metric = metric_for(runs, by)
     if len(runs) > 1:
-        return Report(comparison_page(runs, metric), comparison_panels(runs))
+        again = Command("report", ",".join(run.run_id for run in runs), by=metric)
+        html = comparison_page(runs, metric, str(again), folder)
+        return Report(html, comparison_panels(runs, metric))
     charts = [*panels(runs[0].records), *throughput_panels(runs[0])]
     return Report(run_page(runs[0], command_of(runs[0])), charts)
 
@@ -97,10 +111,10 @@ def write(folder: Path, contents: Report) -> Path:
 def command_of(run: RunFacts) -> str:
     """The command that repeats a run."""
     evaluates = run.document.evaluates if run.document else None
-    return command(run.options, _where(run.cluster), evaluates)
+    return command(run.options, where_of(run.cluster), evaluates)
 
 
-def _where(cluster: str) -> str:
+def where_of(cluster: str) -> str:
     """The option that names the hosts of a recorded cluster; "" if it is no longer recorded."""
     try:
         inventory = local_state.load_cluster(cluster)

@@ -164,12 +164,15 @@ def run_document(
     stop_policy: StopPolicy,
     stops: Sequence[tuple[str, ...] | None],
     bucket: RunBucket | None,
+    gpus: Mapping[str, tuple[str, ...]] | None = None,
+    commit: str | None = None,
 ) -> RunDocument:
     """run.json, read by supervisor, ranks and training; without values of secrets.
 
     Args:
         ports: a free port for each rank.
         stops: the stop command of each host, in order; empty for hosts without a stack.
+        gpus: the names of the GPUs by host.
     """
     strategy = options.resolved_strategy(len(peers))
     placement = placement_of(options, peers)
@@ -192,7 +195,9 @@ def run_document(
         data=tuple(data),
         bundle=bundle,
         hosts=tuple(
-            RunHost(peer.name, peer.address, link.device, len(host))
+            RunHost(
+                peer.name, peer.address, link.device, len(host), (gpus or {}).get(peer.name, ())
+            )
             for peer, link, host in zip(peers, links, placement, strict=True)
         ),
         size=len(roles),
@@ -213,6 +218,7 @@ def run_document(
         coordinator=coordinator,
         retries=options.retries.most,
         retries_from_start=options.retries.from_start,
+        commit=commit,
     )
 
 

@@ -24,6 +24,7 @@ from ..data.spec import parse_all
 from ..errors import Command, Hint, UsageError
 from ..plan.runtimes import REPO
 from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
+from .commit import commit_of
 from .keras.choice import (
     KerasChoice,
     choose,
@@ -74,7 +75,7 @@ class RunRequest:
     """A run to start: validated options, the program and its files, the values of its secrets, its
     data.
 
-    `record`: the options as typed, for a run that resumes this one.
+    `record`: the options as typed, for a run that resumes this one. `commit`: that of the program.
     """
 
     options: RunOptions
@@ -83,6 +84,7 @@ class RunRequest:
     secrets: Mapping[str, str]
     data: tuple[DataInput, ...] = ()
     record: GivenOptions | None = None
+    commit: str | None = None
 
 
 def read_request(
@@ -111,7 +113,10 @@ def read_request(
         _check_training_data(check["settings"]["data"], check["folder"], data)
         require_metrics(options.thresholds, check["metrics"])
         built_in = BuiltIn("training", check["settings"])
-        return RunRequest(options, built_in, pack_training(repo), secrets, data, record_of(args))
+        bundle = pack_training(repo)
+        return RunRequest(
+            options, built_in, bundle, secrets, data, record_of(args), commit_of(repo)
+        )
     if args.preset or args.settings or args.training:
         raise UsageError(
             "--preset, --set and --training are for the built-in training; a script takes --args"
@@ -123,7 +128,8 @@ def read_request(
     if resumes:
         choice = replace(choice, why=f"that of run {resumes}")
     options = replace(options, keras=choice)
-    return RunRequest(options, program, bundle, secrets, data, record_of(args))
+    commit = commit_of(Path(args.script).resolve().parent)
+    return RunRequest(options, program, bundle, secrets, data, record_of(args), commit)
 
 
 def _keras_of(

@@ -287,7 +287,7 @@ def document_of(
         options=request.options,
         program=request.program,
         data=data,
-        runtime=Runtime(environment.runtime.name, environment.digest),
+        runtime=Runtime(environment.runtime.name, environment.digest, environment.python),
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
@@ -295,6 +295,8 @@ def document_of(
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
+        gpus={name: facts.gpus for name, facts in cluster.facts.items()},
+        commit=request.commit,
     )
 
 

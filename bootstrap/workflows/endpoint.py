@@ -32,6 +32,11 @@ class OpenEndpoint:
         self._known: Metadata | None = None
         self._lock = threading.Lock()
 
+    @property
+    def known_signature(self) -> Signature | None:
+        """The signature of the model, if a call has already read it."""
+        return self._known.signature if self._known else None
+
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
         with self._lock:

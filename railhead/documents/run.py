@@ -25,10 +25,12 @@ ROLES = ("chief", "ps", "worker")
 
 @dataclass(frozen=True)
 class Runtime:
-    """The environment of the ranks: its name, and the digest of what is installed."""
+    """The environment of the ranks: its name, the digest of what is installed, and the version of
+    its Python such as 3.11; "" in older documents."""
 
     name: str = key(check=NAME)
     digest: str = key(check=NAME)
+    python: str = key("", omit=True)
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,14 @@ class RunData:
 
 @dataclass(frozen=True)
 class RunHost:
-    """A host of a run. `interface`: that of its peer address; `slots`: its number of ranks."""
+    """A host of a run. `interface`: that of its peer address; `slots`: its number of ranks;
+    `gpus`: their names, for people."""
 
     name: str = key(check=NAME)
     peer_address: str = key()
     interface: str | None = key()
     slots: int = key(at_least=1)
+    gpus: tuple[str, ...] = key((), omit=True)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ class RunDocument:
     `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
     `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
     `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
-    has no checkpoint."""
+    has no checkpoint.
+    `commit`: the git commit of the program, with `-dirty` after changes; None outside git."""
 
     schema: int = key(choices=(SCHEMA,))
     run_id: str = key(check=NAME)
@@ -167,6 +172,7 @@ class RunDocument:
     coordinator: str | None = key(None)
     retries: int = key(0, at_least=0, at_most=MOST_RETRIES)
     retries_from_start: bool = key(False)
+    commit: str | None = key(None, omit=True)
 
     def __post_init__(self) -> None:
         if not self.hosts:

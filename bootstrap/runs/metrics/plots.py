@@ -7,11 +7,10 @@ from pathlib import Path
 
 from railhead.documents.records import Record
 
-from ...console.svg import Curve, Panel, sheet
+from ...console.charts.chart import Curve, Panel, Points, sheet
 from ...untrusted.records import records
 from .options import MOST_METRICS
 
-Points = tuple[tuple[float, float], ...]
 LARGEST = 1e100
 
 

@@ -16,6 +16,7 @@ from ...inventory.hosts import Inventory
 from ...lifecycle import stop
 from ...plan.cluster import Options
 from ...report import write
+from ...report.command import command
 from ...report.facts import RunFacts, read_run
 from ...report.scaling import panels_of, points_of, scaling_page, sentence
 from ...runs.request import RunRequest, read_request
@@ -92,4 +93,9 @@ def report(runs: Sequence[RunFacts], results: Path) -> Path:
     points = points_of(runs)
     print_lines(sentence(points))
     folder = results / f"scale-{points[0].run.run_id}"
-    return write.write(folder, write.Report(scaling_page(points), panels_of(points)))
+    last = points[-1].run
+    counts = ",".join(str(point.hosts) for point in points)
+    again = command(last.options, write.where_of(last.cluster), counts=counts)
+    write.write_pages([point.run for point in points])
+    page = scaling_page(points, folder, again)
+    return write.write(folder, write.Report(page, panels_of(points)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.options.option import options_in, typed_texts
-from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.options.runs import ProgramOptions, SweepOptions
 
 from ...console.output import print_lines
 from ...console.text import count
@@ -18,6 +18,7 @@ from ...errors import Command, UsageError
 from ...inventory.hosts import Inventory
 from ...plan.cluster import Options
 from ...report import write
+from ...report.command import typed
 from ...report.comparable import comparison
 from ...report.compare import best_of, comparison_page, comparison_panels, metric_for
 from ...report.facts import RunFacts, read_run
@@ -30,13 +31,14 @@ from .sweep_file import record, recorded
 @dataclass(frozen=True)
 class Sweep:
     """Trials with their requests, and the folder of their results. `at_once`: the number of trials
-    at the same time, each on a slice of the hosts."""
+    at the same time, each on a slice of the hosts; `typed`: the options of its command."""
 
     trials: Sequence[tuple[Trial, RunRequest]]
     options: Options
     folder: Path
     early_end: bool = True
     at_once: int = 1
+    typed: tuple[SweepOptions, ProgramOptions] = (SweepOptions(), ProgramOptions())
 
 
 def sweep_folder(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
@@ -83,7 +85,8 @@ def report(chosen: Sweep) -> Path:
     if not runs:
         raise UsageError("no trial of the sweep has results", hint=Command("runs"))
     metric = metric_for(runs)
-    page = comparison_page(runs, metric, "Sweep")
+    again = typed(["sweep"], write.where_of(runs[0].cluster), *chosen.typed)
+    page = comparison_page(runs, metric, again, chosen.folder, "Sweep")
     names = {run_id: name for name, run_id in known.items()}
     if first := best(chosen):
         value = figure(metric, first.metrics[metric])
@@ -94,7 +97,8 @@ def report(chosen: Sweep) -> Path:
     for run in runs:
         if run.state == "succeeded" and run.run_id in left_out:
             print_lines(f"not compared: {names[run.run_id]}: {left_out[run.run_id]}")
-    return write.write(chosen.folder, write.Report(page, comparison_panels(runs)))
+    write.write_pages(runs)
+    return write.write(chosen.folder, write.Report(page, comparison_panels(runs, metric)))
 
 
 def _runs_with_results(chosen: Sweep) -> list[RunFacts]:

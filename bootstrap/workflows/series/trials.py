@@ -117,7 +117,9 @@ def run_sweep(
     launcher = requests[0][1].options.launcher
     to_be_ready = ready_options(ReadyOptions(allow_mixed=True), base, launcher=launcher)
     folder = sweep_folder(results, base, trials)
-    chosen = Sweep(requests, to_be_ready, folder, not options.to_end, options.at_once)
+    chosen = Sweep(
+        requests, to_be_ready, folder, not options.to_end, options.at_once, (options, base)
+    )
     status = target()
     check(status.inventory, chosen)  # before machines of a stack are started
     if has_ended(chosen):

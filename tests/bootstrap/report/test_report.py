@@ -21,8 +21,8 @@ from standins.options import program
 from standins.runs.run_documents import RUN, run_document
 from standins.runs.run_documents import record_run as save_run
 
+from bootstrap.console.charts.axes import ticks
 from bootstrap.console.markup import element, text
-from bootstrap.console.svg import ticks
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
@@ -32,7 +32,7 @@ from bootstrap.report.compare import best_of, differing, metric_for, short_names
 from bootstrap.report.facts import RunFacts, better, read_run
 from bootstrap.report.html import table
 from bootstrap.report.page import evaluation as evaluation_markup
-from bootstrap.report.page import timeline
+from bootstrap.report.timeline import events_of, spans_of
 from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
 from railhead.documents.cluster import Price
@@ -40,7 +40,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Evaluation
 from railhead.documents.manifest import home_name
 from railhead.documents.result import Result
-from railhead.documents.run import BuiltIn
+from railhead.documents.run import BuiltIn, RunDocument
 from railhead.documents.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -132,6 +132,37 @@ def test_the_page_of_a_run_has_everything(project: Path) -> None:
     assert ElementTree.parse(folder / "report-loss.svg").getroot().tag.endswith("svg")
 
 
+def test_what_the_user_chose_and_where_it_ran_are_in_the_page() -> None:
+    folder = record_run(momentum=0.9)
+    document = json.loads((folder / "run.json").read_text())
+    runtime = {"name": "tf2.18-gpu", "digest": "d1", "python": "3.11"}
+    hosts = [{**host, "gpus": ["Tesla T4"] * 2} for host in document["hosts"]]
+    changed = decode(
+        RunDocument, {**document, "runtime": runtime, "hosts": hosts, "commit": "abc1-dirty"}
+    )
+    save_run(folder, changed, record_of(program(preset="digits", settings=("learning_rate=1e-3",))))
+    assert read_run(FIRST).chosen == {"preset": "digits", "learning_rate": "0.001"}
+    html = page_of(FIRST)
+    chosen, others = html.index(">learning_rate<"), html.index("All other settings")
+    assert chosen < others < html.index(">momentum<")
+    for shown in ("TensorFlow 2.18.1", "3.11", "2 hosts with 2 x Tesla T4", "abc1-dirty"):
+        assert f">{shown}<" in html, shown
+
+
+def test_the_timeline_is_a_picture_of_what_took_time() -> None:
+    record_run()
+    local_state.record_stops(FIRST, {"h1": "2026-11-22 10:02:05 UTC"})
+    begin = 1795341600.0  # 2026-11-22T10:00:00Z
+    spans = {span.row: (span.begin, span.end) for span in spans_of(read_run(FIRST))}
+    assert spans == {
+        "start": (0.0, 5.0),
+        "epochs": (2.0, 3.0),  # the last of them
+        "checkpoints": (1795341610.0 - begin, None),
+        "end": (3.0, 65.0),
+        "machines": (65.0, 125.0),
+    }
+
+
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null/a", "\0", "x" * 5000, "file"])
 def test_a_report_into_a_folder_that_cannot_be_is_refused(project: Path, folder: str) -> None:
     record_run()
@@ -154,7 +185,7 @@ def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -
     assert "stopped, as" not in page_of(FIRST)
     at = "2026-11-22 10:02:05 UTC"
     local_state.record_stops(FIRST, {"h1": at, "h2": at, "h3": "2026-11-22 10:02:09 UTC"})
-    last = [what for _, what in timeline(read_run(FIRST))][-2:]
+    last = [what for _, what in events_of(read_run(FIRST))][-2:]
     assert last == [f"stopped, as the cloud reports: {hosts}" for hosts in ("h1, h2", "h3")]
     assert "stopped, as the cloud reports: h1, h2" in page_of(FIRST)
     local_state.record_stops(FIRST, {"h1": "<b>soon"})
@@ -306,6 +337,9 @@ def test_several_runs_are_compared_and_the_best_is_named(project: Path) -> None:
     assert (
         f"Best run: <b>{SECOND}</b>" in html and "accuracy 95.00 %, with learning_rate=0.01" in html
     )
+    assert f'href="../{FIRST}/report.html">{FIRST}<' in written(FIRST, SECOND)
+    for run_id in (FIRST, SECOND):
+        assert f"Run {run_id}" in (project / "results" / run_id / "report.html").read_text()
     runs = [read_run(FIRST), read_run(SECOND)]
     assert differing(runs) == ["learning_rate"]
     assert short_names(runs) == ["learning_rate=0.1", "learning_rate=0.01"]
@@ -445,10 +479,13 @@ FRAME = '<iframe style="width:{width}px;height:900px;border:0" srcdoc="{page}"><
 MEASURE = """<script>onload = () => {
 const seen = [...document.querySelectorAll("iframe")].map((frame) => {
 const inner = frame.contentDocument, top = inner.documentElement;
-const boxes = [...inner.querySelectorAll(".scroll")].filter((e) => e.querySelector(".matrix"));
+const boxes = [...inner.querySelectorAll(".matrix")];
 const right = (e) => e.getBoundingClientRect().right;
-const cut = boxes.filter((e) => right(e.querySelector("svg")) > right(e) + 1).length;
-const sizes = [top.scrollWidth, top.clientWidth, inner.images.length, boxes.length, cut];
+const cut = boxes.filter((e) => right(e.querySelector("svg")) > top.clientWidth).length;
+const seen = [...inner.querySelectorAll(".tip text")].filter(
+  (e) => getComputedStyle(e).visibility != "hidden");
+const sizes = [top.scrollWidth, top.clientWidth, inner.images.length, boxes.length, cut,
+  seen.length];
 return sizes.join(" "); });
 document.body.dataset.seen = seen.join(","); }</script>"""
 
@@ -481,7 +518,7 @@ def test_a_browser_shows_the_pages_and_requests_nothing(project: Path) -> None:
         folder = record_run(name=evil)
         record_run(SECOND, learning_rate=0.1, model=evil)
         evaluation = json.loads((folder / "evaluation.json").read_text())
-        evaluation |= {"classes": [evil] * 10, "confusion": [[9999] * 10] * 10}
+        evaluation |= {"classes": [evil] * 30, "confusion": [[9999] * 30] * 30}
         (folder / "evaluation.json").write_text(json.dumps(evaluation))
         pages = [page_of(FIRST), page_of(FIRST, SECOND)]
         frames, page, pdf = (project / name for name in ("frames.html", "page.html", "page.pdf"))
@@ -489,8 +526,8 @@ def test_a_browser_shows_the_pages_and_requests_nothing(project: Path) -> None:
         dom, log = browse(project, frames, "--dump-dom")
         seen = re.search(r'data-seen="([\d ,]+)"', dom)
         assert seen and "CONSOLE" not in log
-        assert seen[1].split(",") == ["360 360 1 1 0", "700 700 1 1 0", "360 360 0 0 0",
-                                      "700 700 0 0 0"]  # fmt: skip
+        assert seen[1].split(",") == ["360 360 1 1 0 0", "700 700 1 1 0 0", "360 360 0 0 0 0",
+                                      "700 700 0 0 0 0"]  # fmt: skip
         page.write_text(pages[0])
         _, log = browse(project, page, f"--print-to-pdf={pdf}")
         assert pdf.read_bytes().startswith(b"%PDF") and "CONSOLE" not in log

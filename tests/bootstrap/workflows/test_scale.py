@@ -46,9 +46,25 @@ def test_efficiency_and_where_more_stops_paying() -> None:
     last, gain = pays_until(points)
     assert last.ranks == 2 and gain == pytest.approx(0.3)
     assert sentence(points).startswith("More than 2 ranks do not pay: each added rank brings 30 %")
-    html = scaling_page(points)
+    html = scaling_page(points, Path(), "fab scale --counts 1,2,4")
     assert "63 %" in html or "62 %" in html
     assert "<svg" in html and "0.0111 USD" in html
+
+
+def test_a_size_has_a_spread_and_few_measurements_are_named() -> None:
+    large = sized(2, 190)
+    for number, record in enumerate(large.records):
+        record.figures["samples_per_s"] = 180.0 + 10 * number  # type: ignore[index]
+    points = points_of([sized(1, 100), large])
+    assert points[1].speeds == (180.0, 190.0, 200.0) and points[1].speed == 190.0
+    html = scaling_page(points, Path(), "fab scale --counts 1,2")
+    assert "180 to 200" in html and "fewer than 3" not in html
+    assert "h1, h1: CPU" in html and "fab scale --counts 1,2" in html
+    large.__dict__["records"] = large.records[:2]
+    for cached in ("epochs", "speeds"):
+        large.__dict__.pop(cached, None)
+    html = scaling_page(points_of([sized(1, 100), large]), Path(), "")
+    assert "2 ranks: fewer than 3 measurements" in html
 
 
 def test_all_sizes_may_pay() -> None:

@@ -1,0 +1,116 @@
+"""In Python the next command of an error is a method, where the interface has one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from railhead.documents.options.option import Option, options_in
+from railhead.documents.options.runs import (
+    EndingOptions,
+    EvaluateOptions,
+    ProgramOptions,
+    ScaleOptions,
+    StartOptions,
+    SweepOptions,
+)
+from railhead.documents.options.serving import DeployOptions
+
+from ..errors import Command, Hint, RailheadError
+
+T = TypeVar("T")
+# Each task that is a method: where it is called, and the groups with its options.
+OF_A_CLUSTER: Mapping[str, tuple[type[Any], ...]] = {
+    "train": (ProgramOptions, EndingOptions, StartOptions),
+    "sweep": (SweepOptions, ProgramOptions),
+    "scale": (ScaleOptions, ProgramOptions),
+    "teardown": (),
+}
+OF_A_RUN: Mapping[str, tuple[str, tuple[type[Any], ...]]] = {
+    "attach": ("wait", ()),
+    "fetch": ("wait", ()),
+    "cancel": ("cancel", ()),
+    "report": ("report", ()),
+    "evaluate": ("evaluate", (EvaluateOptions, ProgramOptions)),
+    "deploy": ("deploy", (DeployOptions,)),
+}
+WRAPPED = ("__init__", "__post_init__", "__enter__", "__exit__")
+
+
+def in_python(command: Command) -> str:
+    """A command of `fab` as the call that does the same; the command where there is none."""
+    options = dict(command.options)
+    task, values = command.task, [str(value) for value in command.values]
+    if task == "runs":
+        return "railhead.runs()"
+    if task == "undeploy" and values:
+        return f"railhead.Endpoint({values[0]!r}).delete()"
+    if task in OF_A_CLUSTER:
+        hosts, stack = options.pop("hosts", None), options.pop("stack", None)
+        cluster = f"railhead.Cluster({hosts!r})" if hosts else "cluster"
+        if stack:
+            cluster = f"railhead.Cluster.from_stack({stack!r})"
+        return _call(command, f"{cluster}.{task}", OF_A_CLUSTER[task], options)
+    if task in OF_A_RUN:
+        run = options.pop("run", None) or (values[0] if values else None)
+        method, groups = OF_A_RUN[task]
+        about = f"railhead.Run({str(run)!r})" if run else "run"
+        return _call(command, f"{about}.{method}", groups, options)
+    return str(command)
+
+
+def _call(
+    command: Command, call: str, groups: tuple[type[Any], ...], options: Mapping[str, object]
+) -> str:
+    """The call with the options as arguments; the command where one of them is no argument."""
+    known = {one.flag.replace("-", "_"): one for group in groups[::-1] for one in options_in(group)}
+    given = {name: value for name, value in options.items() if value not in (None, False, "")}
+    if not {*given} <= {*known}:
+        return str(command)
+    values = [f"{known[name].name}={_value(known[name], value)}" for name, value in given.items()]
+    return f"{call}({', '.join(values)})"
+
+
+def _value(one: Option, value: object) -> str:
+    if one.kind == "flag":
+        return repr(not one.default)
+    if one.kind == "mapping":
+        name, _, rest = str(value).partition("=")
+        inner = rest.split(one.rule.separator) if one.rule.separator else rest
+        return repr({name: inner})
+    if one.kind == "list":
+        parts = str(value).split(one.rule.separator or ",")
+        return f"[{', '.join(part if one.item is int else repr(part) for part in parts)}]"
+    return str(value) if one.kind in ("int", "float") else repr(value)
+
+
+def speaks_python(kind: type[T]) -> type[T]:
+    """A class decorator: errors of its methods and properties name calls instead of commands."""
+    for name in dir(kind):
+        if name.startswith("_") and name not in WRAPPED:
+            continue
+        member = inspect.getattr_static(kind, name)
+        if isinstance(member, property) and member.fget:
+            setattr(kind, name, property(translated(member.fget), doc=member.__doc__))
+        elif isinstance(member, classmethod):
+            setattr(kind, name, classmethod(translated(member.__func__)))
+        elif inspect.isfunction(member):
+            setattr(kind, name, translated(member))
+    return kind
+
+
+def translated(call: Callable[..., T]) -> Callable[..., T]:
+    """The function, whose errors name calls instead of commands."""
+
+    @wraps(call)
+    def called(*args: Any, **kwargs: Any) -> T:
+        try:
+            return call(*args, **kwargs)
+        except RailheadError as error:
+            parts = error.next.parts
+            error.next = Hint(*(in_python(p) if isinstance(p, Command) else p for p in parts))
+            raise
+
+    return called
