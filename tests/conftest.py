@@ -24,7 +24,7 @@ from standins.stores.servers import NoServer
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["fast", "skip_list", "time_budgets"]
+pytest_plugins = ["fast", "skip_list", "time_budgets", "workers"]
 
 REAL_HOME = Path.home()
 REAL_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or REAL_HOME / ".cache")
@@ -97,20 +97,30 @@ def make_ready(home: Path, caches: Path, row: str) -> None:
 
 @pytest.fixture(scope="session")
 def runtime_python(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The python of a runtime: RAILHEAD_TEST_PYTHON, else that of a ready host."""
-    python = os.environ.get("RAILHEAD_TEST_PYTHON")
-    if not python:
-        python = kept_environments.python_of(request.getfixturevalue("ready"))
+    """The python of a runtime: RAILHEAD_TEST_PYTHON, else one that was kept or is made."""
+    given = os.environ.get("RAILHEAD_TEST_PYTHON")
+    python = given or python_of_row(request, kept_environments.DEFAULT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAILHEAD_TEST_PYTHON", python)
         yield python
 
 
 @pytest.fixture(scope="session")
-def newest_python(ready: Path, shared_caches: Path) -> str:
-    """The python of the newest runtime, on the same ready host."""
-    make_ready(ready, shared_caches, kept_environments.NEWEST)
-    return kept_environments.python_of(ready, kept_environments.NEWEST)
+def newest_python(request: pytest.FixtureRequest) -> str:
+    """The python of the newest runtime."""
+    return python_of_row(request, kept_environments.NEWEST)
+
+
+def python_of_row(request: pytest.FixtureRequest, row: str) -> str:
+    """The python of a row of the runtimes: a kept one, or that of the ready hosts, which a
+    bootstrap installs there."""
+    caches = request.getfixturevalue("shared_caches")
+    if python := kept_environments.kept_python(caches, row):
+        return python
+    home = request.getfixturevalue("ready")
+    if row != kept_environments.DEFAULT:
+        make_ready(home, caches, row)
+    return kept_environments.python_of(home, row)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@ It is a pytest plugin; tests/conftest.py loads it. The marker is given by rule:
 
 - the test is not in FOLDERS and has none of MARKERS;
 - it uses none of FIXTURES, also not through another fixture;
-- neither its module nor one of the tests' modules that it imports from uses STARTERS.
+- neither its module nor one of the tests' modules that it imports from uses STARTERS: packages and
+  modules that start processes.
 
 A shell script that replaces a command (standins/pulumi_command.py) takes some ms: it does not count
 as a process here.
@@ -34,7 +35,7 @@ FIXTURES = {
     "newest_python",
 }
 FIXTURES |= {"ready", "s3_server", "s3_store", "shared_caches", "site", "world"}
-STARTERS = {"subprocess", "multiprocessing", "moto", "pulumi"}
+STARTERS = {"subprocess", "multiprocessing", "moto", "pulumi", "bootstrap.ssh.local_session"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is applied
@@ -63,7 +64,7 @@ def starts(module: ModuleType) -> bool:
     pending = [module]
     while pending:
         names = imported(pending.pop()) - seen
-        if any(name.partition(".")[0] in STARTERS for name in names):
+        if any({name, name.partition(".")[0]} & STARTERS for name in names):
             return True
         seen |= names
         pending += [sys.modules[name] for name in names if _is_of_tests(sys.modules.get(name))]

@@ -23,7 +23,8 @@ FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, lin
 
 def fault(path: str) -> str:
     """Why a relative path is refused; "" for one that a file may have on every computer."""
-    if any(unicodedata.category(char) in FORBIDDEN for char in path):
+    plain = path.isascii() and path.isprintable()  # of most paths, of which there may be many
+    if not plain and any(unicodedata.category(char) in FORBIDDEN for char in path):
         return "has control characters or is not UTF-8"
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):

@@ -57,6 +57,16 @@ def python_of(home: Path, row: str = DEFAULT) -> str:
     return str(folder / "bin/python")
 
 
+def kept_python(caches: Path, row: str) -> str | None:
+    """The python of a row's runtime among the kept environments; None where none was kept."""
+    with alone(caches) as folder:
+        for digest in digests_of(row):
+            if (folder / digest / ".ok").exists():
+                os.utime(folder / digest)  # not removed while it is used
+                return str(folder / digest / "bin/python")
+    return None
+
+
 def digests_of(row: str) -> list[str]:
     """The names of the environments of a row of the runtimes, without further packages."""
     runtime = Runtime(ROWS[row], gpu=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from unittest.mock import MagicMock
 import paramiko
 import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
+from standins.waiting import wait_until
 
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host, Inventory
@@ -258,13 +260,22 @@ def test_ctrl_c_names_the_host_that_is_waited_for(pair: tuple[Session, Far]) -> 
 def test_ctrl_c_names_the_hosts_that_have_not_answered() -> None:
     answered, over = threading.Event(), threading.Event()
 
+    def is_noted() -> bool:
+        """Whether `a` has answered, and no thread is in the work on it any more."""
+        frames = [*sys._current_frames().values()]
+        while frames:
+            frame = frames.pop()
+            if frame.f_code.co_filename == connect.__file__ and frame.f_locals.get("name") == "a":
+                return False
+            frames += [frame.f_back] if frame.f_back else []
+        return answered.is_set()
+
     def work(name: str) -> None:
         if name == "a":
             answered.set()
             return
         if name == "c":
-            answered.wait(10)
-            time.sleep(0.05)  # until the thread of `a` has ended
+            wait_until(is_noted)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         over.wait(10)
 

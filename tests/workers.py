@@ -1,0 +1,39 @@
+"""Which files of tests one worker of pytest-xdist runs, because they share what it starts once.
+
+It is a pytest plugin; tests/conftest.py loads it. All other files are distributed one by one
+(`--dist loadfile`), the longest first (tests/time_budgets.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from typing import Any
+
+import pytest
+
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "the process that runs cases": ("tests/training/*cases_*.py",),
+    "the training of local hosts": ("tests/e2e/test_serving.py", "tests/e2e/test_resume.py"),
+}
+
+
+def unit(node: str) -> str:
+    """What a test is distributed with: the name of what its file shares, or its file."""
+    file = node.partition("::")[0]
+    shared = (name for name, files in SHARED.items() if any(fnmatch(file, one) for one in files))
+    return next(shared, file)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which mutmut runs without
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `--dist loadfile`, a scheduler that knows the units."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Units(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit(nodeid)
+
+    return Units(config, log)
