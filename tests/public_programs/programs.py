@@ -1,7 +1,8 @@
 """Public programs for several processes: where they are, and how they are started.
 
-None is stored here. All were written for Keras 2, or for both; none needs packages or data that are
-not in a runtime, apart from data sets of Keras. Programs for TensorFlow 1 are left out.
+None is stored here. All were written for Keras 2, or for both. None needs packages that are not in
+a runtime, or other data than the data sets of Keras. Left out: programs for TensorFlow 1, and those
+whose ranks read files that rank 0 writes.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ REPOSITORIES = {
     ): (
         ("keras/keras_mnist.py", ""),
         ("keras/keras_mnist1.py", ""),
-        ("tensorflow/tf_keras_mnist.py", ""),
         ("tensorflow/tf_keras_mnist_ckpt.py", ""),
-        ("tensorflow/tf_keras_fashion_mnist.py", ""),
         ("tensorflow/tf_mnist.py", ""),
     ),
     (
