@@ -54,11 +54,6 @@ REPOSITORIES = {
         "20ed2dcf15d61fcf912d755b7c13953811d4d55e",
         "learningFrameworks/distributedDeepLearning/Horovod",
     ): (("keras_cnn_concise_hvd.py", ""), ("keras_cnn_verbose_hvd.py", "")),
-    (
-        "ULHPC/tutorials",
-        "96ee741453f703a0abadcc954bcf2dfb454f629a",
-        "deep_learning/horovod/app",
-    ): (("tensorflow_horovod.py", ""),),
     ("HichamAgueny/DL-Horovod", "0224940a8a3e4f8c4b34938e7422a0129bf48641", "examples"): (
         ("main_hvd.py", ""),
     ),
