@@ -87,8 +87,9 @@ def prepare(home: Path, runtime: str, caches: Path) -> None:
     """Install the runtime on the hosts, and what makes programs short in its environment."""
     with kept_environments.alone(caches) as kept:
         kept_environments.give_to_hosts(kept, home, runtime)
-        operator = Operator(home, home, caches)
-        operator.fab("bootstrap", "--runtime", runtime, seconds=1800).ended(0)
+    operator = Operator(home, home, caches)
+    operator.fab("bootstrap", "--runtime", runtime, seconds=1800).ended(0)
+    with kept_environments.alone(caches) as kept:
         kept_environments.keep(kept, home)
     for envs in kept_environments.of_hosts(home):
         for packages in envs.glob("*/lib/python3.*/site-packages"):

@@ -1,7 +1,8 @@
 """Public programs for several processes: where they are, and how they are started.
 
-None is stored here. All were written for Keras 2, or for both; none needs packages or data that are
-not in a runtime, apart from data sets of Keras. Programs for TensorFlow 1 are left out.
+None is stored here. All were written for Keras 2, or for both. None needs packages that are not in
+a runtime, or other data than the data sets of Keras. Left out: programs for TensorFlow 1, and those
+whose ranks read files that rank 0 writes.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ REPOSITORIES = {
     ): (
         ("keras/keras_mnist.py", ""),
         ("keras/keras_mnist1.py", ""),
-        ("tensorflow/tf_keras_mnist.py", ""),
         ("tensorflow/tf_keras_mnist_ckpt.py", ""),
-        ("tensorflow/tf_keras_fashion_mnist.py", ""),
         ("tensorflow/tf_mnist.py", ""),
     ),
     (
@@ -55,11 +54,6 @@ REPOSITORIES = {
         "20ed2dcf15d61fcf912d755b7c13953811d4d55e",
         "learningFrameworks/distributedDeepLearning/Horovod",
     ): (("keras_cnn_concise_hvd.py", ""), ("keras_cnn_verbose_hvd.py", "")),
-    (
-        "ULHPC/tutorials",
-        "96ee741453f703a0abadcc954bcf2dfb454f629a",
-        "deep_learning/horovod/app",
-    ): (("tensorflow_horovod.py", ""),),
     ("HichamAgueny/DL-Horovod", "0224940a8a3e4f8c4b34938e7422a0129bf48641", "examples"): (
         ("main_hvd.py", ""),
     ),

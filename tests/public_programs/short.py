@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-EPOCHS, STEPS, SAMPLES = 2, 4, 256
+EPOCHS, STEPS, SAMPLES = 2, 4, 512
 IMAGES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
 KERAS = ("keras.src", "tf_keras.src")
 WORDS, LENGTH = 1000, 60  # of imdb

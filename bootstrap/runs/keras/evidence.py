@@ -36,7 +36,17 @@ METHODS = {
     **dict.fromkeys(("fit_generator", "evaluate_generator", "predict_generator"), 2),
     **dict.fromkeys(("stateless_call", "stateless_apply", "stateless_update_state"), 3),
 }
-WORKERS = ("workers", "use_multiprocessing", "max_queue_size")  # arguments of `fit` in Keras 2
+OPTIMIZERS = ("SGD", "RMSprop", "Adam", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl")
+FITS = ("fit", "evaluate", "predict")
+# Arguments of Keras 2 alone, and the functions that have them; without names any function.
+KEYWORDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("workers", "use_multiprocessing", "max_queue_size"), FITS),
+    "lr": OPTIMIZERS,
+    "period": ("ModelCheckpoint",),
+    "write_grads": ("TensorBoard",),
+    "sample_weight_mode": ("compile",),
+    "batch_input_shape": (),
+}
 
 Read = Callable[[str], bytes | None]
 
@@ -251,8 +261,9 @@ def _of_call(call: ast.Call) -> Iterator[tuple[int, str]]:
     keywords = {one.arg: one.value for one in call.keywords if one.arg}
     if name in METHODS:
         yield METHODS[name], f"calls {name}"
-    if workers := [one for one in WORKERS if one in keywords and name in ("fit", "predict")]:
-        yield 2, f"calls {name} with {workers[0]}"
+    for keyword in [one for one in keywords if one in KEYWORDS]:
+        if name in (KEYWORDS[keyword] or (name,)):
+            yield 2, f"calls {name} with {keyword}"
     if getattr(keywords.get("save_format"), "value", None) == "tf":
         yield 2, f"calls {name} with save_format='tf'"
     argument = call.args[0] if call.args else keywords.get("filepath")

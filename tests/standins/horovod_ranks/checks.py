@@ -312,6 +312,11 @@ def check_names(hvd: Any, rank: int, folder: Path) -> None:
     keras.backend.clear_session()
     optimizer.lr = 0.25
     assert float(optimizer.lr) == float(optimizer.learning_rate) == 0.25
+    assert float(keras.optimizers.Adam(lr=0.25).learning_rate) == 0.25
+    mean = keras.metrics.Mean()
+    mean.update_state(2.0)
+    mean.reset_states()
+    assert float(mean.result()) == 0.0
 
 
 def check_load_model(hvd: Any, rank: int, folder: Path) -> None:

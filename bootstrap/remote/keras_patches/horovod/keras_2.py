@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import types
+from collections.abc import Callable
 from typing import Any
 
 from .variables import not_converted
@@ -22,7 +23,8 @@ class CallableList(list[Any]):
 
 def patch_keras(module: types.ModuleType) -> None:
     """After the import of horovod.tensorflow: `Variable.ref()`, `optimizer.variables()`,
-    `optimizer.lr`, an argument of `compile`; and XLA only where a script requires it."""
+    `optimizer.lr`, `lr=` of optimizers, `metric.reset_states()`, an argument of `compile`; and XLA
+    only where a script requires it."""
     import keras
     from keras.src.optimizers.base_optimizer import BaseOptimizer
     from keras.src.trainers.trainer import Trainer
@@ -32,7 +34,19 @@ def patch_keras(module: types.ModuleType) -> None:
         if isinstance(own := vars(optimizer).get("variables"), property):
             optimizer.variables = callable_too(own)
     BaseOptimizer.lr = property(rate, lambda self, value: setattr(self, "learning_rate", value))
+    BaseOptimizer.__init__ = with_lr(BaseOptimizer.__init__)
+    keras.Metric.reset_states = not_converted(lambda self: self.reset_state())
     patch_compile(Trainer, module)
+
+
+def with_lr(init: Callable[..., None]) -> Callable[..., None]:
+    """`BaseOptimizer.__init__` that accepts `lr`: all optimizers pass on what they do not know."""
+
+    @functools.wraps(init)
+    def __init__(self: Any, learning_rate: Any, *args: Any, **options: Any) -> None:
+        init(self, options.pop("lr", learning_rate), *args, **options)
+
+    return __init__
 
 
 def subclasses(cls: Any) -> list[Any]:

@@ -38,6 +38,22 @@ SCRIPTS = {
         "an optimizer": MODEL + "tf.keras.optimizers.legacy.SGD(0.1)",
         "a metric": MODEL + "tf.keras.metrics.Mean().reset_states()",
         "a learning rate": MODEL + "tf.keras.optimizers.Adam(0.1).lr",
+        "minimize": MODEL + "v = tf.Variable(1.0)\n"
+        + "tf.keras.optimizers.SGD(0.1).minimize(lambda: v * 2, [v])",
+        "a scaled loss": MODEL + "o = tf.keras.optimizers.SGD(0.1)\n"
+        + "tf.keras.mixed_precision.LossScaleOptimizer(o).get_scaled_loss(tf.constant(1.0))",
+        "a rate by its old name": MODEL + "tf.keras.optimizers.Adam(lr=0.1)",
+        "a period": MODEL + "tf.keras.callbacks.ModelCheckpoint('model.h5', period=5)",
+        "an argument of a callback": MODEL
+        + "tf.keras.callbacks.TensorBoard('board', write_grads=True)",
+        "a mode of weights": MODEL + "model.compile('sgd', 'mse', sample_weight_mode='temporal')",
+        "a shape of batches": MODEL + "tf.keras.layers.Dense(2, batch_input_shape=(2, 3))",
+        "an argument of a layer": MODEL + "tf.keras.layers.LSTM(2, time_major=True)",
+        "a weight of a layer": MODEL + "tf.keras.layers.Dense(1).add_weight('w', (1,))",
+        "a function of TensorFlow": MODEL + "x = tf.keras.Input((3,))\n"
+        + "tf.keras.Model(x, tf.reduce_mean(x, axis=1))",
+        "an input of a layer": MODEL + "model.layers[0](tf.keras.Input((2,)))\n"
+        + "model.layers[0].get_input_at(0)",
         "a folder": MODEL + "model.save('folder')",
         "weights": MODEL + "model.save_weights('weights')",
         "weights in h5": MODEL + "model.save_weights('weights.h5')",
