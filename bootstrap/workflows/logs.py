@@ -37,8 +37,8 @@ def show(
         print_lines(f"{chief} does not run")
         _show_from_bucket(inventory, run, name)
         return
-    inventory = power.ensure_running(status, print_lines, start_them=start)
     try:
+        inventory = power.ensure_running(status, print_lines, start_them=start)
         (_follow if follow else _show_from_chief)(inventory, run, rank)
     except (HostsFailed, ConnectionLost, _Gone) as error:
         if not inventory.bucket:

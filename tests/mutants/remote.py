@@ -128,6 +128,13 @@ MUTANTS = [
         caught_by=(f"{TESTS}/run/test_live_upload.py",),
     ),
     Mutant(
+        what="the end of a log that was rotated meanwhile is not uploaded",
+        file=f"{RUN}/live/logs.py",
+        old="yield older, progress.position if same else 0",
+        new="pass",
+        caught_by=(f"{TESTS}/run/test_live_logs.py", "-k", "written"),
+    ),
+    Mutant(
         what="a checkpoint that the program is writing is uploaded",
         file=f"{RUN}/live_upload.py",
         old="return not times or time.time() - max(times) / 1e9 >= SETTLED",

@@ -86,9 +86,23 @@ MUTANTS = [
     Mutant(
         what="a checkpoint has its name before its arrays are on the disk",
         file="training/checkpoint.py",
-        old="write_synced(partial / ARRAYS, buffer.getbuffer())",
-        new="(partial / ARRAYS).write_bytes(buffer.getbuffer())",
+        old="        os.fsync(file.fileno())\n",
+        new="",
         caught_by=("tests/training/test_checkpoint.py",),
+    ),
+    Mutant(
+        what="a kill while the last checkpoint is written again leaves none",
+        file="training/checkpoint.py",
+        old="elif not exchanged(partial, final):",
+        new="elif True:",
+        caught_by=("tests/training/test_checkpoint.py", "-k", "kill"),
+    ),
+    Mutant(
+        what="a checkpoint that is written late has the weights of later steps",
+        file="training/state.py",
+        old="iter(list(arrays)) if has_memory else arrays",
+        new="arrays",
+        caught_by=("tests/training/cases_checkpoint_thread.py",),
     ),
     Mutant(
         what="the exported model is the last one, its evaluation that of the best epoch",
