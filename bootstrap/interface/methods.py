@@ -107,6 +107,7 @@ class ClusterMethods(ABC):
         stop: bool = True,
         max_hours: float | None = None,
         resume: Run | str | None = None,
+        elastic: str | None = None,
         retries: int | None = None,
         wait: bool = True,
     ) -> Run:
@@ -146,6 +147,8 @@ class ClusterMethods(ABC):
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after this number of hours
             resume: the id of a run: the same program continues from its checkpoints
+            elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
+                not answer
             retries: start again so often after a failure, from the newest checkpoint; 0:
                 never (3)
             wait: False: return when the run has started (--detach)
@@ -179,7 +182,7 @@ class ClusterMethods(ABC):
                 maximum=maximum,
             ),
             _read(EndingOptions, keep=keep, stop=stop, max_hours=max_hours),
-            _read(StartOptions, resume=resume, retries=retries, wait=wait),
+            _read(StartOptions, resume=resume, elastic=elastic, retries=retries, wait=wait),
         )
 
     @abstractmethod

@@ -36,10 +36,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a run starts again after a failure; `from_start`: also without a checkpoint."""
+    """How often a run starts again after a failure; `from_start`: also without a checkpoint;
+    `hosts`: the least and the greatest number of hosts of an elastic run."""
 
     most: int = 0
     from_start: bool = False
+    hosts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,7 @@ def run_document(
         retries=options.retries.most,
         retries_from_start=options.retries.from_start,
         commit=commit,
+        elastic=options.retries.hosts[0] if options.retries.hosts else 0,
     )
 
 

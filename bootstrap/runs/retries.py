@@ -1,10 +1,15 @@
-"""How often a run starts again after a failure, from its options and its program. Pure."""
+"""How often a run starts again after a failure, and with how many hosts. Pure."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from railhead.documents.run import Program, Script
 
-from .launch import Retries
+from ..data.inputs import DataInput
+from ..errors import UsageError
+from .launch import Retries, RunOptions
 
 DEFAULT = 3
 
@@ -28,3 +33,38 @@ def without_checkpoints(program: Program) -> str:
     settings = program.settings
     writes = settings.get("checkpoint_steps") or settings.get("checkpoint_minutes")
     return "" if writes else "checkpoint_steps and checkpoint_minutes are 0"
+
+
+def elastic_hosts(text: str, retries: Retries, data: Sequence[DataInput]) -> tuple[int, int]:
+    """The least and the greatest number of hosts of --elastic.
+
+    Raises:
+        UsageError: it is not such a range, or the run cannot continue with fewer hosts.
+    """
+    match = re.fullmatch(r"(\d{1,4}):(\d{1,4})", text)
+    least, most = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= least <= most:
+        raise UsageError(f"--elastic {text}: write MIN:MAX, numbers of hosts, such as 1:4")
+    if not retries.most:
+        raise UsageError(f"--elastic {text} needs retries, and this run has none")
+    for item in data:
+        if item.spec.distribution == "shard":
+            raise UsageError(
+                f"--elastic {text}: each host has its own part of --data {item.spec.name}; without"
+                " a host its part is missing",
+                hint=f"--data {item.spec.name}={item.spec.uri}   # without shard",
+            )
+    return least, most
+
+
+def check_elastic(options: RunOptions, hosts: int) -> None:
+    """UsageError if these hosts are not in the range of --elastic, or if their strategy cannot
+    continue with fewer."""
+    if options.retries.hosts is None:
+        return
+    least, most = options.retries.hosts
+    strategy = options.resolved_strategy(hosts)
+    if strategy.has_servers or strategy.one_host:
+        raise UsageError(f"--elastic: strategy {strategy.name} has a fixed number of hosts")
+    if not least <= hosts <= most:
+        raise UsageError(f"--elastic {least}:{most}: the run has {hosts} hosts")

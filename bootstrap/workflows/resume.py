@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.options.runs import ProgramOptions, StartOptions
 from railhead.documents.run import Script
 
 from ..clouds.bucket import bucket_of
@@ -21,7 +21,7 @@ from ..runs.earlier_run import EarlierRun, changed_program, resumed_request
 from ..runs.launch import Retries
 from ..runs.request import RunRequest, read_request
 from ..runs.restore import CheckpointSource
-from ..runs.retries import retries_of, without_checkpoints
+from ..runs.retries import elastic_hosts, retries_of, without_checkpoints
 from ..runs.run import Run
 from ..runs.start import Restore
 from ..ssh.cluster import ConnectedCluster
@@ -45,16 +45,14 @@ def request_for(
 
 
 def with_retries(
-    request: RunRequest, earlier: EarlierRun | None, wanted: int | None
+    request: RunRequest, earlier: EarlierRun | None, begin: StartOptions
 ) -> tuple[RunRequest, list[str]]:
     """The request with the retries of its run, and what the user should know about them.
 
-    Args:
-        wanted: --retries; None: the default for this program.
-
     Raises:
-        UsageError: retries of a run whose program has changed.
+        UsageError: the program of the run has changed, or it cannot have these hosts.
     """
+    wanted = begin.retries
     lines, changed = [], bool(earlier and changed_program(earlier, request))
     if changed and wanted:
         assert earlier
@@ -66,6 +64,8 @@ def with_retries(
     chosen = Retries() if changed else retries_of(request.program, wanted)
     if wanted and (why := without_checkpoints(request.program)):
         lines.append(f"--retries {wanted}: {why}, a retry starts at step 0")
+    if begin.elastic is not None:
+        chosen = replace(chosen, hosts=elastic_hosts(begin.elastic, chosen, request.data))
     return replace(request, options=replace(request.options, retries=chosen)), lines
 
 

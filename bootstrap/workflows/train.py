@@ -25,6 +25,7 @@ from ..runs.earlier_run import EarlierRun, changed_data, earlier_run
 from ..runs.follow import RunConnection
 from ..runs.launch import StopPolicy, placement_of
 from ..runs.request import RunRequest
+from ..runs.retries import check_elastic
 from ..runs.run import Run
 from ..runs.strategies import Strategy
 from ..ssh.cluster import ConnectedCluster
@@ -60,7 +61,7 @@ def train_options(
     policy = stop_policy.stop_policy_of(ending)
     earlier = None if begin.resume is None else earlier_run(begin.resume)
     request, program = resume.request_for(program, earlier)
-    request, lines = resume.with_retries(request, earlier, begin.retries)
+    request, lines = resume.with_retries(request, earlier, begin)
     print_lines(*lines)
     chosen = ready_options(ready, program, launcher=request.options.launcher)
     return TrainOptions(request, chosen, folder, not begin.wait, policy, earlier)
@@ -69,6 +70,7 @@ def train_options(
 def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
+    check_elastic(options.request.options, len(inventory.hosts))
     results.require_writable(options.results)
     check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):

@@ -54,16 +54,18 @@ class Attempt:
     """An attempt that failed, after which the run started again. `kind` keras: with the other
     Keras, because the script needs it; retry: from `from_step`, the step of the newest checkpoint
     (None: the files of a script). `seconds`: its duration; `step`: its last known step; `lost`:
-    seconds from that checkpoint to the next attempt."""
+    seconds from that checkpoint to the next attempt; `hosts`: those of the next attempt, if it has
+    not all. elastic: ended to take a host back."""
 
     keras: int = key(choices=(2, 3))
     culprit: Culprit = key()
     seconds: float = key(at_least=0, at_most=LARGEST)
-    kind: str = key("keras", choices=("keras", "retry"), omit=True)
+    kind: str = key("keras", choices=("keras", "retry", "elastic"), omit=True)
     cause: Cause | None = key(None, omit=True)
     step: int | None = key(None, omit=True)
     from_step: int | None = key(None, omit=True)
     lost: float | None = key(None, at_least=0, at_most=LARGEST, omit=True)
+    hosts: tuple[str, ...] = key((), omit=True)
 
     @property
     def other_keras(self) -> int:
@@ -73,11 +75,15 @@ class Attempt:
     @property
     def summary(self) -> str:
         """One line, with text from the host."""
-        if self.kind == "retry":
+        if self.kind != "keras":
             at = "its checkpoint files" if self.from_step is None else f"step {self.from_step}"
-            return f"{str(self.cause)[:LINE]} ({self._who}): started again from {at}"
+            return f"{str(self.cause)[:LINE]} ({self._who}): started again from {at}{self._on}"
         last = " ".join(self.culprit.lines[-1:])[:LINE]
         return f"Keras {self.keras} failed ({last}): started again with Keras {self.other_keras}"
+
+    @property
+    def _on(self) -> str:
+        return f" on {', '.join(self.hosts)}"[:LINE] if self.hosts else ""
 
     @property
     def _who(self) -> str:

@@ -67,13 +67,13 @@ class RunData:
 
 @dataclass(frozen=True)
 class RunHost:
-    """A host of a run. `interface`: that of its peer address; `slots`: its number of ranks;
-    `gpus`: their names, for people."""
+    """A host of a run. `interface`: that of its peer address; `slots`: its number of ranks, 0 for a
+    host that an elastic run continues without; `gpus`: their names, for people."""
 
     name: str = key(check=NAME)
     peer_address: str = key()
     interface: str | None = key()
-    slots: int = key(at_least=1)
+    slots: int = key(at_least=0)
     gpus: tuple[str, ...] = key((), omit=True)
 
 
@@ -139,7 +139,7 @@ class RunDocument:
     `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
     `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
     `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
-    has no checkpoint.
+    has no checkpoint; `elastic`: the least number of hosts with which it continues, 0 for all.
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git."""
 
     schema: int = key(choices=(SCHEMA,))
@@ -173,10 +173,13 @@ class RunDocument:
     retries: int = key(0, at_least=0, at_most=MOST_RETRIES)
     retries_from_start: bool = key(False)
     commit: str | None = key(None, omit=True)
+    elastic: int = key(0, at_least=0)
 
     def __post_init__(self) -> None:
         if not self.hosts:
             raise Malformed("hosts must be a list that begins with the chief")
+        if not self.hosts[0].slots or not (self.elastic or all(h.slots for h in self.hosts)):
+            raise Malformed("hosts[].slots must be at least 1, except in a run that is elastic")
 
     @property
     def first_ranks(self) -> tuple[int, ...]:

@@ -212,6 +212,7 @@ ROWS = (
         END,
         r"^lost$",
         r"no heartbeat of its ranks",
+        r"it answers again",
         r"^killed by signal (?:1|2|9|15)$",
         retry=ALWAYS,
     ),
@@ -262,7 +263,8 @@ def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
 def end_of(culprit: Culprit) -> str:
     """How a rank or a host ended, as a sentence of the table."""
     if culprit.rank is None:
-        lost = [line for line in culprit.lines if "no heartbeat" in line]
+        known = ("no heartbeat", "answers again")
+        lost = [line for line in culprit.lines if any(words in line for words in known)]
         return (lost or ["lost" if culprit.host else "mpirun failed"])[0]
     if culprit.signal is not None:
         return f"killed by signal {culprit.signal}"

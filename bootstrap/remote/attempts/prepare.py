@@ -1,11 +1,12 @@
 """Prepares the hosts of a run to start again.
 
-attempts.prepare RUN HOST KERAS   with the values of secrets as JSON on stdin; KERAS 0: the same
+attempts.prepare RUN HOST as-new|as-it-is   with the run document and the values of secrets as JSON
+on stdin
 
 The supervisor does this on the other hosts over ssh, and on the chief last: where another host
-fails, the chief's files are those of the attempt that failed. With the other Keras a host is as it
-was before the start, and hosts follow each other, because they may share a home: a script that has
-written files is not started again. Otherwise the files of the program stay.
+fails, the chief's files are those of the attempt that failed. `as-new`, for the other Keras: a host
+is as it was before the start, and hosts follow each other, because they may share a home; a script
+that has written files is not started again. Otherwise the files of the program stay.
 Standard library only, Python 3.10.
 """
 
@@ -17,9 +18,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from railhead.documents.agent import BundleFile, MakeTemporary
+from railhead.documents.codec import decode, encode
 from railhead.documents.manifest import Outputs
 from railhead.documents.run import RunDocument
 
@@ -51,12 +53,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class Start:
-    """How a run starts again: with the other Keras, or (0) with the same."""
+    """How a run starts again: with this document, and `as_new`: without what it has written."""
 
     run: RunDocument
     folder: str
     secrets: Mapping[str, str]
-    keras: int = 0
+    as_new: bool = False
 
 
 def written(folder: str, outputs: Outputs) -> str:
@@ -70,8 +72,8 @@ def written(folder: str, outputs: Outputs) -> str:
 def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
     """Prepare every host, the chief last and only if the others are ready; returns those that are
     not, also the chief where the run was cancelled meanwhile."""
-    others = range(len(start.run.hosts) - 1, 0, -1)
-    if start.keras:
+    others = [index for index, host in enumerate(start.run.hosts) if index and host.slots][::-1]
+    if start.as_new:
         outcomes: list[Fault | None] = []
         for index in others:
             outcomes.append(_on_host(start, index))
@@ -84,7 +86,7 @@ def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
     chief = start.run.hosts[0].name
     if not faults and not cancelled():
         try:
-            prepare(start.folder, 0, start.secrets, start.keras)
+            prepare(start, 0)
         except (OSError, ValueError) as error:
             faults.append(Fault(chief, str(error)))
     return faults or ([Fault(chief, "the run was cancelled")] if cancelled() else [])
@@ -93,10 +95,12 @@ def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
 def _on_host(start: Start, index: int) -> Fault | None:
     """Run this program on another host."""
     name = start.run.hosts[index].name
-    program = f"attempts.prepare {start.run.run_id} {index} {start.keras}"
+    how = "as-new" if start.as_new else "as-it-is"
+    program = f"attempts.prepare {start.run.run_id} {index} {how}"
+    given = {"run": encode(start.run), "secrets": dict(start.secrets)}
     argv = end_processes.command_on_host(start.run, start.folder, index + 1, program)
     try:
-        ended = bounded.run(argv, end_processes.REPLY, json.dumps(dict(start.secrets)))
+        ended = bounded.run(argv, end_processes.REPLY, json.dumps(given))
     except OSError as error:
         return Fault(name, str(error))
     if ended.code is None:
@@ -105,15 +109,15 @@ def _on_host(start: Start, index: int) -> Fault | None:
     return Fault(name, last[-LONGEST:], ended.code == NO_CONNECTION) if ended.code else None
 
 
-def prepare(folder: str, host: int, secrets: Mapping[str, str], keras: int = 0) -> None:
-    """Make the temporary folders of the run on this host again, with its secrets. With another
-    Keras, restore work/ and results/ before, and write it to run.json last. Logs and records stay.
+def prepare(start: Start, host: int) -> None:
+    """Make the temporary folders of the run on this host again, with its secrets; restore work/ and
+    results/ where it starts as new; write run.json last. Logs and records stay.
 
     Raises:
         OSError, ValueError: a file cannot be read or written, or is damaged.
     """
-    run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
-    if keras:
+    run, folder, secrets = start.run, start.folder, start.secrets
+    if start.as_new:
         restore_work(folder)
         files.drop_others(os.path.join(folder, "results"), {METRICS})
         with contextlib.suppress(FileNotFoundError):
@@ -124,9 +128,7 @@ def prepare(folder: str, host: int, secrets: Mapping[str, str], keras: int = 0) 
     for name in run.secret_files(host) if secrets else ():
         data = json.dumps(dict(secrets)).encode()
         files.replace(os.path.join(folder, "memory", name), data, 0o600)
-    if keras:
-        run = replace(run, keras=keras, keras_auto=False)
-        json_file.save(os.path.join(folder, "run.json"), run)
+    json_file.save(os.path.join(folder, "run.json"), run)
 
 
 def restore_work(folder: str) -> None:
@@ -138,9 +140,10 @@ def restore_work(folder: str) -> None:
         files.place(file, os.path.expanduser(BLOBS), work)
 
 
-def main(run_id: str, host: str, keras: str) -> None:
+def main(run_id: str, host: str, how: str) -> None:
     """End what is left of the run on this host, which the chief may have lost, and prepare it."""
-    secrets = json.load(sys.stdin)
+    given = json.load(sys.stdin)
+    run = decode(RunDocument, given["run"], what="run.json")
     end_processes.end_run(run_id)
     folder = os.path.join(end_processes.HOME, ".railhead", "runs", run_id)
-    prepare(folder, int(host), secrets, int(keras))
+    prepare(Start(run, folder, given["secrets"], how == "as-new"), int(host))

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,9 +19,10 @@ from railhead.documents.manifest import Outputs
 from railhead.documents.result import Attempt, Result, other_keras
 from railhead.documents.run import BuiltIn, RunDocument, Script
 
-from ..run import bounded, end_processes
-from . import keras_errors, points, prepare, time_left
+from ..run import bounded, end_processes, json_file
+from . import elastic, keras_errors, points, prepare, time_left
 from .causes import NEVER, REPEATED
+from .elastic import absent_hosts
 from .points import BEGINNING, Point
 
 BACK = 600.0  # seconds that a lost host has to come back
@@ -28,7 +30,7 @@ AGAIN = 5.0  # seconds between two looks for it
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
 SPREAD = """tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
-ssh -F ssh_config "$1" "tar -C .railhead/runs/$2/checkpoints -xf -" """
+ssh -F ssh_config "$1" "cd && tar -C .railhead/runs/$2/checkpoints -xf -" """
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Ended:
     """A failed attempt. `retry`: by the table of causes; `seconds`: its duration, `run_seconds`:
     that of all attempts; `stepped`: its output shows a step, `step`: the last one; `first_step`:
     seconds until it came. `tick` is called while hosts are waited for; `cancelled` tells whether
-    the run was cancelled meanwhile."""
+    the run was cancelled meanwhile. `grows`: it was ended to take a host back."""
 
     run: RunDocument
     folder: str
@@ -51,6 +53,7 @@ class Ended:
     secrets: Mapping[str, str]
     tick: Callable[[], None]
     cancelled: Callable[[], bool]
+    grows: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,19 +94,21 @@ class Restarts:
         self.start_seconds = max(self.start_seconds, ended.first_step or 0.0)
         if not ended.run.retries:
             return Decision()
-        if why := self._refusal(ended, point):
+        if not ended.grows and (why := self._refusal(ended, point)):
             return Decision(why=why)
         self.error = (_key(ended.result.cause), point)
-        if why := _wait_for_hosts(ended) or _spread(ended, point):
+        run, why = _hosts_ready(ended)
+        if why := why or _spread(run, ended.folder, point):
             return Decision(why=why)
         lost = time.time() - (point.at or time.time() - ended.seconds)
         failed = replace(
             failed,
-            kind="retry",
+            kind="elastic" if ended.grows else "retry",
             cause=ended.result.cause,
             step=ended.step,
             from_step=point.step,
             lost=round(max(0.0, lost), 1),
+            hosts=tuple(h.name for h in run.hosts if h.slots) if absent_hosts(run) else (),
         )
         self.began, self.attempts = point, (*self.attempts, failed)
         since = point.at if isinstance(ended.run.program, Script) else None
@@ -118,7 +123,8 @@ class Restarts:
         keras = other_keras(ended.run.keras)
         why = prepare.written(ended.folder, ended.outputs)
         if not why:
-            start = prepare.Start(ended.run, ended.folder, ended.secrets, keras)
+            run = replace(ended.run, keras=keras, keras_auto=False)
+            start = prepare.Start(run, ended.folder, ended.secrets, as_new=True)
             why = "; ".join(map(str, prepare.prepare_hosts(start, ended.cancelled)))
             if why:
                 end_processes.end_on_all_hosts(ended.run, ended.folder)  # they have secrets again
@@ -167,34 +173,59 @@ def _interval(run: RunDocument, folder: str) -> float:
     return measured or 0.0
 
 
-def _wait_for_hosts(ended: Ended) -> str:
-    """Prepare all hosts; one that does not answer has BACK seconds. Why it failed, or ""."""
+def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
+    """Prepare the hosts; the document for those of the next attempt, and why it failed, or "".
+
+    All hosts of the run are tried. An elastic run continues without those that do not answer;
+    otherwise they have BACK seconds.
+    """
+    whole, absent = elastic.whole(ended.folder), set[str]()
+    whole = replace(whole, keras=ended.run.keras, keras_auto=ended.run.keras_auto)
     until = time.monotonic() + BACK
-    start = prepare.Start(ended.run, ended.folder, ended.secrets)
-    while faults := prepare.prepare_hosts(start, ended.cancelled):
+    while True:
+        run = elastic.without(whole, absent)
+        start = prepare.Start(run, ended.folder, ended.secrets)
+        faults = prepare.prepare_hosts(start, ended.cancelled)
+        if not faults:
+            return run, _place(ended.folder, whole, run)
         ended.tick()
-        lost = all(fault.unreachable for fault in faults)
-        if not lost or ended.cancelled() or time.monotonic() > until:
-            end_processes.end_on_all_hosts(ended.run, ended.folder)  # they have secrets again
-            return "; ".join(map(str, faults))
-        time.sleep(AGAIN)
+        silent = {fault.host for fault in faults if fault.unreachable}
+        if len(silent) < len(faults) or ended.cancelled() or time.monotonic() > until:
+            end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
+            return run, "; ".join(map(str, faults))
+        if run.elastic and len(run.hosts) - len(absent | silent) >= run.elastic:
+            absent |= silent
+        else:
+            time.sleep(AGAIN)
+
+
+def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
+    """Write what mpirun needs for the hosts of an elastic run; why it failed, or ""."""
+    if not run.elastic:
+        return ""
+    try:
+        json_file.save(os.path.join(folder, elastic.WHOLE), whole)
+        elastic.place(folder, run)
+    except (OSError, ValueError) as error:
+        return str(error)
     return ""
 
 
-def _spread(ended: Ended, point: Point) -> str:
+def _spread(run: RunDocument, folder: str, point: Point) -> str:
     """Copy the chief's checkpoint files of a script to the other hosts, as a resume does. Why this
     failed, or ""."""
-    others = range(2, len(ended.run.hosts) + 1)
-    if not isinstance(ended.run.program, Script) or not point.files:
+    if not isinstance(run.program, Script) or not point.files:
         return ""
-    for number in others:
-        argv = ["sh", "-c", f"cd {ended.folder} && {SPREAD}", "spread"]
+    for number, host in enumerate(run.hosts, 1):
+        if number == 1 or not host.slots:
+            continue
+        argv = ["sh", "-c", f"cd {shlex.quote(folder)} && {SPREAD}", "spread"]
         try:
-            done = bounded.run([*argv, f"railhead-{number}", ended.run.run_id], COPYING)
+            done = bounded.run([*argv, f"railhead-{number}", run.run_id], COPYING)
         except OSError as error:
             return str(error)
         if done.code:
-            return f"{ended.run.hosts[number - 1].name}: the checkpoints did not arrive"
+            return f"{host.name}: the checkpoints did not arrive"
     return ""
 
 

@@ -148,14 +148,15 @@ def own_folder(link: str) -> str:
 
 
 def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwept]:
-    """From the chief: end the run's processes on every host; returns the reply of each.
+    """From the chief: end the run's processes on every host of the attempt; the reply of each.
 
     The other hosts start first: a new child of this process that has not yet become ssh would be
     taken for a process of the run by the local search.
     """
-    names = [host.name for host in run.hosts]
-    others = [(name, start_on_host(run, folder, index + 2)) for index, name in enumerate(names[1:])]
-    replies: dict[str, Swept | NotSwept] = {names[0]: end_run(run.run_id)}
+    numbers = {host.name: number for number, host in enumerate(run.hosts, 1) if host.slots}
+    chief = run.hosts[0].name
+    others = [(n, start_on_host(run, folder, at)) for n, at in numbers.items() if n != chief]
+    replies: dict[str, Swept | NotSwept] = {chief: end_run(run.run_id)}
     return replies | {name: reply_of(process) for name, process in others}
 
 

@@ -28,6 +28,7 @@ from railhead.documents.run import AfterRun, RunDocument
 
 from .. import locks, programs
 from ..attempts import causes, evidence
+from ..attempts.elastic import Returning
 from ..attempts.restarts import Ended, metric_numbers
 from ..attempts.run_state import STARTED, State
 from ..evaluation import thresholds
@@ -78,6 +79,8 @@ class Supervisor:
             RUN, self.run, self.secrets.values(), state.write_errors, state.numbers
         )
         self.retry = causes.NEVER
+        self.returning = Returning(self.run, RUN)
+        self.grows = False  # whether it was ended to take a host back
         self.ended_servers = False
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
@@ -139,6 +142,7 @@ class Supervisor:
             secrets=self.secrets,
             tick=self.tick,
             cancelled=CANCELLED.is_set,
+            grows=self.grows,
         )
 
     def tick(self) -> None:
@@ -195,6 +199,7 @@ class Supervisor:
                 beat = time_now
                 self.state.beat(begun=self.output.unfinished)
                 controller.is_connected(path("attached"))
+                self.returning.look()
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
             if not terminated and self.must_end():
@@ -212,6 +217,9 @@ class Supervisor:
         host fell silent. The result needs to know which."""
         self.ended_servers = self.only_servers_are_left()
         if CANCELLED.is_set() or self.ended_servers:
+            return True
+        self.grows = self.returning.is_due() and not self.known()
+        if self.grows:
             return True
         silent = self.output.heartbeats.lost()
         if silent is not None and not self.known():
@@ -240,7 +248,7 @@ class Supervisor:
         """How the run has ended, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
-        elif self.silent is not None:
+        elif self.silent is not None or self.grows:
             code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return Result(
@@ -274,6 +282,8 @@ class Supervisor:
         """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
         if self.silent is not None:
             return Culprit(None, self.hosts[self.silent], (self.silence(),))
+        if self.grows:
+            return Culprit(None, self.returning.back, ("it answers again: the run takes it back",))
         first = verdict(" ".join(self.output.mpirun))
         if self.output.failed and (first is None or first.what not in ("signal", "lost")):
             rank, code = next(iter(self.output.failed.items()))

@@ -216,6 +216,14 @@ class StartOptions:
         "the id of a run: the same program continues from its checkpoints",
         doc="the id of an earlier run: continue from its checkpoints, [below](#resume)",
     )
+    elastic: str | None = option(
+        None,
+        "MIN:MAX hosts: a retry continues without hosts that do not answer",
+        doc="`MIN:MAX`, numbers of hosts: after a failure the run continues with the hosts that"
+        " answer, at least `MIN`, and takes others back after a checkpoint:"
+        " [Elastic runs](training.md#elastic-runs)",
+        python='"MIN:MAX", numbers of hosts: a retry continues without hosts that do not answer',
+    )
     retries: int | None = option(
         None,
         "start again so often after a failure, from the newest checkpoint; 0: never (3)",

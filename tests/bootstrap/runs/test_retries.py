@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.runs.launch import Retries
+from bootstrap.data.inputs import DataInput, read_inputs
+from bootstrap.data.spec import parse_all
+from bootstrap.errors import UsageError
+from bootstrap.runs.launch import Retries, RunOptions
 from bootstrap.runs.metrics.plots import panels
-from bootstrap.runs.retries import retries_of, without_checkpoints
+from bootstrap.runs.retries import (
+    check_elastic,
+    elastic_hosts,
+    retries_of,
+    without_checkpoints,
+)
 from bootstrap.untrusted.records import raw_records, records
 from railhead.documents.run import BuiltIn, Program, Script
+
+
+def inputs(text: str) -> tuple[DataInput, ...]:
+    name, _, uri = text.partition("=")
+    return read_inputs(parse_all({name: uri}, script=True))
+
 
 MINUTES = BuiltIn("training", {"checkpoint_steps": 0, "checkpoint_minutes": 10.0})
 STEPS = BuiltIn("training", {"checkpoint_steps": 5, "checkpoint_minutes": 0})
@@ -39,6 +54,46 @@ def test_the_default_is_for_runs_with_checkpoints(
 ) -> None:
     assert retries_of(program, wanted) == retries
     assert bool(without_checkpoints(program)) == (program not in (MINUTES, STEPS))
+
+
+WRONG = {
+    "4:2": (3, "write MIN:MAX"),
+    "0:2": (3, "write MIN:MAX"),
+    "2": (3, "write MIN:MAX"),
+    "a:b": (3, "write MIN:MAX"),
+    "1:2": (0, "needs retries"),
+}
+
+
+@pytest.mark.parametrize(("text", "wrong"), WRONG.items())
+def test_a_wrong_range_of_hosts_is_refused(text: str, wrong: tuple[int, str]) -> None:
+    retries, message = wrong
+    with pytest.raises(UsageError, match=message):
+        elastic_hosts(text, Retries(retries), [])
+
+
+def test_data_of_which_each_host_has_a_part_is_refused() -> None:
+    assert elastic_hosts("1:4", Retries(3), inputs("train=host:/data")) == (1, 4)
+    with pytest.raises(UsageError, match="its own part of --data train"):
+        elastic_hosts("1:4", Retries(3), inputs("train=host:/data,shard"))
+
+
+HOSTS = {
+    "in the range": ("multiworker", 2, ""),
+    "too few": ("multiworker", 1, "the run has 1 hosts"),
+    "too many": ("multiworker", 5, "the run has 5 hosts"),
+    "with parameter servers": ("parameter-server", 3, "a fixed number of hosts"),
+}
+
+
+@pytest.mark.parametrize(("strategy", "hosts", "wrong"), HOSTS.values(), ids=HOSTS)
+def test_the_hosts_must_fit_the_range_and_the_strategy(
+    strategy: str, hosts: int, wrong: str
+) -> None:
+    retries = Retries(3, hosts=(2, 4))
+    options = RunOptions(launcher="tensorflow", strategy=strategy, retries=retries)
+    with pytest.raises(UsageError, match=wrong) if wrong else nullcontext():
+        check_elastic(options, hosts)
 
 
 def test_a_run_document_without_retries_has_none() -> None:

@@ -17,7 +17,8 @@ from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.attempts import prepare
 from bootstrap.remote.programs import BUNDLE
 from railhead.documents.agent import BundleFile, MakeTemporary
-from railhead.documents.codec import encode
+from railhead.documents.codec import decode, encode
+from railhead.documents.run import RunDocument
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3."
 ENDED = '@railhead {"kind": "ended", "exit": 1}'
@@ -186,8 +187,10 @@ def test_a_host_is_as_before_the_start_but_for_the_keras(home: Path) -> None:
     (folder / "work/out").symlink_to("/nowhere")
     (folder / "results/metrics.jsonl").write_text("{}\n")
     (folder / "results/notes").mkdir()
+    document = decode(RunDocument, {**run.read("run.json"), "keras": 2})
+    start = prepare.Start(document, str(folder), {"TOKEN": "x"}, as_new=True)
     for _ in range(2):  # hosts may share a home
-        prepare.prepare(str(folder), 1, {"TOKEN": "x"}, keras=2)
+        prepare.prepare(start, 1)
     assert programs_in(folder) == PROGRAM
     assert sorted(path.name for path in (folder / "work").rglob("*")) == [
         "lib",

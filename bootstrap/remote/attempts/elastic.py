@@ -1,0 +1,125 @@
+"""A run that continues with the hosts that are left: its document, hostfile and command for them.
+
+A host that is absent keeps its place in the list of hosts, without slots: so its number, its alias
+and the paths of its data stay. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from railhead.documents.run import Role, RunDocument
+
+from ..run import bounded, end_processes, json_file
+from . import points
+
+WHOLE = "whole.json"  # in the chief's folder: the document with all hosts
+LOOK = 10.0  # seconds between two looks for an absent host
+
+
+def whole(folder: str) -> RunDocument:
+    """The document of the run with all of its hosts.
+
+    Raises:
+        OSError, ValueError: it is not there, or damaged.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return json_file.read(os.path.join(folder, WHOLE), RunDocument)
+    return json_file.read(os.path.join(folder, "run.json"), RunDocument)
+
+
+def without(run: RunDocument, absent: Collection[str]) -> RunDocument:
+    """The document of a whole run for the hosts that are left."""
+    hosts = tuple(replace(h, slots=0) if h.name in absent else h for h in run.hosts)
+    ranks = [rank for rank in range(run.size) if hosts[run.host_of(rank)].slots]
+    roles, addresses = _roles(run, ranks)
+    return replace(run, hosts=hosts, size=len(ranks), roles=roles, tf_cluster=addresses)
+
+
+def _roles(
+    run: RunDocument, ranks: Collection[int]
+) -> tuple[tuple[Role, ...] | None, Mapping[str, tuple[str, ...]] | None]:
+    """`roles` and `tf_cluster` for these ranks, numbered again."""
+    if run.roles is None or run.tf_cluster is None:
+        return None, None
+    numbers: Counter[str] = Counter()
+    roles: list[Role] = []
+    cluster: dict[str, tuple[str, ...]] = {}
+    for rank in ranks:
+        role = run.roles[rank]
+        roles.append(Role(role.type, numbers[role.type]))
+        numbers[role.type] += 1
+        address = run.tf_cluster[role.type][role.index]
+        cluster[role.type] = (*cluster.get(role.type, ()), address)
+    return tuple(roles), cluster
+
+
+def absent_hosts(run: RunDocument) -> tuple[str, ...]:
+    """The hosts that take no part in the present attempt."""
+    return tuple(host.name for host in run.hosts if not host.slots)
+
+
+def place(folder: str, run: RunDocument) -> None:
+    """Write the hostfile and the command of mpirun for these hosts, on the chief.
+
+    Raises:
+        OSError, ValueError: a file cannot be read or written.
+    """
+    lines = [f"railhead-{n} slots={h.slots}\n" for n, h in enumerate(run.hosts, 1) if h.slots]
+    with open(os.path.join(folder, "hostfile"), "w") as file:
+        file.writelines(lines)
+    path = os.path.join(folder, "mpirun.json")
+    argv: list[str] = json_file.load(path)
+    if "-np" in argv:
+        argv[argv.index("-np") + 1] = str(run.size)
+    json_file.save(path, argv)
+
+
+class Returning:
+    """Looks from the chief for absent hosts while the others train."""
+
+    def __init__(self, run: RunDocument, folder: str) -> None:
+        self.run, self.folder = run, folder
+        self.absent = absent_hosts(run)
+        self.looked = time.monotonic()
+        self.looks: dict[str, subprocess.Popen[bytes]] = {}
+        self.back, self.since = "", 0.0  # the first host that answers again, and when
+
+    def look(self) -> None:
+        """Look again, if it is time; never waits."""
+        if not self.absent or self.back:
+            return
+        for name, process in [*self.looks.items()]:
+            if process.poll() is not None:
+                del self.looks[name]
+                if process.returncode == 0:
+                    self.back, self.since = name, time.time()
+        if not self.looks and time.monotonic() - self.looked >= LOOK:
+            self.looked = time.monotonic()
+            self.looks = {name: self._start(name) for name in self.absent}
+
+    def _start(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a program that does nothing there, without the run's marks."""
+        number = [host.name for host in self.run.hosts].index(name) + 1
+        argv = end_processes.command_on_host(
+            self.run, self.folder, number, "run.end_processes none"
+        )
+        null = subprocess.DEVNULL
+        return subprocess.Popen(
+            argv,
+            env=bounded.unmarked(),
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            preexec_fn=bounded.end_with_parent,
+        )
+
+    def is_due(self) -> bool:
+        """Whether a host is back and the others have written a checkpoint since."""
+        return bool(self.back) and points.newest_point(self.folder).at > self.since
