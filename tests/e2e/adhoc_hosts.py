@@ -188,4 +188,4 @@ def wait_for_ticks(*hosts: FullHost, more: int = 1) -> None:
     def ticked() -> bool:
         return all(now >= then + more for now, then in zip(ticks(), before, strict=True))
 
-    wait_until(ticked, 60, "every rank ticks")
+    wait_until(ticked, 120, "every rank ticks")
