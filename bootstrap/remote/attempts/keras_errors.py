@@ -34,6 +34,7 @@ ERRORS = {
         r"\{'(?:batch_input_shape|time_major|weights)'",
         r"`name` must be passed as a keyword argument\. Received: add_weight",
         r"A KerasTensor cannot be used as input to a TensorFlow function",
+        r"epoch_iterator\.py[^\0]*'[\w.]*float\d*' object cannot be interpreted as an integer",
         r"Invalid filepath extension for saving",
         r"The filename must end in `\.weights\.h5`",
         r"filepath provided must end in `\.(?:keras|weights\.h5)`",

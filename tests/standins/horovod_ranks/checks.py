@@ -447,14 +447,17 @@ def check_refusals(hvd: Any, rank: int, folder: Path) -> None:
 
 
 def check_compile(hvd: Any, rank: int, folder: Path) -> None:
-    """`compile` drops what Keras 3 does not have, and chooses no XLA where there are GPUs."""
+    """`compile` drops what Keras 3 does not have, and chooses no XLA where there are GPUs; `fit`
+    rounds a number of steps up."""
     import io
 
     import tensorflow as tf
 
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        model, _ = compiled(hvd, rank, experimental_run_tf_function=False)
+        model, arguments = compiled(hvd, rank, experimental_run_tf_function=False)
+    model.fit(**{**arguments, "steps_per_epoch": 1.5, "epochs": 1})
+    assert int(model.optimizer.iterations) == 2
     assert output.getvalue().count("experimental_run_tf_function") == (rank == 0)
     devices = tf.config.list_physical_devices
     gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import types
 from collections.abc import Callable
@@ -23,10 +24,11 @@ class CallableList(list[Any]):
 
 def patch_keras(module: types.ModuleType) -> None:
     """After the import of horovod.tensorflow: `Variable.ref()`, `optimizer.variables()`,
-    `optimizer.lr`, `lr=` of optimizers, `metric.reset_states()`, an argument of `compile`; and XLA
-    only where a script requires it."""
+    `optimizer.lr`, `lr=` of optimizers, `metric.reset_states()`, steps of `fit` that are
+    a float, an argument of `compile`; and XLA only where a script requires it."""
     import keras
     from keras.src.optimizers.base_optimizer import BaseOptimizer
+    from keras.src.trainers.epoch_iterator import EpochIterator
     from keras.src.trainers.trainer import Trainer
 
     keras.Variable.ref = not_converted(lambda self: self._value.ref())
@@ -36,7 +38,20 @@ def patch_keras(module: types.ModuleType) -> None:
     BaseOptimizer.lr = property(rate, lambda self, value: setattr(self, "learning_rate", value))
     BaseOptimizer.__init__ = with_lr(BaseOptimizer.__init__)
     keras.Metric.reset_states = not_converted(lambda self: self.reset_state())
+    EpochIterator.__init__ = with_whole_steps(EpochIterator.__init__)
     patch_compile(Trainer, module)
+
+
+def with_whole_steps(init: Callable[..., None]) -> Callable[..., None]:
+    """`EpochIterator.__init__` that rounds a number of steps such as 62.5 up, as Keras 2 does."""
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        if isinstance(steps := options.get("steps_per_epoch"), float):
+            options["steps_per_epoch"] = math.ceil(steps)
+        init(self, *args, **options)
+
+    return __init__
 
 
 def with_lr(init: Callable[..., None]) -> Callable[..., None]:

@@ -33,6 +33,7 @@ SCRIPTS = {
         "an argument of compile": MODEL
         + "model.compile('sgd', 'mse', experimental_run_tf_function=False)",
         "workers": COMPILED + "model.fit(x, y, verbose=0, workers=1)",
+        "steps that are no integer": COMPILED + "model.fit(x, y, verbose=0, steps_per_epoch=1.0)",
         "a generator": COMPILED
         + "model.fit_generator(iter([(x, y)]), steps_per_epoch=1, verbose=0)",
         "an optimizer": MODEL + "tf.keras.optimizers.legacy.SGD(0.1)",
