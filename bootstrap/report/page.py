@@ -14,7 +14,7 @@ from ..console.charts import chart, pictures
 from ..console.charts.chart import Curve, Panel
 from ..console.markup import Markup, element, joined, text
 from ..console.text import clean, count, duration, percent
-from ..runs.hints import cause_of
+from ..runs.failures.hints import cause_of
 from ..runs.metrics.plots import by_epoch, panels
 from .facts import (
     METRICS,

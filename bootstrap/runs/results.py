@@ -28,7 +28,7 @@ from ..untrusted.manifest import (
 )
 from ..untrusted.run_files import read_result, read_run_document
 from ..untrusted.unpack import Hostile
-from .hints import cause_of, next_step
+from .failures.hints import cause_of, next_step
 from .metrics.events import EVENT_FILE, event_file
 from .metrics.options import MOST_METRICS
 from .metrics.plots import curves

@@ -15,6 +15,7 @@ from railhead.documents.codec import decode
 from .unpack import Hostile
 
 T = TypeVar("T")
+JsonObject = dict[str, Any]
 
 MARKS = (
     1_000_000  # commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000
@@ -50,7 +51,7 @@ def parsed(kind: type[T], text: str | bytes, name: str) -> T:
         raise Hostile(what) from None
 
 
-def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+def json_object(text: str | bytes, what: str) -> JsonObject:
     """A JSON object; Hostile with `what` if the text is not one."""
     try:
         document = decoded(text)
@@ -61,7 +62,7 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
     return document
 
 
-def json_line(line: str) -> dict[str, Any]:
+def json_line(line: str) -> JsonObject:
     """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is not an
     object, or has too many values."""
     try:
@@ -70,7 +71,7 @@ def json_line(line: str) -> dict[str, Any]:
         return {}
 
 
-def outputs(text: str, what: str) -> dict[str, Any]:
+def outputs(text: str, what: str) -> JsonObject:
     """The answer of a model, where NaN and large numbers are results; Hostile with `what` if it is
     not an object, or has too many values."""
     try:
@@ -79,7 +80,7 @@ def outputs(text: str, what: str) -> dict[str, Any]:
         raise Hostile(f"{what}: {error}") from None
 
 
-def _with_nan(text: str, most: int) -> dict[str, Any]:
+def _with_nan(text: str, most: int) -> JsonObject:
     """The object in a text of at most so many marks; ValueError if it is not one."""
     if _marks(text.encode(errors="surrogatepass")) > most:
         raise ValueError("too many values")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from railhead.documents.codec import decode
 from railhead.documents.records import Record
 
-from .decode import json_line
+from .decode import JsonObject, json_line
 
-Written = dict[str, Any]  # a record as it was written
+Written = JsonObject  # a record as it was written
 # Records that belong to steps. Where a run started again, those after its checkpoint come twice.
 OF_STEPS = ("progress", "epoch", "validation", "evaluation", "checkpoint", "metric")
 

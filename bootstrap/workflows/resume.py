@@ -18,10 +18,10 @@ from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..runs import checkpoints, restore
 from ..runs.earlier_run import EarlierRun, changed_program, resumed_request
+from ..runs.failures.retries import elastic_hosts, retries_of, without_checkpoints
 from ..runs.launch import Retries
 from ..runs.request import RunRequest, read_request
 from ..runs.restore import CheckpointSource
-from ..runs.retries import elastic_hosts, retries_of, without_checkpoints
 from ..runs.run import Run
 from ..runs.start import Restore
 from ..ssh.cluster import ConnectedCluster

@@ -22,10 +22,10 @@ from ..plan.cluster import Options, SurveyedCluster
 from ..plan.runtimes import REPO, gpus_of
 from ..runs import results, start
 from ..runs.earlier_run import EarlierRun, changed_data, earlier_run
+from ..runs.failures.retries import check_elastic
 from ..runs.follow import RunConnection
 from ..runs.launch import StopPolicy, placement_of
 from ..runs.request import RunRequest
-from ..runs.retries import check_elastic
 from ..runs.run import Run
 from ..runs.strategies import Strategy
 from ..ssh.cluster import ConnectedCluster

@@ -170,10 +170,10 @@ class RunDocument:
     keras_auto: bool = key(False)
     keras_patches: bool = key(True)
     coordinator: str | None = key(None)
-    retries: int = key(0, at_least=0, at_most=MOST_RETRIES)
-    retries_from_start: bool = key(False)
+    retries: int = key(0, at_least=0, at_most=MOST_RETRIES, omit=True)
+    retries_from_start: bool = key(False, omit=True)
     commit: str | None = key(None, omit=True)
-    elastic: int = key(0, at_least=0)
+    elastic: int = key(0, at_least=0, omit=True)
 
     def __post_init__(self) -> None:
         if not self.hosts:

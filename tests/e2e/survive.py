@@ -116,7 +116,7 @@ def test_a_training_survives_random_kills(operator: Operator, unbroken: Path, nu
     theirs = {r.epoch: r.figure("loss") or 0.0 for r in complete if r.kind == "epoch"}
     assert len([r for r in current if r.kind == "epoch"]) == len(theirs)
     assert all(math.isclose(ours[e], theirs[e], rel_tol=1e-4) for e in theirs), (ours, theirs)
-    steps = [r.step for r in current if r.kind == "progress" and r.rank == 0]
+    steps = [r.step or 0.0 for r in current if r.kind == "progress" and r.rank == 0]
     assert steps == sorted({*steps})
     times = step_times(operator.last / "metrics.jsonl")
     messages = [r for r in json_lines(operator.last / "metrics.jsonl") if r["kind"] == "message"]

@@ -168,7 +168,7 @@ def continue_digits_without_a_command(operator: Operator, trained: Training) -> 
     current = records(operator.last / "metrics.jsonl")
     complete = records(trained.results / "metrics.jsonl")
     assert [r.epoch for r in current if r.kind == "epoch"] == [*range(1, 9)]
-    steps = [r.step for r in current if r.kind == "progress" and r.rank == 0]
+    steps = [r.step or 0.0 for r in current if r.kind == "progress" and r.rank == 0]
     last = [r.step for r in complete if r.kind == "progress"][-1]
     assert steps == sorted({*steps}) and steps[-1] == last
     ours, theirs = losses(operator.last), losses(trained.results)

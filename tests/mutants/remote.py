@@ -26,6 +26,27 @@ MUTANTS = [
         caught_by=(f"{TESTS}/attempts/test_other_keras.py", "-k", "as_before"),
     ),
     Mutant(
+        what="a bug is tried again until there are no retries left",
+        file=f"{ATTEMPTS}/restarts.py",
+        old="if is_bug and self.error == (_key(ended.result.cause), point):",
+        new="if False:",
+        caught_by=(f"{TESTS}/attempts/test_restarts.py", "-k", "bug_is_tried"),
+    ),
+    Mutant(
+        what="a step that was repeated is twice in the curves",
+        file="bootstrap/untrusted/records.py",
+        old="return mine > last",
+        new="return False",
+        caught_by=("tests/bootstrap/runs/test_retries.py",),
+    ),
+    Mutant(
+        what="the workers of an elastic run keep their old numbers",
+        file=f"{ATTEMPTS}/elastic.py",
+        old="Role(role.type, numbers[role.type])",
+        new="role",
+        caught_by=(f"{TESTS}/attempts/test_elastic.py",),
+    ),
+    Mutant(
         what="--keras auto patches a Keras that nobody has tried",
         file="bootstrap/remote/keras_patches/patch.py",
         old="self.also_unknown or is_known(version)",

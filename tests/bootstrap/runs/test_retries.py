@@ -13,14 +13,14 @@ from standins.runs.run_documents import run_document
 from bootstrap.data.inputs import DataInput, read_inputs
 from bootstrap.data.spec import parse_all
 from bootstrap.errors import UsageError
-from bootstrap.runs.launch import Retries, RunOptions
-from bootstrap.runs.metrics.plots import panels
-from bootstrap.runs.retries import (
+from bootstrap.runs.failures.retries import (
     check_elastic,
     elastic_hosts,
     retries_of,
     without_checkpoints,
 )
+from bootstrap.runs.launch import Retries, RunOptions
+from bootstrap.runs.metrics.plots import panels
 from bootstrap.untrusted.records import raw_records, records
 from railhead.documents.run import BuiltIn, Program, Script
 

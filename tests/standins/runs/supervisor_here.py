@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from standins.runs.run_documents import run_json
 
+from bootstrap.remote.attempts.run_state import State
 from bootstrap.remote.rank.rank import encoded
 from bootstrap.remote.run import supervisor
 from bootstrap.remote.run.mpirun_output import MpirunOutput
@@ -26,7 +27,7 @@ class SupervisorHere:
         document = run_json(**{"hosts": hosts, "launcher": "tensorflow", "size": 2, **changes})
         (folder / "run.json").write_text(json.dumps(document))
         patch.setattr(supervisor, "RUN", str(folder))
-        self.supervisor = supervisor.Supervisor(supervisor.State(str(folder)))
+        self.supervisor = supervisor.Supervisor(State(str(folder)))
         self.output = self.supervisor.output
 
     def rank_prints(self, rank: int, text: str) -> None:

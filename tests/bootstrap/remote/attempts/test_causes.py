@@ -99,7 +99,7 @@ LOG = """\
 """
 
 
-def test_the_kernel_of_the_host_is_asked_before_the_lines() -> None:
+def test_records_of_the_kernel_come_before_the_lines() -> None:
     records = evidence.kernel_lines(LOG, since=950)
     assert [line[1:12].strip() for line in records] == ["1000.50000", "1002.00000"]
     killed = Culprit(1, "b", ("KeyError: 1",), signal=9)

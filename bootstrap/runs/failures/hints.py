@@ -8,12 +8,12 @@ from dataclasses import replace
 from railhead.documents.cause import Cause
 from railhead.documents.result import Culprit, Result, other_keras
 
-from ..console.text import clean
-from ..errors import Command
-from ..facts import xid
-from ..remote.attempts.causes import COMMANDS, Failure, advice_of, diagnosed
-from ..remote.attempts.keras_errors import needs_other
-from .run import Run
+from ...console.text import clean
+from ...errors import Command
+from ...facts import xid
+from ...remote.attempts.causes import COMMANDS, Failure, advice_of, diagnosed
+from ...remote.attempts.keras_errors import needs_other
+from ..run import Run
 
 NOBODY = Culprit(None, None, ())
 

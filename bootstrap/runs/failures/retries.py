@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from railhead.documents.run import Program, Script
 
-from ..data.inputs import DataInput
-from ..errors import UsageError
-from .launch import Retries, RunOptions
+from ...data.inputs import DataInput
+from ...errors import UsageError
+from ..launch import Retries, RunOptions
 
 DEFAULT = 3
 
