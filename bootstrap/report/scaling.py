@@ -151,7 +151,7 @@ def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
         *(element("p", why, class_="bad") for why in _few(points)),
         section("What was measured", pairs(what_of(points))),
         section("Throughput", element("div", *charts, class_="charts")),
-        section("Sizes", table(head, rows, points.index(last))),
+        section("Sizes", element("div", table(head, rows, points.index(last)), class_="runs")),
         section("The same again", element("pre", command)) if command else Markup(""),
     ])  # fmt: skip
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,6 @@ from ..data.spec import parse_all
 from ..errors import Command, Hint, UsageError
 from ..plan.runtimes import REPO
 from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
-from .commit import commit_of
 from .keras.choice import (
     KerasChoice,
     choose,
@@ -49,6 +49,8 @@ _PIECE = re.compile(
 )
 
 ENV_FILE_BYTES = 1_000_000
+GIT_SECONDS = 5.0  # a large repository is looked at for changes
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?")
 
 
 def record_of(program: ProgramOptions) -> GivenOptions:
@@ -335,3 +337,18 @@ def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> N
                 f" of data in {item.spec.uri}",
                 hint="add --set data=images, or another of: mnist, cifar10, imdb, csv, numpy, ...",
             )
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit that is checked out where the folder is, with `-dirty` if tracked files differ
+    from it; None outside a repository, or where git does not answer."""
+    argv = ["git", "-c", "core.fsmonitor=false", "-C", str(folder)]
+    argv += ["describe", "--always", "--abbrev=64", "--exclude=*", "--dirty"]
+    try:
+        process = subprocess.run(
+            argv, capture_output=True, text=True, timeout=GIT_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    commit = process.stdout.strip()
+    return commit if process.returncode == 0 and _COMMIT.fullmatch(commit) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from bootstrap.runs.commit import commit_of
+from bootstrap.runs.request import commit_of
 
 
 def git(folder: Path, *arguments: str) -> str:
