@@ -34,6 +34,11 @@ COMMANDS = {
     "programs": "-m tests.public_programs --seed {seed}",
     # Kills in a training: five runs of the built-in training on two local hosts.
     "survive": "-m tests.survive_campaign --seed {seed}",
+    # Each kind of hang once; twenty healthy programs that take long.
+    "hangs": "-m tests.hangs --seed {seed}",
+    "hangs-light": "-m tests.hangs --light --seed {seed}",
+    "healthy": "-m tests.hangs --healthy --seed {seed}",
+    "healthy-light": "-m tests.hangs --light --healthy --seed {seed}",
     # Two versions of Keras on one TensorFlow, and another TensorFlow: 3 seeds have all.
     "horovod": "-m tests.horovod_campaign --seed {seed}",
 }

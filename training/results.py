@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from .ticks import ticker
+
 PREFIX = "@railhead "
 MODEL = "model.keras"
 EVALUATION = "evaluation.json"
@@ -128,6 +130,7 @@ class Progress:
         self.rate, self.scalars, self.clock = rate, scalars, clock
         self.step = self.first_step = step
         self.first_end: float | None = None
+        self.tick = ticker()
         self.reported = -math.inf
         self.start_epoch(1)
 
@@ -143,6 +146,7 @@ class Progress:
         `waited` is the time for which the step waited for its batch, in seconds.
         """
         self.step += 1
+        self.tick()
         now = self.clock()
         if self.first_end is None:
             self.first_end = self.epoch_start = now

@@ -42,6 +42,8 @@ def record_line(record: Record) -> str:
         samples = record.figures.get("samples")
         on = f"on {samples:,.0f} held-out samples" if samples is not None else ""
         return _joined(["evaluation", *_scores(record), on])
+    if record.kind == "stall":
+        return f"no progress: {clean(record.text)}"
     return clean(record.text) if record.kind == "message" else ""
 
 

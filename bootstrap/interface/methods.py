@@ -106,6 +106,8 @@ class ClusterMethods(ABC):
         keep: float | None = None,
         stop: bool = True,
         max_hours: float | None = None,
+        on_stall: str = "stop",
+        stall_after: float = 60.0,
         resume: Run | str | None = None,
         elastic: str | None = None,
         retries: int | None = None,
@@ -146,6 +148,10 @@ class ClusterMethods(ABC):
             keep: minutes until machines stop after a failed run (20)
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after this number of hours
+            on_stall: stop, restart or wait: what happens when the run makes no progress;
+                default: stop (stop)
+            stall_after: seconds without a step before the ranks are examined for a stall
+                (60)
             resume: the id of a run: the same program continues from its checkpoints
             elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
                 not answer
@@ -181,7 +187,14 @@ class ClusterMethods(ABC):
                 minimum=minimum,
                 maximum=maximum,
             ),
-            _read(EndingOptions, keep=keep, stop=stop, max_hours=max_hours),
+            _read(
+                EndingOptions,
+                keep=keep,
+                stop=stop,
+                max_hours=max_hours,
+                on_stall=on_stall,
+                stall_after=stall_after,
+            ),
             _read(StartOptions, resume=resume, elastic=elastic, retries=retries, wait=wait),
         )
 

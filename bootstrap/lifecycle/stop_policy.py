@@ -16,7 +16,7 @@ from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent
 from ..console.output import Reporter
 from ..console.wait import Clock
-from ..errors import Command, HostsFailed, RailheadError, UsageError
+from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..runs.launch import StopPolicy
@@ -37,7 +37,13 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
     if ending.keep is not None and not ending.stop:
         raise UsageError("--keep and --no-stop contradict each other: give one of them")
     minutes = DEFAULT_KEEP if ending.keep is None else int(ending.keep)
-    return StopPolicy(minutes, stop=ending.stop, max_hours=ending.max_hours)
+    return StopPolicy(
+        minutes,
+        stop=ending.stop,
+        max_hours=ending.max_hours,
+        on_stall=ending.on_stall,
+        stall_after=ending.stall_after,
+    )
 
 
 def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
@@ -46,12 +52,15 @@ def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
     Raises:
         UsageError: the deadline is missing, past, or earlier than the run's --max-hours and cannot
             be moved while the machines run; or the hosts are ad-hoc, never stopped by a run, and
-            an option is about their stop.
+            an option is about their stop, or a run that stalls would wait without an end.
     """
     if not inventory.is_managed:
         _refuse_stop_options(inventory, policy)
+        _refuse_endless_wait(policy)
         return ""
     deadline = most_urgent(base.cloud_of(inventory).deadlines().values())
+    if deadline is None:
+        _refuse_endless_wait(policy)
     return check_deadline(deadline, policy, datetime.now(timezone.utc))
 
 
@@ -61,6 +70,15 @@ def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:
             f"--keep and --no-stop are for machines of a stack: those of {inventory.name} are "
             "never stopped by a run",
             hint="the same command without them",
+        )
+
+
+def _refuse_endless_wait(policy: StopPolicy) -> None:
+    if policy.on_stall == "wait" and policy.max_hours is None:
+        raise UsageError(
+            "--on-stall wait without a deadline: these machines have none, so a run that stalls"
+            " would never end",
+            hint=Hint(Command("train", on_stall="wait", max_hours=8), " ..."),
         )
 
 

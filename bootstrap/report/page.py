@@ -9,6 +9,7 @@ from urllib.parse import quote
 from railhead.documents.evaluation import NONE, Evaluation
 from railhead.documents.result import LINE
 from railhead.documents.run import MOST_RETRIES
+from railhead.documents.stall import Stall
 
 from ..console.charts import chart, pictures
 from ..console.charts.chart import Curve, Panel
@@ -113,8 +114,21 @@ def _failure(facts: RunFacts) -> Markup:
         return Markup("")
     what = "mpirun" if culprit.rank is None else f"rank {culprit.rank}"
     where = f"{what} on {culprit.host}; {cause_of(result) or 'cause not known'}"
-    lines = [text(line) for line in culprit.lines[-12:]]
-    return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
+    lines = element("pre", Markup("\n".join(text(line) for line in culprit.lines[-12:])))
+    if not culprit.stall:
+        return section("Failure", element("p", where), lines)
+    why = element("p", f"no progress: {culprit.stall.text}")
+    return section("Failure", why, _places(culprit.stall), lines)
+
+
+def _places(stall: Stall) -> Markup:
+    """Where each rank was when the run stood still."""
+    rows = [
+        (place.rank, place.host, place.doing, f"{place.file}:{place.line}" if place.file else "",
+         place.text or place.detail)
+        for place in stall.places
+    ]  # fmt: skip
+    return table(("rank", "host", "in", "line", ""), rows)
 
 
 def _attempts(facts: RunFacts) -> Markup:

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from railhead.documents.evaluation import Threshold
 from railhead.documents.run import (
     SCHEMA,
+    STALL_AFTER,
     Metric,
     Program,
     RunBucket,
@@ -125,11 +126,14 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """What to do with the machines after a run, validated. `max_hours` None: no limit."""
+    """How a run ends, and what to do with the machines after it, validated. `max_hours` None: no
+    limit. `on_stall`, `stall_after`: as in the run document."""
 
     keep_minutes: int = 20
     stop: bool = True
     max_hours: float | None = None
+    on_stall: str = "stop"
+    stall_after: float = STALL_AFTER
 
 
 def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
@@ -222,6 +226,8 @@ def run_document(
         retries_from_start=options.retries.from_start,
         commit=commit,
         elastic=options.retries.hosts[0] if options.retries.hosts else 0,
+        on_stall=stop_policy.on_stall,
+        stall_after=stop_policy.stall_after,
     )
 
 

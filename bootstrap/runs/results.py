@@ -37,6 +37,7 @@ from .run import Run
 SHOWN_ATTEMPTS = 5
 OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 
+LONGEST_REASON = 1000  # characters
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
 # For files that are too large for every fetch.
@@ -268,7 +269,9 @@ def _below(evaluation: Evaluation) -> str:
 def _failure(run: Run, result: Result) -> str:
     culprit = result.culprit or Culprit(None, None, ())
     where = f" on {culprit.host}" if culprit.host else ""
-    if culprit.rank is None:
+    if culprit.stall:
+        what = f"no progress: {clean(culprit.stall.text)[:LONGEST_REASON]}"
+    elif culprit.rank is None:
         what = f"lost{where}" if where else "mpirun failed"
     elif culprit.signal is not None:
         what = f"rank {culprit.rank}{where} was killed by signal {culprit.signal}"

@@ -76,4 +76,5 @@ def state_of(chief: Session, run: Run) -> str:
     if not alive:
         return "LOST: its supervisor died"
     again = [f"; {clean(attempt.summary)}" for attempt in state.attempts[-1:]]
-    return f"{state.state} (heartbeat {age:.0f} s ago){''.join(again)}"
+    stalled = f"; no progress: {clean(state.stall.text)}" if state.stall else ""
+    return f"{state.state} (heartbeat {age:.0f} s ago){''.join(again)}{stalled}"

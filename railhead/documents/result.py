@@ -12,6 +12,7 @@ from datetime import datetime
 from railhead.documents.cause import Cause
 from railhead.documents.codec import key
 from railhead.documents.evaluation import NONE, Evaluation, Reported
+from railhead.documents.stall import Stall
 
 FINAL = ("succeeded", "failed", "cancelled")
 # The variables that mark the processes of a run, and of an endpoint, with its name. They are here
@@ -35,13 +36,20 @@ TIME = (is_time, "a time such as 2026-11-22T10:22:43Z")
 @dataclass(frozen=True)
 class Culprit:
     """The first failure. `rank` is None where a whole host was lost or mpirun itself failed; a rank
-    has `exit` or `signal`. `lines`: the last ones that it printed."""
+    has `exit`, `signal` or `stall`. `lines`: the last ones that it printed. `stall`: why the run
+    was ended, although no rank had failed."""
 
     rank: int | None
     host: str | None
     lines: tuple[str, ...]
     exit: int | None = key(None, omit=True)
     signal: int | None = key(None, omit=True)
+    stall: Stall | None = key(None, omit=True)
+
+    @property
+    def reason(self) -> str:
+        """One line, with text from the host."""
+        return self.stall.text if self.stall else " ".join(self.lines[-1:])
 
 
 def other_keras(keras: int) -> int:

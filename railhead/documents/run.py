@@ -21,6 +21,9 @@ DISTRIBUTIONS = ("replicate", "shard")
 MOST_RETRIES = 100
 MODES = ("file", "stream")
 ROLES = ("chief", "ps", "worker")
+ON_STALL = ("stop", "restart", "wait")
+STALL_AFTER = 60.0  # seconds
+LONGEST_STALL = 86_400
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class RunDocument:
     `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
     `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
     has no checkpoint; `elastic`: the least number of hosts with which it continues, 0 for all.
-    `commit`: the git commit of the program, with `-dirty` after changes; None outside git."""
+    `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
+    `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer."""
 
     schema: int = key(choices=(SCHEMA,))
     run_id: str = key(check=NAME)
@@ -174,6 +178,8 @@ class RunDocument:
     retries_from_start: bool = key(False, omit=True)
     commit: str | None = key(None, omit=True)
     elastic: int = key(0, at_least=0, omit=True)
+    on_stall: str = key("stop", choices=ON_STALL)
+    stall_after: float = key(STALL_AFTER, at_least=1, at_most=LONGEST_STALL)
 
     def __post_init__(self) -> None:
         if not self.hosts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from railhead.documents.cause import Cause
 from railhead.documents.codec import key
 from railhead.documents.result import FINAL, LARGEST, TIME, Attempt
+from railhead.documents.stall import Stall
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class RunState:
     """`pid` is that of the supervisor, `mpirun` that of mpirun; `heartbeat` in seconds since 1970;
     `begun` has the incomplete line of each rank; `reason`: the last line of what failed;
     `cause`: as in the result;
-    `attempts`: as in the result."""
+    `attempts`: as in the result; `stall`: while the run makes no progress."""
 
     state: str = key(choices=("starting", "running", *FINAL))
     pid: int = key(at_least=2, at_most=LARGEST)
@@ -44,6 +45,7 @@ class RunState:
     trouble: str | None = None
     machines: Machines | None = key(None, omit=True)
     attempts: tuple[Attempt, ...] = key((), omit=True)
+    stall: Stall | None = key(None, omit=True)
 
     @property
     def has_ended(self) -> bool:

@@ -21,6 +21,7 @@ from ..results import Metrics
 from ..step import SUMS, compiled, sums
 from ..strategies.protocol import Strategy
 from ..tasks import Task
+from ..ticks import ticker
 from .metrics import MoreMetrics
 from .scores import Counts, counts_of
 
@@ -63,8 +64,13 @@ def evaluator(
     feed = strategy.iterate(lambda replicas: batches(samples, plan, config, replicas))
     step = compiled(strategy, _replica_step(strategy, model, task, classes, more), feed)
 
+    tick = ticker()
+
     def evaluate() -> Result:
-        results = [strategy.call(step, next_batch(feed, samples)) for _ in range(plan.steps)]
+        results = []
+        for _ in range(plan.steps):
+            results.append(strategy.call(step, next_batch(feed, samples)))
+            tick()
         tallies = sum(strategy.fetch(result).astype(np.float64) for result in results)
         last = SUMS + _count_sums(classes)
         return replace(_result(tallies[:last], classes), more=more.results(tallies[last:]))

@@ -247,7 +247,7 @@ def _matches(failure: Failure) -> Iterator[tuple[Row, str]]:
 def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
     """The lines of each source, the most telling first."""
     culprit = failure.culprit
-    stall = getattr(culprit, "stall", None)  # where the run was ended because it made no progress
+    stall = culprit.stall
     is_lost = culprit.rank is None and culprit.host is not None
     says_why = not is_lost and culprit.signal not in ENDED_BY_OTHERS
     lines = [line[:LONGEST] for line in reversed(culprit.lines)] if says_why else []

@@ -147,7 +147,7 @@ class Restarts:
         if run.retries <= self._retried:
             return f"it was started again {self._retried} times (--retries)"
         is_stall = ended.result.cause and ended.result.cause.class_ == "stall"
-        if is_stall and getattr(run, "on_stall", "stop") != "restart":
+        if is_stall and run.on_stall != "restart":
             return "it made no progress; --on-stall restart starts it again"
         left = time_left.seconds_left(run, ended.run_seconds)
         needed = self.start_seconds + _interval(run, ended.folder)

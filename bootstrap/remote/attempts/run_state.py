@@ -88,7 +88,7 @@ class State:
             self.save_result(result)
         with self.counted():
             json_file.save(self.path("results/manifest.json"), with_result(self.folder, listed))
-        reason = " ".join(result.culprit.lines[-1:]) if result.culprit else None
+        reason = result.culprit.reason if result.culprit else None
         last = {
             "state": result.state,
             "ended": result.ended,

@@ -32,12 +32,15 @@ from .. import programs
 from ..attempts import evidence
 from ..keras_patches import patch, rows
 from ..run import json_file
+from ..stall import counter, dump
 from . import rank_data, rank_launcher, rank_link, rank_sagemaker
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
 ALIVE = b"\x1d"  # a heartbeat
 ENDED = b"\x1c"  # this rank has ended
+STEPPED = b"\x1a"  # it has completed a step since the last STEPPED
+STEPS = 1.0  # seconds between two STEPPED
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
 size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
@@ -52,7 +55,10 @@ def main(folder: str) -> int:
     evidence.note_cgroup(folder, rank)
     chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
     check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
-    redirect_output(GONE if chief else b"", check)
+    steps = counter.Counter()
+    redirect_output(GONE if chief else b"", check, steps)
+    dump.register()
+    counter.provide(steps.tick)
     set_environment(run, rank, folder)
     if chief:
         atexit.register(report_end, 0)  # registered first, so it runs after all others
@@ -74,6 +80,8 @@ def run_program(run: RunDocument, folder: str) -> int:
     elif run.keras_patches:
         patches = rows.patches_for(run.strategy)
         patch.install(patches, print_on_rank_0, also_unknown=not run.keras_auto)
+    if run.keras_patches:
+        counter.count_steps_of_keras(sys.modules[counter.MODULE].tick)
     rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
     args = rank_sagemaker.arguments(program, folder) if program.sagemaker else program.args
     code = outcome(lambda: run_script(work, program.path, args))
@@ -91,12 +99,16 @@ def print_on_rank_0(line: str) -> None:
         print(line, flush=True)
 
 
-def redirect_output(last_line: bytes, check: Callable[[], None] | None = None) -> None:
+def redirect_output(
+    last_line: bytes,
+    check: Callable[[], None] | None = None,
+    steps: counter.Counter | None = None,
+) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
     The helper also sends heartbeats, which do not depend on what this process does. It adds
-    `last_line` when this process has ended, whatever ended it, and calls `check` with each
-    heartbeat.
+    `last_line` when this process has ended, whatever ended it, calls `check` with each heartbeat,
+    and reports that `steps` has counted.
 
     mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
     no process group that mpirun kills: it still forwards the last output of a killed rank. It is
@@ -115,7 +127,7 @@ def redirect_output(last_line: bytes, check: Callable[[], None] | None = None) -
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
-            heartbeat = Heartbeat(check)
+            heartbeat = Heartbeat(check, steps)
             forward_output(source, rank, heartbeat)
             wait_for_end(rank, heartbeat)
             send(encoded(last_line) + ENDED)
@@ -124,13 +136,22 @@ def redirect_output(last_line: bytes, check: Callable[[], None] | None = None) -
 
 
 class Heartbeat:
-    """Sends ALIVE, at most every BEAT seconds; `check` is called as often."""
+    """Sends ALIVE, at most every BEAT seconds; `check` is called as often. Sends STEPPED, at most
+    every STEPS seconds, if `steps` has counted."""
 
-    def __init__(self, check: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        check: Callable[[], None] | None = None,
+        steps: counter.Counter | None = None,
+    ) -> None:
         self.due, self.check = 0.0, check
+        self.steps, self.count, self.steps_due = steps, 0, 0.0
 
     def beat(self) -> None:
-        """Send one if it is due."""
+        """Send what is due."""
+        if self.steps and self.steps.count != self.count and time.monotonic() >= self.steps_due:
+            self.count, self.steps_due = self.steps.count, time.monotonic() + STEPS
+            send(STEPPED)
         if time.monotonic() >= self.due:
             self.due = time.monotonic() + BEAT
             send(ALIVE)
@@ -183,9 +204,9 @@ def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
 def encoded(data: bytes) -> bytes:
     """Output as mpirun_output.py expects it: line ends as END, and GUARD after each "]".
 
-    The four separators of ASCII are ours, so a program cannot send a heartbeat.
+    The four separators of ASCII and STEPPED are ours, so a program cannot send a heartbeat.
     """
-    plain = re.sub(b"[\x1c-\x1f]", b"?", data)
+    plain = re.sub(b"[\x1a\x1c-\x1f]", b"?", data)
     return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
 

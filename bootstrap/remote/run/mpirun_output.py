@@ -5,7 +5,8 @@ OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by a
 In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
 their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
 loss. A rank also puts GUARD after each "]" that it prints: text that looks like the tag of another
-rank stays text. ALIVE and ENDED are not text: a rank's helper sends them (`Heartbeat` in rank.py).
+rank stays text. ALIVE, ENDED and STEPPED are not text: a rank's helper sends them (`Heartbeat` in
+rank.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ END = b"\x1e"  # ASCII's record separator
 GUARD = b"\x1f"  # ASCII's unit separator
 ALIVE = b"\x1d"  # ASCII's group separator
 ENDED = b"\x1c"  # ASCII's file separator
-NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + b"]")
+STEPPED = b"\x1a"  # ASCII's substitute
+NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + STEPPED + b"]")
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
@@ -33,6 +35,7 @@ class MpirunOutput:
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
         self.active: set[int] = set()  # ranks that sent something
         self.ended: set[int] = set()  # ranks whose process has ended
+        self.stepped: set[int] = set()  # ranks that have completed a step
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
@@ -64,6 +67,8 @@ class MpirunOutput:
         self.active.add(self.rank)
         if ENDED in text:
             self.ended.add(self.rank)
+        if STEPPED in text:
+            self.stepped.add(self.rank)
         *lines, unfinished = (self.unfinished.get(self.rank, b"") + NOT_TEXT.sub(b"", text)).split(
             END
         )

@@ -23,6 +23,7 @@ from railhead.documents.evaluation import Reported
 from railhead.documents.run import RunDocument
 
 from ..attempts.keras_errors import STEP, STEP_RECORDS
+from ..stall.progress import Progress
 from .metric_lines import MetricLines
 from .mpirun_output import Heartbeats, MpirunOutput
 
@@ -31,6 +32,10 @@ RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
 TAIL = 20  # lines
+# What Horovod and TensorFlow print, again and again, while ranks wait for each other.
+STALLED = re.compile(
+    rb"[Ss]tall|subset of ranks|remainder of ranks|Missing ranks|^\d+: \[|Collective ops is aborted"
+)
 SHORTEST = 4  # characters; shorter lines of a multi-line secret (a bracket) are not redacted
 
 
@@ -166,6 +171,7 @@ class RunOutput:
         self.numbers = dict(numbers or {})
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
+        self.progress = Progress()
         self.broken: BaseException | None = None
         self.metric_lines = MetricLines(run.metrics, self.add_metric) if run.metrics else None
         self.metric_rank = next(filter(self.is_chief, range(run.size)), 0)
@@ -180,10 +186,12 @@ class RunOutput:
                     self.add_line(rank, self.secrets.redact(line))
                 self.heartbeats.received(splitter.active)
                 self.heartbeats.ended(splitter.ended)
+                self.progress.step(splitter.stepped)
                 splitter.active.clear()
+                splitter.stepped.clear()
                 if time.monotonic() - updated > 0.5:
                     updated = time.monotonic()
-                    self.unfinished = self.unfinished_lines(splitter)
+                    self.note_unfinished(splitter)
             for rank, line in splitter.close():
                 self.add_line(rank, self.secrets.redact(line))
         except BaseException as error:  # the main thread raises it
@@ -198,13 +206,21 @@ class RunOutput:
             self.heartbeats.waited(time.monotonic() - begun)
             if ready:
                 return os.read(source, 1 << 16)
-            self.unfinished = self.unfinished_lines(splitter)
+            self.note_unfinished(splitter)
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
         """Read mpirun's own messages from its stderr, which has nothing else."""
         assert process.stderr
         for line in process.stderr:
             self.add_line(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
+
+    def note_unfinished(self, splitter: MpirunOutput) -> None:
+        """Note the unfinished lines; one that has changed is progress, as a finished one."""
+        lines = self.unfinished_lines(splitter)
+        for rank, line in lines.items():
+            if line and line != self.unfinished.get(rank):
+                self.note_progress(int(rank), line.encode())
+        self.unfinished = lines
 
     def unfinished_lines(self, splitter: MpirunOutput) -> dict[str, str]:
         """{rank: unfinished line}, as of progress bars, which end the line only when complete."""
@@ -223,6 +239,7 @@ class RunOutput:
         self.logs[rank].add(line)
         if not self.stepped and STEP.search(line):
             self.note_step(None)
+        self.note_progress(rank, line)
         if self.metric_lines and rank == self.metric_rank:
             self.metric_lines.feed(shown(line))
 
@@ -232,6 +249,16 @@ class RunOutput:
         self.first_step = self.first_step or time.monotonic()
         if isinstance(step, int):
             self.step = max(step, self.step or 0)
+
+    def note_progress(self, rank: int, line: bytes) -> None:
+        """Note what a line says about the progress of a rank."""
+        if rank != MPIRUN and not STALLED.search(line):
+            self.progress.line()
+            self.progress.step([rank] if STEP.search(line) else [])
+
+    def note_stall(self, text: str) -> None:
+        """Add a record of a stall."""
+        self.metrics.add(json.dumps({"kind": "stall", "text": text, "time": time.time()}).encode())
 
     def end_attempt(self, text: str, since: float | None) -> None:
         """Add a last line of ours to the log of each rank, and close all files. Records that are
@@ -249,6 +276,7 @@ class RunOutput:
         rank = self.metric_rank
         self.last_metrics[record["name"]] = record["value"]
         self.note_step(None)
+        self.progress.step([rank])
         record["number"] += self.numbers.get(record["name"], 0)
         record.update(rank=rank, host=self.host_of(rank), time=time.time())
         self.metrics.add(json.dumps(record).encode())
@@ -281,6 +309,8 @@ class RunOutput:
             return False
         if kind in STEP_RECORDS:
             self.note_step(record.get("step"))
+        self.progress.line()
+        self.progress.step([rank] if kind in STEP_RECORDS else [])
         if kind == "evaluation":
             self.evaluation = Reported(own)
         self.metrics.add(line)

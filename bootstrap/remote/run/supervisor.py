@@ -32,6 +32,7 @@ from ..attempts.elastic import Returning
 from ..attempts.restarts import Ended, metric_numbers
 from ..attempts.run_state import STARTED, State
 from ..evaluation import thresholds
+from ..stall.watch import StallWatch
 from . import (
     bounded,
     closing,
@@ -81,6 +82,7 @@ class Supervisor:
         self.retry = causes.NEVER
         self.returning = Returning(self.run, RUN)
         self.grows = False  # whether it was ended to take a host back
+        self.watch = StallWatch(self.run, RUN, self.output)
         self.ended_servers = False
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
@@ -197,9 +199,10 @@ class Supervisor:
             time_now = time.monotonic()
             if time_now - beat >= 1:
                 beat = time_now
-                self.state.beat(begun=self.output.unfinished)
+                self.state.beat(begun=self.output.unfinished, stall=self.watch.stall)
                 controller.is_connected(path("attached"))
                 self.returning.look()
+            self.watch.look(time_now)
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
             if not terminated and self.must_end():
@@ -213,8 +216,8 @@ class Supervisor:
         return process.returncode
 
     def must_end(self) -> bool:
-        """Whether the run must be ended: it was cancelled, only parameter servers are left, or a
-        host fell silent. The result needs to know which."""
+        """Whether the run must be ended: it was cancelled, only parameter servers are left, a host
+        fell silent, or it has stalled. The result needs to know which."""
         self.ended_servers = self.only_servers_are_left()
         if CANCELLED.is_set() or self.ended_servers:
             return True
@@ -224,7 +227,7 @@ class Supervisor:
         silent = self.output.heartbeats.lost()
         if silent is not None and not self.known():
             self.silent = silent
-        return silent is not None
+        return silent is not None or self.watch.ends_run
 
     def only_servers_are_left(self) -> bool:
         """Whether the chief has ended well a while ago: parameter servers would run for ever.
@@ -248,7 +251,7 @@ class Supervisor:
         """How the run has ended, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
-        elif self.silent is not None or self.grows:
+        elif self.silent is not None or self.grows or self.watch.ends_run:
             code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return Result(
@@ -284,6 +287,8 @@ class Supervisor:
             return Culprit(None, self.hosts[self.silent], (self.silence(),))
         if self.grows:
             return Culprit(None, self.returning.back, ("it answers again: the run takes it back",))
+        if self.watch.stall and self.watch.ends_run:
+            return self.watch.culprit(self.watch.stall)
         first = verdict(" ".join(self.output.mpirun))
         if self.output.failed and (first is None or first.what not in ("signal", "lost")):
             rank, code = next(iter(self.output.failed.items()))

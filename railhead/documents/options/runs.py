@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.documents.options.option import option
+from railhead.documents.run import LONGEST_STALL, ON_STALL, STALL_AFTER
 from railhead.documents.uri import FORMS, PREFIXES
 
 ID = {"doc": "the id of a run; default: the last"}
@@ -204,6 +205,23 @@ class EndingOptions:
         " are moved; on Google Cloud a time after the end of `maxRunDuration` is refused",
         at_least=0.01,
         at_most=168,
+    )
+    on_stall: str = option(
+        "stop",
+        "stop, restart or wait: what happens when the run makes no progress; default: stop",
+        doc="what happens when the run makes no progress ([A run that stalls]"
+        "(troubleshooting.md#a-run-that-stalls)): `stop` ends it with the line that the others wait"
+        " for; `restart` also starts it again, as `--retries` describes; `wait` only shows it, and"
+        " needs `--max-hours` or machines with a deadline",
+        choices=ON_STALL,
+    )
+    stall_after: float = option(
+        STALL_AFTER,
+        "seconds without a step before the ranks are examined for a stall",
+        doc="the shortest time without a step after which the ranks are examined for a stall, in"
+        " seconds, 1 to 86400; default 60",
+        at_least=1,
+        at_most=LONGEST_STALL,
     )
 
 

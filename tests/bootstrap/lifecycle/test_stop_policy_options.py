@@ -54,6 +54,8 @@ WRONG = [
     ({"keep": "5", "stop": True}, "contradict each other"),
     ({"max_hours": "0"}, "--max-hours: 0 is not a number from 0.01 to 168"),
     ({"max_hours": "169"}, "--max-hours: 169"),
+    ({"on_stall": "end"}, "--on-stall: 'end'"),
+    ({"stall_after": "0"}, "--stall-after: 0 is not a number from 1 to 86400"),
 ]
 
 
@@ -242,3 +244,10 @@ def test_the_stop_machines_text() -> None:
     )
     stops = Machines("stopping", "only on h1", stopped={"h2": "ok"})
     assert stop_policy.describe_phase(stops) == "machines: stopping, h2: ok; results only on h1"
+
+
+def test_waiting_for_a_run_that_stalls_needs_a_deadline() -> None:
+    named = Inventory("named", OURS.hosts)
+    with pytest.raises(UsageError, match="--on-stall wait without a deadline"):
+        stop_policy.check_before_run(named, StopPolicy(on_stall="wait"))
+    assert stop_policy.check_before_run(named, StopPolicy(on_stall="wait", max_hours=8.0)) == ""

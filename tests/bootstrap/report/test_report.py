@@ -247,14 +247,18 @@ def test_what_a_host_writes_is_text(project: Path) -> None:
     evil = EVIL.format(port=9)
     folder = record_run(name=evil, model=evil)
     result = json.loads((folder / "result.json").read_text())
+    place = {"rank": 1, "host": evil, "doing": "call", "file": evil, "line": 7, "text": evil}
+    stall = {"text": f"\x1b[2J{evil}", "seconds": 74, "behind": [1], "places": [place]}
     culprit = {"rank": 1, "host": evil, "lines": [evil, "\x1b[2Jred"]}
-    (folder / "result.json").write_text(json.dumps({**result, "culprit": culprit}))
-    html = page_of(FIRST)
-    assert escape(evil) in html and "\x1b" not in html
-    tags = Tags()
-    tags.feed(html)
-    assert "script" not in tags.found
-    assert all(link.startswith("data:") for link in tags.links)
+    for failed in (culprit, {**culprit, "stall": stall}):
+        (folder / "result.json").write_text(json.dumps({**result, "culprit": failed}))
+        html = page_of(FIRST)
+        assert escape(evil) in html and "\x1b" not in html
+        assert ("no progress: " in html) is ("stall" in failed)
+        tags = Tags()
+        tags.feed(html)
+        assert "script" not in tags.found
+        assert all(link.startswith("data:") for link in tags.links)
 
 
 DAMAGED: dict[str, Any] = {

@@ -96,13 +96,13 @@ def is_alive(pid: int) -> bool:
 needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")
 
 
-def with_script(run: Run, script: str) -> Run:
-    """The run of a script by rank.py on two ranks of this machine."""
+def with_script(run: Run, script: str, ranks: int = 2) -> Run:
+    """The run of a script by rank.py on ranks of this machine."""
     (run.folder / "work" / "train.py").write_text(script)
     run.write("run.json", {**run.read("run.json"), "program": PROGRAM})
     rank = f"{sys.executable} ../{NAME} rank.rank {run.folder}"
     start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {rank}"
-    mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--tag-output", "sh", "-c", start]
+    mpirun = ["mpirun", "-np", str(ranks), "--oversubscribe", "--tag-output", "sh", "-c", start]
     run.write("mpirun.json", mpirun)
     return run
 

@@ -1,0 +1,1 @@
+"""Finds out that a run makes no progress, and which line of which rank the others wait for."""

@@ -1,0 +1,67 @@
+"""Counts what a rank completes: steps, and batches of an evaluation.
+
+The count is in a page of memory that the rank shares with its helper (rank.py), so that counting
+costs nothing and needs no output. The program finds it as the module `railhead_ticks`. Standard
+library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..keras_patches.patch import after_import
+
+MODULE = "railhead_ticks"  # has one function, `tick`
+# Where Keras 3 and Keras 2 have the class that calls all callbacks, and the ends that count.
+OF_KERAS = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
+ENDS = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end", "on_epoch_end")
+
+
+class Counter:
+    """A number in shared memory; a process forked after its creation sees it change."""
+
+    def __init__(self) -> None:
+        self.numbers = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
+
+    def tick(self) -> None:
+        """Count one."""
+        self.numbers[0] += 1
+
+    @property
+    def count(self) -> int:
+        """The number so far."""
+        return self.numbers[0]
+
+
+def provide(tick: Callable[[], None]) -> None:
+    """Let the program of this process import the function as `railhead_ticks.tick`."""
+    module = types.ModuleType(MODULE, "Counts the steps of a rank of Railhead.")
+    module.tick = tick  # type: ignore[attr-defined]
+    sys.modules[MODULE] = module
+
+
+def count_steps_of_keras(tick: Callable[[], None]) -> None:
+    """Count each batch and epoch of Keras's own loops from its import on."""
+
+    def change(module: types.ModuleType) -> None:
+        list_of_callbacks = getattr(module, "CallbackList", None)
+        for name in ENDS:
+            if method := getattr(list_of_callbacks, name, None):
+                setattr(list_of_callbacks, name, counted(method, tick))
+
+    after_import(dict.fromkeys(OF_KERAS, change))
+
+
+def counted(method: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
+    """The method, counted at each end."""
+
+    def method_and_tick(*args: Any, **more: Any) -> Any:
+        result = method(*args, **more)
+        tick()
+        return result
+
+    return method_and_tick

@@ -1,0 +1,262 @@
+"""Who is behind and who waits, from the samples of all ranks. Pure.
+
+How soon it is called a stall depends on how sure that is: a false alarm costs more than a late one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from railhead.documents.run import RunDocument
+from railhead.documents.stall import MOST_PLACES, Place, Stall
+
+from . import frames
+from .collect import Sample
+from .stacks import parsed
+
+# By how many times the limit must be exceeded.
+SURE = 1  # a rank is stopped, or idle outside every collective while others wait in one
+LIKELY = 5  # all wait for each other, or for input; or nobody is seen to wait for the idle rank
+POSSIBLE = 15  # a rank that the others wait for computes, reads or writes
+IDLE = 0.02  # share of a CPU that a main thread uses at most, that waits
+BUSY = 0.5  # CPUs that a process uses at least, that computes
+WAITS = 2  # how often a waiting main thread begins to wait in a pause
+LINE = 160  # characters of the text of a line
+# Horovod's warning: "Missing ranks:\n1: [name, ...]", here in the line of its log.
+MISSING = re.compile(r"^(?P<rank>\d+): \[(?P<name>[^\],]{1,200})")
+OPERATION = re.compile(r"(?i)(allreduce|allgather|broadcast|alltoall|reducescatter|barrier)")
+PARTNERS = ("collective", "tensorflow")
+CERTAIN = ("stopped", "ended")  # also on a host with more work than CPUs
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A stall, if the run makes no progress for `factor` times the limit."""
+
+    stall: Stall
+    factor: int
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What a rank does; `idle`: it only waits, and is where it was before; `crowded`: its host has
+    more work than CPUs, so it may only look idle."""
+
+    place: Place
+    idle: bool = False
+    crowded: bool = False
+
+    @property
+    def at(self) -> tuple[str | None, int | None, str]:
+        """What ranks at the same place have in common."""
+        return self.place.file, self.place.line, self.place.doing
+
+
+Source = Callable[[str, int], str]  # the text of a line of the program, "" if it is not known
+
+
+def diagnosed(
+    run: RunDocument,
+    samples: Mapping[int, Sample],
+    *,
+    seconds: float,
+    ended: Iterable[int] = (),
+    unreachable: Mapping[str, str] | None = None,
+    source: Source = lambda file, line: "",
+    warnings: Sequence[str] = (),
+) -> Diagnosis:
+    """Who is behind.
+
+    Args:
+        samples: by rank; a rank without one has no process on its host.
+        seconds: since the last progress.
+        ended: the ranks whose process has ended.
+        unreachable: hosts that did not answer, and why.
+        source: the text of a line of the program.
+        warnings: the last lines of the ranks, which may have Horovod's warning.
+    """
+    gone, hosts = set(ended), unreachable or {}
+    ranks = []
+    for number in range(run.size):
+        host = run.hosts[run.host_of(number)].name
+        if number in samples and number not in gone:
+            rank = _rank(samples[number], host, run.run_id, source)
+            ranks.append(replace(rank, crowded=samples[number].crowded))
+        elif host in hosts and number not in gone:
+            ranks.append(Rank(Place(number, host, "unreachable", detail=hosts[host][:LINE])))
+        else:
+            ranks.append(Rank(Place(number, host, "ended"), idle=True))
+    behind, factor = _behind(ranks)
+    if any(rank.crowded and rank.place.doing not in CERTAIN for rank in behind):
+        factor = max(factor, LIKELY)
+    waiting = [rank for rank in ranks if rank not in behind]
+    text = _sentence(behind, waiting, seconds, _operation(warnings))
+    places = tuple(rank.place for rank in (*behind, *waiting))[:MOST_PLACES]
+    numbers = tuple(rank.place.rank for rank in behind)[:MOST_PLACES]
+    return Diagnosis(Stall(text, round(seconds, 1), numbers, places), factor)
+
+
+def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
+    """What one rank does."""
+    place = Place(sample.rank, host, "silent", detail=sample.wait[:LINE])
+    if sample.state in "Tt":
+        detail = "by a debugger" if sample.state == "t" else "SIGSTOP, or a debugger"
+        return Rank(replace(place, doing="stopped", detail=detail), idle=sample.state == "T")
+    seconds = sample.seconds or 1.0
+    uses, computes = sample.cpu / seconds, sample.process_cpu / seconds >= BUSY
+    work = f"/runs/{run_id}/work/"
+    before, after = (_doing(text, work, source) for text in sample.stacks)
+    if after is None:
+        return Rank(replace(place, busy=computes), idle=uses < IDLE and not computes)
+    doing, frame = after.kind, after.frame
+    detail = after.detail or (sample.child and f"its child: {sample.child}")
+    place = replace(place, doing=doing, detail=detail[:LINE], busy=computes)
+    if frame:
+        file = frame.file.partition(work)[2] or frame.file
+        text = source(file, frame.line)[:LINE]
+        place = replace(place, file=file[:LINE], line=frame.line, text=text or None)
+    moved = before is None or (before.kind, before.frame) != (doing, frame)
+    works = moved or computes or sample.child_cpu / seconds >= IDLE
+    if doing == "call":
+        # A loop of short sleeps waits for something; other short waits are of data that arrives.
+        waits = sample.switches <= WAITS or "nanosleep" in sample.wait
+        works = works or uses >= IDLE or sample.bytes != 0
+        return Rank(replace(place, busy=works), idle=waits and not works and sample.state != "D")
+    return Rank(replace(place, busy=works), idle=not works)
+
+
+def _doing(text: str, work: str, source: Source) -> frames.Doing | None:
+    stacks = parsed(text)
+    if not stacks:
+        return None
+    texts = {}
+    for stack in stacks:
+        own = next((frame for frame in stack if work in frame.file), None)
+        if own:
+            texts[own.file, own.line] = source(own.file.partition(work)[2], own.line)
+    return frames.doing_of(stacks, work, texts)
+
+
+def _behind(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
+    """The ranks that the others wait for, and how sure that is."""
+    active = [rank for rank in ranks if rank.place.doing != "serves"]
+    stopped = [rank for rank in ranks if rank.place.doing == "stopped"]
+    if stopped:
+        return stopped, SURE if all(rank.idle for rank in stopped) else POSSIBLE
+    waiting = [r for r in active if r.place.doing in PARTNERS and not r.place.busy]
+    for kinds in (("ended",), ("call", "silent"), ("unreachable",), ("input",)):
+        behind = [rank for rank in active if rank.place.doing in kinds]
+        if kinds == ("ended",) and not waiting:
+            continue  # the others have not ended yet
+        if behind and len(behind) < len(active):
+            return behind, _factor(behind, waiting)
+        if behind:
+            return _smallest(behind), LIKELY if all(r.idle for r in behind) else POSSIBLE
+    busy = [rank for rank in active if rank.place.busy]
+    odd = _smallest(active)
+    if not odd and busy:
+        odd = busy if len(busy) < len(active) else []
+    if busy:
+        return odd, POSSIBLE
+    return odd, SURE if odd else LIKELY
+
+
+def _factor(behind: Sequence[Rank], waiting: Sequence[Rank]) -> int:
+    if any(rank.place.busy for rank in behind):
+        return POSSIBLE
+    sure = waiting and all(rank.idle and rank.place.doing in ("call", "ended") for rank in behind)
+    return SURE if sure else LIKELY
+
+
+def _smallest(ranks: Sequence[Rank]) -> list[Rank]:
+    """The ranks at the place where the fewest are: of equally many, at the last line, which has
+    left the loop of the others. None where all are at the same place."""
+    counts = Counter(rank.at for rank in ranks)
+    if len(counts) < 2:
+        return []
+    rarest = min(counts, key=lambda at: (counts[at], -(at[1] or 0)))
+    return [rank for rank in ranks if rank.at == rarest]
+
+
+def _operation(warnings: Sequence[str]) -> str:
+    """The collective that Horovod's last warning names; "" without one."""
+    for line in reversed(warnings):
+        if (missing := MISSING.match(line)) and (name := OPERATION.search(missing["name"])):
+            return name[1].lower()
+    return ""
+
+
+def _sentence(
+    behind: Sequence[Rank], waiting: Sequence[Rank], seconds: float, operation: str
+) -> str:
+    """The diagnosis for people."""
+    time = f"for {seconds:.0f} s"
+    if not behind:
+        first = waiting[0].place if waiting else Place(0, "", "ended")
+        everyone = "the only rank" if len(waiting) == 1 else f"all {len(waiting)} ranks"
+        return f"{everyone} {_has(len(waiting))} been {_where(first)} {time}, and none is behind"
+    first = behind[0].place
+    names = _names([rank.place for rank in behind])
+    subject = f"{names} on {first.host}" if len({r.place.host for r in behind}) == 1 else names
+    if first.doing == "ended":
+        text = f"{subject} {_has(len(behind))} ended"
+    else:
+        text = f"{subject} {_has(len(behind))} been {_where(first)} {time}"
+    partners = [r.place for r in waiting if r.place.doing in PARTNERS]
+    if partners:
+        it = "it" if len(behind) == 1 else "them"
+        name = operation or _common([p.detail for p in partners if p.doing == "collective"])
+        at = partners[0]
+        line = f"{at.file}:{at.line}" if at.file else ""
+        inside = f"in {name}" if name else "in TensorFlow"
+        text += (
+            f"; {_names(partners)} {'waits' if len(partners) == 1 else 'wait'} for {it} {inside}"
+        )
+        text += f" ({line})" if line else ""
+    elif waiting:
+        other = [rank.place for rank in waiting if rank.at == waiting[0].at]
+        text += f"; {_names(other)} {_has(len(other))} been {_where(other[0])}"
+    return text
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _where(place: Place) -> str:
+    line = f"{place.file}:{place.line}" if place.file else ""
+    text = f"{line} `{place.text}`" if line and place.text else line
+    if place.doing == "stopped":
+        return f"stopped ({place.detail})"
+    if place.doing == "unreachable":
+        return f"on a host that does not answer ({place.detail})"
+    if place.doing == "silent":
+        return f"without an answer{f' ({place.detail})' if place.detail else ''}"
+    if not text:
+        return {
+            "call": "at the end of its program",
+            "input": "waiting for input",
+            "tensorflow": "in TensorFlow",
+        }.get(place.doing, f"in {place.detail}")
+    more = {"collective": f" ({place.detail})", "input": " (input)"}.get(place.doing, "")
+    return f"in {text}{more}"
+
+
+def _common(names: Sequence[str]) -> str:
+    return Counter(names).most_common(1)[0][0] if names else ""
+
+
+def _names(places: Sequence[Place]) -> str:
+    """`rank 3`, or `ranks 0-2, 5`."""
+    numbers = sorted(place.rank for place in places)
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    shown = ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
+    return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown}"

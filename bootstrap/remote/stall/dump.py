@@ -1,0 +1,96 @@
+"""The stacks of a rank, which it writes itself when it gets a signal.
+
+`faulthandler` writes them in the signal's handler: without ptrace, and also while C code has the
+interpreter's lock. A stopped process answers when it continues. The text goes to a file in memory,
+which the collector (collect.py) reads through /proc. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import re
+import time
+from collections.abc import Mapping
+
+NAME = "railhead-stacks"  # of the file in memory
+SIGNAL = 44  # a real-time signal, which no program uses by chance: SIGUSR1 and 2 are used by many
+LIMIT = 200_000  # bytes of the stacks of one rank
+ANSWER = 2.0  # seconds; a process that runs writes its stacks in milliseconds
+PAUSE = 0.05  # seconds between two looks at the files
+
+
+def register() -> None:
+    """Let this process write its stacks at SIGNAL. Without faulthandler or memory it cannot."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        memory = os.memfd_create(NAME)
+        file = os.open(f"/proc/self/fd/{memory}", os.O_WRONLY | os.O_APPEND)
+        os.close(memory)
+        os.set_inheritable(file, False)
+        os.write(file, b"%d %d\n" % (os.getpid(), file))
+        faulthandler.register(SIGNAL, file=file, all_threads=True)
+
+
+def file_of(pid: int) -> str:
+    """The path of a process's file; "" if it has none any more, or does not handle the signal.
+
+    A program may close all its files: then the number may be of another file, and what the
+    handler writes would end there.
+    """
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
+        handled = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read(), re.MULTILINE)
+        if not handled or not int(handled[1], 16) >> (SIGNAL - 1) & 1:
+            return ""
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            path = f"/proc/{pid}/fd/{number}"
+            if NAME in _target(path):
+                with open(path, "rb") as file:
+                    return path if file.readline(64).split() == _header(pid, number) else ""
+    return ""
+
+
+def _header(pid: int, number: str) -> list[bytes]:
+    return [str(pid).encode(), number.encode()]
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def request(pid: int) -> str:
+    """Ask a process for its stacks; returns the path for `answers`, "" if it cannot write them."""
+    path = file_of(pid)
+    if path:
+        with contextlib.suppress(OSError):
+            with open(path, "rb+") as file:
+                file.truncate(len(file.readline(64)))
+            os.kill(pid, SIGNAL)
+            return path
+    return ""
+
+
+def answers(paths: Mapping[int, str]) -> dict[int, str]:
+    """The stacks that processes have written to these files; "" for one that writes none in time.
+
+    A text is complete when it has not changed for a moment.
+    """
+    texts, missing, until = dict.fromkeys(paths, ""), dict(paths), time.monotonic() + ANSWER
+    while missing and time.monotonic() < until:
+        time.sleep(PAUSE)
+        for number, path in list(missing.items()):
+            before, texts[number] = texts[number], _text(path)
+            if texts[number] and texts[number] == before:
+                del missing[number]
+    return texts
+
+
+def _text(path: str) -> str:
+    """What a process has written after the first line."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.readline(64)
+        return file.read(LIMIT).decode(errors="replace")
+    return ""

@@ -1,0 +1,187 @@
+"""Watches a run for a stall, on its chief: asks all hosts when it is suspicious, and decides.
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from railhead.documents.codec import decode
+from railhead.documents.result import Culprit
+from railhead.documents.run import RunDocument
+from railhead.documents.stall import Stall
+
+from .. import programs
+from ..run import bounded, end_processes
+from .collect import Sample
+from .diagnosis import Diagnosis, diagnosed
+
+if TYPE_CHECKING:
+    from ..run.rank_output import RunOutput
+
+PAUSE = 10.0  # seconds at most between the two stacks of a rank
+SHARE = 6  # of the shortest limit, that the pause takes
+REPLY = 30.0  # seconds for the reply of a host, without the pause
+AT_ONCE = 32  # hosts that are examined at the same time
+FILE = 2_000_000  # bytes of a file whose lines are shown
+LOG = "logs/stacks.log"
+MOST = 2_000_000  # bytes of all stacks in it
+
+
+class StallWatch:
+    """Looks for a stall of a run. `look` is called often and never waits: a thread examines the
+    hosts."""
+
+    def __init__(self, run: RunDocument, folder: str, output: RunOutput) -> None:
+        self.run, self.folder, self.output = run, folder, output
+        self.progress = output.progress
+        self.stall: Stall | None = None  # while it lasts
+        self.next_look = 0.0  # seconds without progress
+        self.thread: threading.Thread | None = None
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether the run must be ended."""
+        return self.stall is not None and self.run.on_stall != "wait"
+
+    def look(self, now: float) -> None:
+        """Look at the time (monotonic)."""
+        self.progress.look(now)
+        if self.ends_run:
+            return  # its ranks end now: what they do then is not why
+        silence, limit = self.progress.silence, self.progress.limit(self.run.stall_after)
+        if silence < limit:
+            self.next_look, self.stall = limit, None
+        elif silence >= self.next_look and not (self.thread and self.thread.is_alive()):
+            self.next_look = silence + limit
+            self.thread = threading.Thread(target=self._examine, args=(silence, limit), daemon=True)
+            self.thread.start()
+
+    def culprit(self, stall: Stall) -> Culprit:
+        """The failure of a run that was ended because of this stall."""
+        if not stall.behind:
+            return Culprit(None, None, (), stall=stall)
+        rank = stall.behind[0]
+        lines = tuple(self.output.logs[rank].lines())
+        return Culprit(rank, self.output.host_of(rank), lines, stall=stall)
+
+    def _examine(self, silence: float, limit: float) -> None:
+        """Ask all hosts, and decide whether it is a stall."""
+        pause = min(PAUSE, self.run.stall_after / SHARE)
+        replies = ask_hosts(self.run, self.folder, pause)
+        if self.progress.silence < silence or self.output.failed or self.ends_run:
+            return  # there was progress meanwhile, or mpirun ends the run
+        samples = {s.rank: s for reply in replies.values() if not isinstance(reply, str)
+                   for s in reply}  # fmt: skip
+        diagnosis = diagnosed(
+            self.run,
+            samples,
+            seconds=self.progress.silence,
+            ended=set(range(self.run.size)) - self.output.heartbeats.going,
+            unreachable={n: reply for n, reply in replies.items() if isinstance(reply, str)},
+            source=self.source,
+            warnings=[line for log in self.output.logs.values() for line in log.lines()],
+        )
+        self._decide(diagnosis, samples.values(), silence, limit)
+
+    def _decide(
+        self, diagnosis: Diagnosis, samples: Iterable[Sample], silence: float, limit: float
+    ) -> None:
+        needed = diagnosis.factor * limit
+        if silence < needed:
+            # At the latest when it would be sure enough; before, another rank may show more.
+            self.next_look = min(silence + limit, max(needed, silence + self.run.stall_after / 2))
+            return
+        with contextlib.suppress(OSError):
+            self._write(diagnosis.stall, samples)
+        stall = self.redacted(diagnosis.stall)
+        if self.stall is None:
+            self.output.note_stall(stall.text)
+        self.stall = stall
+
+    def redacted(self, stall: Stall) -> Stall:
+        """The stall without the values of secrets, which a line of the program may have."""
+
+        def text(value: str) -> str:
+            return self.output.secrets.redact(value.encode()).decode(errors="replace")
+
+        places = tuple(
+            replace(p, text=p.text and text(p.text), detail=text(p.detail)) for p in stall.places
+        )
+        return replace(stall, text=text(stall.text), places=places)
+
+    def _write(self, stall: Stall, samples: Iterable[Sample]) -> None:
+        """Write the stacks of all ranks to a log of the run."""
+        parts = [stall.text]
+        for one in sorted(samples, key=lambda sample: sample.rank):
+            host = self.run.hosts[self.run.host_of(one.rank)].name
+            head = f"rank {one.rank} on {host}: process {one.pid}, state {one.state}"
+            head += f", waits in {one.wait}" if one.wait else ""
+            head += f", child: {one.child}" if one.child else ""
+            parts.append(f"{head}\n{one.stacks[1] or one.stacks[0] or '(no stack)'}")
+        data = self.output.secrets.redact("\n\n".join(parts).encode())[:MOST]
+        path = os.path.join(self.folder, LOG)
+        with open(f"{path}.part", "wb") as file:
+            file.write(data + b"\n")
+        os.replace(f"{path}.part", path)
+
+    def source(self, file: str, line: int) -> str:
+        """The text of a line of the program, from its copy on the chief; "" if there is none."""
+        work = os.path.realpath(os.path.join(self.folder, "work"))
+        path = os.path.realpath(os.path.join(work, file))
+        if not path.startswith(os.path.join(work, "")):
+            return ""
+        with contextlib.suppress(OSError, IndexError):
+            number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            with open(number, errors="replace") as opened:
+                if stat.S_ISREG(os.fstat(number).st_mode):
+                    return opened.read(FILE).splitlines()[line - 1].strip()
+        return ""
+
+
+def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sample] | str]:
+    """The samples of each host, by its name; why it did not answer, as a text."""
+    replies: dict[str, list[Sample] | str] = {}
+    free = threading.Semaphore(AT_ONCE)
+
+    def one(index: int) -> None:
+        with free:
+            replies[run.hosts[index].name] = ask_host(run, folder, index, pause)
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(run.hosts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return replies
+
+
+def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sample] | str:
+    """The samples of the ranks of one host; or why it did not answer."""
+    argv = programs.command("stall.collect", run.run_id, f"{pause:g}")
+    if index:
+        program = f"stall.collect {run.run_id} {pause:g}"
+        argv = end_processes.command_on_host(run, folder, index + 1, program)
+    try:
+        ended = bounded.run(argv, REPLY + pause)
+    except OSError as error:
+        return str(error)
+    if ended.code is None:
+        return f"no answer within {REPLY:g} seconds"
+    try:
+        samples: tuple[Sample, ...] = decode(
+            tuple[Sample, ...], json.loads(ended.out.splitlines()[-1])
+        )
+    except (ValueError, IndexError):
+        last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
+        return last[-300:]
+    ranks = run.ranks_of(index)
+    return [sample for sample in samples if sample.rank in ranks]

@@ -1,0 +1,11 @@
+"""Programs that hang, and programs that only take long: what a run says of them.
+
+python -m tests.hangs --seed 0               # each kind of hang once, on two hosts
+python -m tests.hangs --seed 0 --healthy     # 20 healthy runs on two hosts
+python -m tests.hangs --seed 0 --light       # the same without TensorFlow, several at once
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' helpers
