@@ -88,7 +88,7 @@ def prepare(home: Path, runtime: str, caches: Path) -> None:
     with kept_environments.alone(caches) as kept:
         kept_environments.give_to_hosts(kept, home, runtime)
     operator = Operator(home, home, caches)
-    operator.fab("bootstrap", "--runtime", runtime, seconds=1800).ended(0)
+    operator.fab("bootstrap", "--runtime", runtime, seconds=3600).ended(0)
     with kept_environments.alone(caches) as kept:
         kept_environments.keep(kept, home)
     for envs in kept_environments.of_hosts(home):
