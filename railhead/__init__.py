@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
     from bootstrap.interface.cluster import Cluster, Sweep
     from bootstrap.interface.endpoint import Endpoint
+    from bootstrap.interface.job import job
     from bootstrap.interface.run import Run, runs
 
 __all__ = [
@@ -36,12 +37,14 @@ __all__ = [
     "Sweep",
     "UsageError",
     "__version__",
+    "job",
     "runs",
 ]
 _MODULES = {
     "bootstrap.errors": ("BelowThreshold", "RailheadError", "RunFailed", "UsageError"),
     "bootstrap.interface.cluster": ("Cluster", "Sweep"),
     "bootstrap.interface.endpoint": ("Endpoint",),
+    "bootstrap.interface.job": ("job",),
     "bootstrap.interface.run": ("Run", "runs"),
 }
 

@@ -101,7 +101,7 @@ def test_init_writes_a_project_and_replaces_nothing(installed: Installed, tmp_pa
     assert done.returncode == 0 and done.stdout.count("https://www.pulumi.com") == 1
     assert (tmp_path / "fabfile.py").read_text() == "mine = 1\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("Pulumi.yaml", "fabfile.py", "railhead_stack.py")
+        *("Pulumi.yaml", "fabfile.py", "railhead.toml", "railhead_stack.py")
     ]
     project = yaml.safe_load((tmp_path / "Pulumi.yaml").read_text())
     assert project["runtime"]["options"]["virtualenv"] == str(installed.folder)

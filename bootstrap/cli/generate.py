@@ -6,6 +6,7 @@ source, so that editors and type checkers see them, and the tables of options in
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.installation import PROJECT
+from railhead.documents.options import jobs
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Only, Option, chosen, only, type_of
 from railhead.documents.options.runs import (
     EndingOptions,
@@ -35,7 +38,8 @@ from .task import GroupTask, help_text
 METHODS_FILE = REPO / "bootstrap/interface/methods.py"
 TASKS_PAGE = REPO / "docs/tasks.md"
 TASKS = (tasks, result_tasks, serving_tasks, machine_tasks)
-OF_TRAIN = (ProgramOptions, ReadyOptions, EndingOptions)  # described in the table of train
+# Described in the table of train.
+OF_TRAIN = (ProgramOptions, ReadyOptions, EndingOptions, JobOptions)
 PACKAGES = only("requirements", "runtime")
 HEADER = '''"""The methods of the Python interface: `make generate` writes them from the options."""
 
@@ -360,7 +364,12 @@ def dashed(task: GroupTask) -> str:
 
 def files() -> dict[Path, str]:
     """The content of each generated file."""
-    return {METHODS_FILE: methods(), TASKS_PAGE: page(), PROJECT / "Pulumi.yaml": pulumi_project()}
+    return {
+        METHODS_FILE: methods(),
+        TASKS_PAGE: page(),
+        PROJECT / "Pulumi.yaml": pulumi_project(),
+        PROJECT / "railhead.schema.json": json.dumps(jobs.schema(), indent=1) + "\n",
+    }
 
 
 def pulumi_project() -> str:

@@ -49,7 +49,6 @@ TRAIN = {
     "--dryrun": "plan",
     "--dry-run": "plan",
     "--epochs": "--set epochs=3",
-    "--file": "--script",
     "--gpus": "--slots",
     "--lr": "--set learning_rate=0.01",
     "--learning-rate": "--set learning_rate=0.01",

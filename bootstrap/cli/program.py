@@ -36,6 +36,7 @@ _WITH_RUN = ("attach", "cancel", "deploy", "fetch", "logs", "notebook", "status"
 FIRST_ARGUMENT = {
     **dict.fromkeys(_WITH_RUN, "--run"),
     **dict.fromkeys(("train", "sweep"), "--script"),
+    "plan": "--job",
     "exec": "--cmd",
 }
 # `fab data push` is `fab data-push`: tasks whose name may be written as two arguments.
@@ -192,9 +193,16 @@ def new_program() -> Program:
 def name_first_argument(args: list[str], tasks: Container[str]) -> list[str]:
     """`deploy RUN ...` as `deploy --run RUN ...`, unless another task follows."""
     option = FIRST_ARGUMENT.get(args[0]) if args else None
+    if option == "--script" and len(args) > 1 and not _is_script(args[1]):
+        option = "--job"
     if option and len(args) > 1 and not args[1].startswith("-") and args[1] not in tasks:
         return [args[0], option, *args[1:]]
     return args
+
+
+def _is_script(argument: str) -> bool:
+    """Whether the first argument of `fab train` is a script; otherwise it is a job."""
+    return argument.endswith(".py") or "/" in argument
 
 
 def join_task_name(args: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ from railhead.documents.options.runs import (
 
 from ..console.output import json_output
 from .task import task
-from .tasks import WithSlots
+from .tasks import OfJob, WithSlots
 
 # Of the program of each run in a series; a sweep has its settings from its values.
 SERIES = (
@@ -95,6 +95,7 @@ def sweep(
     target: WithSlots,
     trials: SweepOptions,
     program: Annotated[ProgramOptions, only(*SERIES)],
+    job: OfJob,
 ) -> None:
     """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
     from ..workflows.series import trials as workflow

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from fabric import Connection
 from fabric import main as fabrics
 from invoke import Context, Exit, Task
 
 from railhead.documents.installation import FABRICS
+from railhead.documents.options.jobs import JobOptions, merged
 from railhead.documents.options.option import Only, Option, chosen, from_texts
 
 from ..errors import UsageError
 from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
 from .executor import report_errors
+
+if TYPE_CHECKING:
+    from ..project.job_file import Job
 
 REPEATABLE = ()  # the default of an option that may be given several times
 # What stands for these words in a help text.
@@ -77,7 +81,7 @@ def task(
         def run(c: Context, **texts: Any) -> None:
             if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
                 raise Exit(FABRICS, 2)
-            body(c, **{part.parameter: _read(part, texts) for part in parts})
+            body(c, **values_of(parts, texts))
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]
 
@@ -143,6 +147,28 @@ def _repeats(one: Option) -> bool:
     return one.kind == "mapping" or (one.kind == "list" and not one.rule.separator)
 
 
-def _read(part: Part, texts: Mapping[str, Any]) -> Any:
+def values_of(parts: Sequence[Part], texts: Mapping[str, Any]) -> dict[str, Any]:
+    """The groups of a task by parameter, from what was typed and the job that it names.
+
+    Raises:
+        UsageError: a value does not fit its option.
+    """
+    job = _job(parts, texts)
+    return {part.parameter: _read(part, texts, job) for part in parts}
+
+
+def _job(parts: Sequence[Part], texts: Mapping[str, Any]) -> Job | None:
+    """The job that the command line names, of a task that takes one."""
+    for part in parts:
+        if part.group is JobOptions:
+            from ..project import job_file
+
+            return job_file.chosen(_read(part, texts, None))
+    return None
+
+
+def _read(part: Part, texts: Mapping[str, Any], job: Job | None) -> Any:
     typed = {one.name: texts.get(parameter(one)) for one in part.options}
-    return from_texts(part.group, typed, UsageError)
+    if job is None or part.group is JobOptions:
+        return from_texts(part.group, typed, UsageError)
+    return merged(part.group, part.options, typed, job.table, UsageError, job.error)

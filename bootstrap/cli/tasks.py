@@ -17,6 +17,7 @@ from railhead.documents.options.hosts import (
     TargetOptions,
     WheelOptions,
 )
+from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
     BucketOptions,
@@ -30,13 +31,14 @@ from railhead.documents.options.runs import (
     StartOptions,
 )
 
-from ..console.output import json_output
+from ..console.output import json_output, print_lines
 from .task import task
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
 OfRun = Annotated[TargetOptions, only("hosts", "stack", "run")]
 WithSlots = Annotated[TargetOptions, only("hosts", "stack", "slots")]
 Packages = Annotated[ProgramOptions, only("requirements", "runtime")]
+OfJob = Annotated[JobOptions, only("job", "file")]
 
 
 @task(dry=True)
@@ -47,13 +49,20 @@ def train(
     ready: ReadyOptions,
     ending: EndingOptions,
     start: StartOptions,
+    job: JobOptions,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
+    from ..project import job_file
     from ..workflows import plan
     from ..workflows import train as workflow
     from .targets import Target
 
     options = workflow.train_options(program, ready, ending, start, Path.cwd() / "results")
+    if job.save:
+        job_file.save(job, target, program, ready, ending, replace(start, resume=None))
+        return
+    if c.config.run.dry and (chosen := job_file.chosen(job)):
+        print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
     inventory = Target(target).running()
     if c.config.run.dry:
         plan.plan(inventory, options.options)
@@ -63,15 +72,18 @@ def train(
 
 @task(dry=True)
 def plan(
-    c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
+    c: Context, target: Hosts, program: Packages, ready: ReadyOptions, job: OfJob, out: JsonOption
 ) -> None:
     """Print what bootstrap would do on each host, and why; changes nothing."""
+    from ..project import job_file
     from ..workflows import plan as workflow
     from ..workflows.plan import ready_options
     from .targets import Target
 
     options = ready_options(ready, program)
     with json_output(out.json) as file:
+        if chosen := job_file.chosen(job):
+            print_lines(*job_file.describe(chosen, target, program, ready))
         workflow.plan(Target(target).running(), options, file)
 
 

@@ -22,6 +22,7 @@ from ..errors import Command, Hint, UsageError
 from ..inventory.files import folder_option
 from ..workflows import teardown, train
 from ..workflows.series import scale, trials
+from .job import Job
 from .methods import ClusterMethods
 from .run import Run
 from .shown import Page
@@ -62,6 +63,13 @@ class Cluster(ClusterMethods):
             raise UsageError(f"{shortened(stack)} is not the name of a stack")
         cluster._target = Target(replace(cluster._target.options, stack=stack))
         return cluster
+
+    @classmethod
+    def from_job(cls, job: Job) -> Cluster:
+        """The hosts of a job; those of `Cluster()` where it names none."""
+        if job.stack is not None:
+            return cls.from_stack(job.stack, **job.of_cluster)
+        return cls(**job.of_cluster)
 
     def __enter__(self) -> Cluster:
         return self

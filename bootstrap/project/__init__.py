@@ -1,4 +1,5 @@
-"""The files of a project: what `railhead init` writes into a folder.
+"""The files of a project.
 
-init         writes them
+init         writes those of `railhead init`
+job_file     railhead.toml: named jobs, each with options of `fab train`
 """

@@ -16,7 +16,8 @@ from ..errors import Command
 from ..inventory import pulumi_stack
 from ..inventory.files import atomic_write
 
-FILES = (pulumi_stack.PROJECT_FILE, "railhead_stack.py", "fabfile.py")  # railhead/project
+# Of railhead/project.
+FILES = (pulumi_stack.PROJECT_FILE, "railhead_stack.py", "fabfile.py", "railhead.toml")
 
 
 def init(folder: Path) -> None:

@@ -1,0 +1,182 @@
+"""Jobs: options of `fab train` in a file, below the names that they have on the command line.
+
+Pure. The command line comes first, then the file, then the defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, get_origin
+
+from .hosts import ReadyOptions, TargetOptions
+from .option import Error, Only, Option, chosen, from_texts, from_values, only, option, shortened
+from .runs import EndingOptions, ProgramOptions, StartOptions
+
+T = TypeVar("T")
+Table = Mapping[str, Any]
+# What a job may have: the options of `fab train`, except which run it continues.
+GROUPS: tuple[tuple[type[Any], Only | None], ...] = (
+    (TargetOptions, only("hosts", "stack", "slots", "start")),
+    (ProgramOptions, None),
+    (ReadyOptions, None),
+    (EndingOptions, None),
+    (StartOptions, only("retries", "wait")),
+)
+KEYS: Mapping[str, Option] = {
+    one.flag: one for group, which in GROUPS for one in chosen(group, which)
+}
+PLACES = ("hosts", "stack")  # a typed one replaces both
+OF_SETTINGS = ("off", "on")  # what false and true are in a setting of the training
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Which job gives the options that are not typed."""
+
+    job: str | None = option(
+        None,
+        "a job of the job file, whose options apply where none is typed",
+        doc="a job of the [job file](#job-file), whose options apply where none is typed; also"
+        " without the name: `fab train JOB`",
+    )
+    file: str | None = option(
+        None,
+        "the job file; default: railhead.toml",
+        doc="the job file. Default: `railhead.toml` in the current folder",
+        path=True,
+    )
+    save: str | None = option(
+        None,
+        "add the options of this command to a job file, and start nothing",
+        doc="add the options of this command to this job file, as the job `JOB` (default:"
+        " `train`), and start nothing",
+        path=True,
+    )
+
+
+def checked(table: Table, error: Error) -> Table:
+    """The table of a job, with its values as those of the options.
+
+    Raises:
+        error: a key is not an option of train, or a value does not fit.
+    """
+    for key in table:
+        if key not in KEYS:
+            near = difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1)
+            also = f"; did you mean {near[0]}?" if near else ", which is not an option of train"
+            raise error(f"unknown key {shortened(key)}{also}")
+    return table_of(*(from_table(group, chosen(group, w), table, error) for group, w in GROUPS))
+
+
+def from_table(group: type[T], options: Sequence[Option], table: Table, error: Error) -> T:
+    """The group with these of its options as a job has them."""
+    values = {one.name: _value(one, table[one.flag], error) for one in options if one.flag in table}
+    return from_values(group, values, error)
+
+
+def merged(
+    group: type[T],
+    options: Sequence[Option],
+    texts: Table,
+    table: Table,
+    error: Error,
+    of_file: Error,
+) -> T:
+    """The group with what was typed, otherwise what the job has. Of a mapping each entry counts by
+    itself. `error` is for what was typed, `of_file` for the job."""
+    typed = {name: text for name, text in texts.items() if text not in (None, False, (), [])}
+    if any(typed.get(name) for name in PLACES):
+        table = {key: value for key, value in table.items() if key not in PLACES}
+    values, job = from_texts(group, typed, error), from_table(group, options, table, of_file)
+    chosen_values = {name: _merged(getattr(job, name), getattr(values, name)) for name in typed}
+    return replace(job, **chosen_values)  # type: ignore[type-var]
+
+
+def table_of(*groups: Any) -> Table:
+    """The table of a job with these options: those that have no default value."""
+    by_type = {type(group): group for group in groups}
+    table = {}
+    for kind, which in GROUPS:
+        for one in chosen(kind, which) if kind in by_type else ():
+            value = getattr(by_type[kind], one.name)
+            if value != one.default:
+                table[one.flag] = True if one.kind == "flag" else value
+    return table
+
+
+def values_of(table: Table, error: Error) -> Table:
+    """The values of a job's options, by the names that they have in Python. Raises as `checked`."""
+    return {
+        KEYS[flag].name: not KEYS[flag].default if KEYS[flag].kind == "flag" else value
+        for flag, value in checked(table, error).items()
+    }
+
+
+def schema() -> Table:
+    """The JSON Schema of a job file, for editors."""
+    job = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: _schema_of(one) for key, one in KEYS.items()},
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Jobs of Railhead",
+        "type": "object",
+        "additionalProperties": job,
+    }
+
+
+def _value(one: Option, value: Any, error: Error) -> Any:
+    """A value of a job as a value of Python."""
+    if one.kind == "flag":
+        if not isinstance(value, bool):
+            raise error(f"{one.flag}: {shortened(value)} is neither true nor false")
+        return value is not one.default
+    if one.kind == "mapping" and isinstance(value, Mapping):
+        return {name: _item(one, inner) for name, inner in value.items()}
+    return value
+
+
+def _item(one: Option, value: Any) -> Any:
+    """A value of a mapping; one value of a sweep's setting is not split."""
+    off, on = OF_SETTINGS if one.flag == "set" else ("false", "true")
+    texts = [str(item) for item in value] if isinstance(value, list) else []
+    text = (on if value else off) if isinstance(value, bool) else ",".join(texts) or value
+    return [text] if get_origin(one.item) is tuple else text
+
+
+def _merged(job: Any, typed: Any) -> Any:
+    return {**job, **typed} if isinstance(typed, Mapping) else typed
+
+
+NUMBERS = {"int": "integer", "float": "number"}
+
+
+def _schema_of(one: Option) -> Table:
+    return {**dict(_type_of(one)), "description": one.rule.help}
+
+
+def _type_of(one: Option) -> Iterator[tuple[str, Any]]:
+    """The rules of an option in JSON Schema."""
+    scalar = {"type": ["string", "number", "boolean", "array"]}
+    if one.kind == "flag":
+        yield "type", "boolean"
+    elif one.kind == "mapping":
+        yield "type", "object"
+        yield "additionalProperties", {"type": "number"} if one.item is float else scalar
+    elif one.kind == "list":
+        yield "type", ["array", "string"] if one.rule.separator else "array"
+        yield "items", {"type": "string"}
+    elif one.kind in NUMBERS:
+        yield "type", NUMBERS[one.kind]
+    else:
+        yield "type", ["string", "array"] if one.rule.joined else "string"
+    if one.rule.choices:
+        yield "enum", list(one.rule.choices)
+    if one.rule.at_least is not None and one.kind in NUMBERS:
+        yield "minimum", one.rule.at_least
+    if one.rule.at_most is not None and one.kind in NUMBERS:
+        yield "maximum", one.rule.at_most
