@@ -59,7 +59,7 @@ SDKS = {
     "bootstrap/remote/buckets/gcs.py": {"google", "requests", "urllib3"},
     "bootstrap/remote/serve/tensorboard.py": {"absl", "tensorboard"},
     "bootstrap/remote/keras_patches/multiworker.py": {"tensorflow"},
-    "bootstrap/remote/keras_patches/parameter_server.py": {"keras"},
+    "bootstrap/remote/keras_patches/parameter_server.py": {"keras", "tensorflow"},
     "bootstrap/remote/keras_patches/horovod/callbacks.py": {"keras", "tensorflow"},
     "bootstrap/remote/keras_patches/horovod/keras_2.py": {"keras"},
     "bootstrap/remote/keras_patches/horovod/layers.py": {"keras", "tensorflow"},

@@ -56,7 +56,6 @@ TRAIN = {
     "--nodes": "--hosts a,b",
     "--num-gpus": "--slots",
     "--num-nodes": "--hosts a,b",
-    "--retries": "--resume",
     "--timeout": "--max-hours",
 }
 

@@ -52,20 +52,19 @@ def in_python(command: Command) -> str:
         cluster = f"railhead.Cluster({hosts!r})" if hosts else "cluster"
         if stack:
             cluster = f"railhead.Cluster.from_stack({stack!r})"
-        typed = Command(task, **options)
-        return _call(typed, f"{cluster}.{task}", OF_A_CLUSTER[task]) or str(command)
+        return _call(options, f"{cluster}.{task}", OF_A_CLUSTER[task]) or str(command)
     if task in OF_A_RUN:
         run = options.pop("run", None) or (values[0] if values else None)
         method, groups = OF_A_RUN[task]
         about = f"railhead.Run({str(run)!r})" if run else "run"
-        return _call(Command(task, **options), f"{about}.{method}", groups) or str(command)
+        return _call(options, f"{about}.{method}", groups) or str(command)
     return str(command)
 
 
-def _call(typed: Command, call: str, groups: tuple[type[Any], ...]) -> str:
+def _call(options: Mapping[str, object], call: str, groups: tuple[type[Any], ...]) -> str:
     """The call with the options as arguments; "" where one of them is no argument."""
     known = {one.flag.replace("-", "_"): one for group in groups[::-1] for one in options_in(group)}
-    given = {n: value for n, value in typed.options.items() if value not in (None, False, "")}
+    given = {n: value for n, value in options.items() if value not in (None, False, "")}
     if not {*given} <= {*known}:
         return ""
     values = [f"{known[name].name}={_value(known[name], value)}" for name, value in given.items()]

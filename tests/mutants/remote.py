@@ -106,8 +106,8 @@ MUTANTS = [
     ),
     Mutant(
         what="a full disk loses the result of a run",
-        file=f"{RUN}/supervisor.py",
-        old='            os.remove(path("reserve"))\n',
+        file="bootstrap/remote/attempts/run_state.py",
+        old='            os.remove(self.path("reserve"))\n',
         new="            pass\n",
         caught_by=(f"{TESTS}/run/test_supervisor.py::test_a_full_disk_does_not_lose_the_end",),
     ),

@@ -57,7 +57,9 @@ def _command(run: Run, cause: Cause) -> Command:
     match COMMANDS.get(cause.class_):
         case "exec":
             return Command("exec", cmd="df -h ~ /tmp /dev/shm")
-        case "health" | "status" as task if cause.host:
-            return Command(task)
+        case "health" if cause.host:
+            return Command("health")
+        case "status" if cause.host:
+            return Command("status")
     rank = "mpirun" if cause.rank is None else cause.rank
     return Command("logs", run=run.run_id, rank=rank)
