@@ -107,7 +107,7 @@ def test_a_mirror_that_only_the_third_connection_reaches_is_open(tmp_path: Path)
         address = f"127.0.0.1:{server.getsockname()[1]}"
         write(tmp_path, "sources.list", f"deb http://{address} stable main\n")
         access = ask(tmp_path, path=f"{tmp_path}/bin:{os.defpath}")
-        thread.join(5)
+        thread.join(60)
     assert access.apt == EgressCheck(address, True)
 
 

@@ -85,9 +85,16 @@ def alive(group: int) -> list[int]:
 @pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS)
 def test_a_timeout_ends_all_that_was_started(agent: Agent, home: Path, script: str) -> None:
     argv = ["sh", "-c", f"echo $$ >~/pid; {script}"]
-    assert agent.call("run", argv=argv, timeout=0.5)[0]["rc"] == -9
+    for seconds in (
+        0.5,
+        5.0,
+        50.0,
+    ):  # on a busy machine the shell may not have begun in half a second
+        assert agent.call("run", argv=argv, timeout=seconds)[0]["rc"] == -9
+        if (home / "pid").exists():
+            break
     group = int((home / "pid").read_text())
-    assert wait_until(lambda: not alive(group), seconds=10, every=0.05), alive(group)
+    assert wait_until(lambda: not alive(group), seconds=60, every=0.05), alive(group)
 
 
 def test_a_flood_is_reported_at_a_bounded_pace(agent: Agent) -> None:

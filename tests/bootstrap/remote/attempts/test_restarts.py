@@ -36,6 +36,12 @@ def progress(step: int) -> str:
     ).replace('{"kind', '@railhead {"kind')
 
 
+def recorded(count: int) -> str:
+    """sh that waits until the supervisor has recorded so many values of metrics."""
+    lines = """$(grep -c '"metric"' results/metrics.jsonl)"""
+    return f'until [ "{lines}" -ge {count} ] 2>/dev/null; do sleep 0.05; done 2>/dev/null'
+
+
 def start(step: int) -> str:
     return says(0, "@railhead " + json.dumps({"kind": "start", "step": step, "epoch": 0}))
 
@@ -83,7 +89,14 @@ AT_ONCE = {
         "the same error",
     ),
     "a wrong argument": ("exit 1", {}, "the same error"),
-    "its time is over": (f"sleep 1; {progress(1)}; {FAILS}", {"max_hours": 2 / 3600}, "are left"),
+    "its time is over": (
+        f"{checkpoint(1)}; {progress(1)}; {FAILS}",
+        {
+            "max_hours": 0.05,
+            "program": {"kind": "training", "settings": {"checkpoint_minutes": 9.0}},
+        },
+        "are left",
+    ),
 }
 
 
@@ -118,10 +131,9 @@ def test_a_bug_is_tried_twice_and_other_failures_as_often_as_allowed(home: Path)
 
 def test_the_metrics_of_a_script_are_counted_on_and_its_files_stay(home: Path) -> None:
     """What the first attempt printed after its checkpoint comes again."""
-    wait = "sleep 0.5"  # until the lines before have their time
     values = [says(0, f"loss: {n}") for n in range(5)]
-    save = f"{wait}; mkdir -p checkpoints; echo 1 >checkpoints/w.h5; {wait}"
-    first = f"{values[0]}; {values[1]}; {save}; {values[2]}; {wait}; {FAILS}"
+    save = "sleep 0.1; mkdir -p checkpoints; echo 1 >checkpoints/w.h5; sleep 0.1"
+    first = f"{values[0]}; {values[1]}; {recorded(2)}; {save}; {values[2]}; {recorded(3)}; {FAILS}"
     second = f"cat checkpoints/w.h5 >found; {values[3]}; {values[4]}"
     metrics = [{"name": "loss", "pattern": r"loss: (\d+)"}]
     run = Run(home, by_attempt(first, second), retries=1, program=PROGRAM, metrics=metrics)

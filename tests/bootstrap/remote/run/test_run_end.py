@@ -123,7 +123,7 @@ def test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machi
     argv = command(run.folder, "run.end_processes", run.run_id)
     done = subprocess.run(argv, env={"HOME": str(home)}, capture_output=True)
     assert json.loads(done.stdout) == {"ended": 0, "left": []}
-    process.wait(20)
+    process.wait(60)
     assert stopped.exists()
     assert run.read("state.json")["machines"]["phase"] == "stopping"
     assert {"results/result.json", "work/dead"} <= hashed(run)
@@ -142,7 +142,7 @@ def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_r
     argv = command(run.folder, "run.end_processes", run.run_id)  # as `fab cancel` on each host
     done = subprocess.run(argv, env={"HOME": str(home)}, capture_output=True)
     assert json.loads(done.stdout)["left"] == []
-    process.wait(30)
+    process.wait(60)
     result = run.read("results/result.json")
     assert (result["state"], result["swept"]["b"]) == ("cancelled", {"ended": 1, "left": []})
 
@@ -178,7 +178,7 @@ def left_over(run: Run) -> list[str]:
 def test_a_fault_at_the_very_end_does_not_keep_the_machines(home: Path) -> None:
     run = Run(home, "true", stop={"argv": [["true"], None], "keep_minutes": 0})
     append(run.folder, "run/closing.py", "whole_manifest = None\n")
-    run.start().wait(20)
+    run.start().wait(60)
     assert run.read("state.json")["machines"]["phase"] == "stopping"
     assert "TypeError" in run.log("supervisor")
 

@@ -94,7 +94,7 @@ class Kept:
         err = (self.home / "err").open("wb")
         return subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=err)
 
-    def end(self, seconds: float = 20) -> Any:
+    def end(self, seconds: float = 60) -> Any:
         """What state.json says of the machines when the keeper is done."""
         assert self.start().wait(seconds) == 0, (self.home / "err").read_text()
         assert not (self.home / "err").read_text()
@@ -275,7 +275,7 @@ def test_a_later_run_takes_the_machines_over(home: Path) -> None:
     process = kept.start()
     kept.until("keeping")
     kept.lock.write_text("r2")
-    process.wait(10)
+    process.wait(60)
     assert kept.requests == [] and kept.record()["phase"] == "left to r2"
 
 
@@ -371,7 +371,7 @@ def test_a_controller_that_watches_is_waited_for(home: Path) -> None:
         wait_for_a_look(kept.folder / "attached")
     assert kept.requests == [] and process.poll() is None
     kept.write("fetched", {"left": 0})
-    process.wait(10)
+    process.wait(60)
     controller.kill()
     controller.wait()
     assert kept.record()["results"] == "fetched" and orders(kept.requests)[-1] == "chief"
@@ -392,7 +392,7 @@ def test_one_whose_connection_broke_has_a_moment_to_come_back(
     if waits:
         kept.until("waiting for the results to be fetched")
         process.kill()
-    process.wait(10)
+    process.wait(60)
     assert (orders(kept.requests) == []) == waits
 
 

@@ -124,8 +124,11 @@ def test_a_controller_that_follows_the_run_is_seen_all_the_time(home: Path) -> N
     assert process.wait(60) == 0
 
 
+UNTIL_OVER = "while [ ! -e over ]; do sleep 0.05; done"
+
+
 def test_another_run_keeps_its_chief(home: Path) -> None:
-    first = Run(home, "sleep 2", "r1")
+    first = Run(home, UNTIL_OVER, "r1")
     process = first.start()
     first.running()
     second = Run(home, "touch never", "r2")
@@ -134,18 +137,20 @@ def test_another_run_keeps_its_chief(home: Path) -> None:
     assert "run r1 is running on this chief" in result["culprit"]["lines"][0]
     assert "run r1 is running on this chief" in second.read("state.json")["reason"]
     assert not (second.folder / "never").exists()
-    assert process.wait(20) == 0
+    (first.folder / "over").touch()
+    assert process.wait(60) == 0
     assert first.read("results/result.json")["state"] == "succeeded"
 
 
 def test_a_second_supervisor_of_the_same_run_writes_nothing(home: Path) -> None:
-    run = Run(home, "sleep 2")
+    run = Run(home, UNTIL_OVER)
     process = run.start()
     pid = run.running()["pid"]
-    assert run.start().wait(20) == 1
+    assert run.start().wait(60) == 1
     assert run.read("state.json")["pid"] == pid
     assert not (run.folder / "results" / "result.json").exists()
-    process.wait(20)
+    (run.folder / "over").touch()
+    process.wait(60)
 
 
 def test_no_mpirun(home: Path) -> None:
@@ -233,7 +238,7 @@ def test_a_progress_bar_is_seen_before_its_line_ends(home: Path) -> None:
     run.running()
     wait_until(lambda: run.read("state.json").get("begun") == {"0": "20%"})
     (home / "over").touch()
-    process.wait(20)
+    process.wait(60)
     assert run.read("state.json")["begun"] == {}
     assert run.log("rank-0") == "10%\r20%\n"
 
@@ -296,5 +301,5 @@ def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> Non
     assert run.read("state.json")["pid"] == process.pid
     again = Run(home, says(0, "x"), "r2")  # the chief is free for the next run, which takes over
     assert again.result()["state"] == "succeeded"
-    process.wait(10)
+    process.wait(60)
     assert run.read("state.json")["machines"]["phase"] == "left to r2"
