@@ -146,7 +146,8 @@ def test_the_board_is_painted_at_most_ten_times_a_second(terminal: Terminal) -> 
             board.line("h1", str(time.monotonic()))
             board.print_lines("a script that prints a lot")
             time.sleep(0.002)
-    assert 3 <= len(terminal.writes) <= 0.5 * PAINTS_PER_SECOND + 3
+    seconds = time.monotonic() - began
+    assert 1 <= len(terminal.writes) <= seconds * PAINTS_PER_SECOND + 3
 
 
 def test_a_change_is_seen_though_no_other_follows_it(terminal: Terminal) -> None:
