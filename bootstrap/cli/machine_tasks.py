@@ -128,7 +128,7 @@ def start(
     deadline: Annotated[
         DeadlineOptions,
         only(
-            hours="hours from now until the cloud stops the machines by itself, 0.1 to 168;"
+            hours="time from now until the cloud stops the machines by itself, 0.1 to 168 hours;"
             " default: the length that the stack was made with"
         ),
     ],

@@ -145,9 +145,10 @@ class ClusterMethods(ABC):
                 group (--metric)
             minimum: minima of metrics of the evaluation: {"accuracy": 0.97} (--min)
             maximum: maxima of metrics of the evaluation: {"loss": 0.3} (--max)
-            keep: minutes until machines stop after a failed run (20)
+            keep: time until machines stop after a failed run, such as 30m; a number is
+                minutes (20)
             stop: False: leave a stack's machines running after the run (--no-stop)
-            max_hours: cancel the run after this number of hours
+            max_hours: cancel the run after this time, such as 90m or 2h; a number is hours
             on_stall: stop, restart or wait: what happens when the run makes no progress;
                 default: stop (stop)
             stall_after: seconds without a step before the ranks are examined for a stall
@@ -428,7 +429,8 @@ class RunMethods(ABC):
             trust_model: with --here: also load a model that has no safe mode, without
                 confirmation
             port: a port of 127.0.0.1 on the host
-            hours: time-to-live: hours from now until it is terminated (1)
+            hours: time-to-live, such as 30m or 2h, from now until it is terminated; a
+                number is hours (1)
             update: switch the endpoint of this name to a new version; no request is refused
                 meanwhile
             max_batch: samples in one call of the model (32); 1: no batching

@@ -24,7 +24,8 @@ from railhead.documents.options.option import (
 class Group:
     name: str | None = option(None, "a name")
     ranks: int | None = option(None, "ranks", at_least=1, at_most=8)
-    hours: float = option(1.0, "hours", at_least=0.5, at_most=2)
+    hours: float = option(1.0, "hours", at_least=0.5, at_most=2, unit="h")
+    keep: float | None = option(None, "minutes", at_least=0, at_most=90, unit="m")
     wait: bool = option(True, "return at once", flag="detach")
     secrets: tuple[str, ...] = option((), "secrets", flag="secret")
     counts: tuple[int, ...] = option((), "counts", separator=",", at_least=1, at_most=9)
@@ -41,6 +42,9 @@ SAME: list[tuple[str, Any, Any, Any]] = [  # name, as typed, from Python, value
     ("ranks", "8", 8, 8),
     ("hours", "0.5", 0.5, 0.5),
     ("hours", "2", 2, 2.0),
+    ("hours", "90m", "5400s", 1.5),
+    ("keep", "90s", "1.5 m", 1.5),
+    ("keep", "1h", 60, 60.0),
     ("wait", True, False, False),
     ("secrets", ["A", "B"], ("A", "B"), ("A", "B")),
     ("counts", "1, 2,4", [1, 2, 4], (1, 2, 4)),
@@ -76,6 +80,7 @@ def test_what_is_missing_keeps_its_default(name: str) -> None:
     [
         ("ranks", "0"), ("ranks", "9"), ("ranks", "1.0"), ("ranks", "-1"), ("ranks", "1_0"),
         ("ranks", "9" * 5000), ("ranks", "٣"), ("hours", "nan"), ("hours", "3"), ("hours", "x"),
+        ("hours", "3h"), ("hours", "m"), ("hours", "1d"), ("hours", "-1h"), ("keep", "xm"),
         ("counts", "0,1"), ("counts", "a"), ("settings", ["a"]), ("settings", ["=1"]),
         ("minimum", ["a=x"]), ("minimum", ["a=inf"]), ("minimum", ["a=1", "a=2"]),
         ("values", ["a="]), ("values", ["a=,"]), ("keras", "4"), ("keras", ""),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from railhead.documents.options.option import option
 
-HOURS = {"at_least": 0.1, "at_most": 168}
+HOURS = {"at_least": 0.1, "at_most": 168, "unit": "h"}
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,9 @@ class DeadlineOptions:
     """When the cloud stops the machines."""
 
     hours: float | None = option(
-        None, "hours from now until the cloud stops the machines, 0.1 to 168", **HOURS
+        None,
+        "time from now until the cloud stops the machines, such as 30m or 4h; a number is hours",
+        **HOURS,
     )
 
 

@@ -11,7 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_origin
 
 from .hosts import ReadyOptions, TargetOptions
-from .option import Error, Only, Option, chosen, from_texts, from_values, only, option, shortened
+from .option import (
+    Error,
+    Only,
+    Option,
+    chosen,
+    from_texts,
+    from_values,
+    only,
+    option,
+    options_in,
+    shortened,
+)
 from .runs import EndingOptions, ProgramOptions, StartOptions
 
 T = TypeVar("T")
@@ -22,7 +33,7 @@ GROUPS: tuple[tuple[type[Any], Only | None], ...] = (
     (ProgramOptions, None),
     (ReadyOptions, None),
     (EndingOptions, None),
-    (StartOptions, only("retries", "wait")),
+    (StartOptions, only(*(one.name for one in options_in(StartOptions) if one.name != "resume"))),
 )
 KEYS: Mapping[str, Option] = {
     one.flag: one for group, which in GROUPS for one in chosen(group, which)
@@ -171,7 +182,7 @@ def _type_of(one: Option) -> Iterator[tuple[str, Any]]:
         yield "type", ["array", "string"] if one.rule.separator else "array"
         yield "items", {"type": "string"}
     elif one.kind in NUMBERS:
-        yield "type", NUMBERS[one.kind]
+        yield "type", [NUMBERS[one.kind], "string"] if one.rule.unit else NUMBERS[one.kind]
     else:
         yield "type", ["string", "array"] if one.rule.joined else "string"
     if one.rule.choices:

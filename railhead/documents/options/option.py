@@ -12,6 +12,7 @@ import functools
 import math
 import operator
 import os
+import re
 import shlex
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ T = TypeVar("T")
 Error = Callable[[str], Exception]
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
 LARGEST = 2.0**63  # of a number of a mapping, exclusive: as in a document
+SECONDS = {"s": 1, "m": 60, "h": 3600}  # of a duration
 DIGITS = 20  # of a whole number; int() of more takes long
 KEY = "option"  # of the metadata of a field
 KINDS = {bool: "flag", str: "text", int: "int", float: "float"}
@@ -44,6 +46,7 @@ class Rule:
         joined: joins a Python list into one text: `,`, or ` ` for the arguments of a program.
         positional: on the command line the value is typed without the option's name.
         short: the letter of the short form, such as `-f`. was: the name in older run records.
+        unit: of a number without one: `m` or `h`. A text may be a duration: 90s, 30m, 2h.
     """
 
     help: str
@@ -61,6 +64,7 @@ class Rule:
     positional: bool = False
     short: str = ""
     was: str = ""
+    unit: str = ""
 
 
 def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
@@ -224,11 +228,20 @@ def _plain(one: Option, text: str, error: Error) -> Any:
         if text.isascii() and text.isdigit() and len(text) <= DIGITS:
             return int(text)
     elif one.item is float:
-        if not math.isnan(number := _float(text)):
+        number = _duration(text, one.rule.unit) if one.rule.unit else _float(text)
+        if not math.isnan(number):
             return number
     else:
         return text_value(text, error)
     raise error(f"{_shown(one)}: {shortened(text)} is not {_range(one)}")
+
+
+def _duration(text: str, unit: str) -> float:
+    """A number of `unit`, from a number or from a duration such as 90s; NaN if it is neither."""
+    match = re.fullmatch(r"(.*\d) ?([smh])", text)
+    if not match:
+        return _float(text)
+    return _float(match[1]) * SECONDS[match[2]] / SECONDS[unit]
 
 
 def _float(value: Any) -> float:
@@ -346,12 +359,13 @@ def _range(one: Option) -> str:
         return choices_of(one)
     if rule.at_least is None or rule.at_most is None:
         return number
-    return f"{number} from {rule.at_least:g} to {rule.at_most:g}"
+    also = ", or a duration such as 90s, 30m or 2h" if rule.unit else ""
+    return f"{number} from {rule.at_least:g} to {rule.at_most:g}{also}"
 
 
 def type_of(one: Option) -> str:
-    """The type as the documentation names it: switch, text, number or list."""
-    return TYPES.get(one.kind, "text")
+    """The type as the documentation names it: switch, text, number, duration or list."""
+    return "duration" if one.rule.unit else TYPES.get(one.kind, "text")
 
 
 def only(*names: str, **notes: str) -> Only:

@@ -186,11 +186,12 @@ class EndingOptions:
 
     keep: float | None = option(
         None,
-        "minutes until machines stop after a failed run (20)",
-        doc="machines of a stack: minutes that they keep running after the run failed or was"
-        " cancelled, 0 to 1440; default 20. After a success they stop at once",
+        "time until machines stop after a failed run, such as 30m; a number is minutes (20)",
+        doc="machines of a stack: how long they keep running after the run failed or was cancelled,"
+        " 0 to 1440 minutes; default 20. After a success they stop at once",
         at_least=0,
         at_most=1440,
+        unit="m",
     )
     stop: bool = option(
         True,
@@ -200,11 +201,12 @@ class EndingOptions:
     )
     max_hours: float | None = option(
         None,
-        "cancel the run after this number of hours",
+        "cancel the run after this time, such as 90m or 2h; a number is hours",
         doc="cancel the run after this time, 0.01 to 168 hours. Earlier deadlines of the machines"
         " are moved; on Google Cloud a time after the end of `maxRunDuration` is refused",
         at_least=0.01,
         at_most=168,
+        unit="h",
     )
     on_stall: str = option(
         "stop",

@@ -10,10 +10,11 @@ RAILHEAD, TENSORFLOW_SERVING = SERVERS = ("railhead", "tensorflow-serving")
 PORTS = {"at_least": 1024, "at_most": 65535}
 TIME_TO_LIVE = option(
     1.0,
-    "time-to-live: hours from now until it is terminated",
-    doc="the time-to-live in hours, 0.01 to 168",
+    "time-to-live, such as 30m or 2h, from now until it is terminated; a number is hours",
+    doc="the time-to-live, 0.01 to 168 hours",
     at_least=0.01,
     at_most=168,
+    unit="h",
 )
 LOCAL_PORT = option(
     None,
