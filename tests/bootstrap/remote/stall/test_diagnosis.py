@@ -1,4 +1,4 @@
-"""Who is behind, how sure that is, and the sentence about it: from the stacks and counts of all ranks."""
+"""Who is behind, how sure that is, and the sentence: from the stacks and counts of all ranks."""
 
 from __future__ import annotations
 
