@@ -14,6 +14,8 @@ from bootstrap.errors import RailheadError
 from pages import site
 from pages.marked import DOCS
 
+pytestmark = pytest.mark.slow  # the site is built twice
+
 # What somebody types into the search, and the section that answers it.
 JOURNEYS = {
     "train my script on four machines, data in S3": "my-script-on-four-machines-with-data-in-s3",
