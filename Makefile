@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast generate test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
+.PHONY: demo test test-fast generate pictures site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -28,11 +28,23 @@ test:
 test-fast:
 	@$(bin)/pytest -m fast -q tests/bootstrap tests/documents tests/stacks tests/training $(wildcard tests/test_*.py)
 
-# After a change of the options: the Python interface's signatures, and the tables in docs/tasks.md.
-# After one of tests/tested_programs.py: the table in docs/training.md.
+# After a change of a declaration: the Python interface's signatures, and the tables of the pages.
 generate:
 	@$(bin)/python -m bootstrap.cli.generate
+	@$(bin)/python -m pages
 	@$(bin)/python -m tests.tested_programs
+
+# The pictures of the README, drawn again; RUN=results/ID: from another run. Needs chromium.
+pictures:
+	@$(bin)/python -m pages.pictures $(RUN)
+
+# The pages as a site with search, in build/site; its links and anchors are checked.
+site:
+	@$(bin)/python -m pages.site
+
+# How many words of each page were written by hand.
+words:
+	@$(bin)/python -m pages.words
 
 # Builds the Pulumi CLI where there is none (needs Go, minutes, once), then the stacks on it.
 test-engine:
@@ -60,7 +72,7 @@ gpu-check:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks railhead fabfile.py scripts/lock
+	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
 	@# five workers on two cores: most tests wait for hosts half of the time

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -23,6 +20,9 @@ from bootstrap.cli import generate
 from bootstrap.data import through_bucket
 from bootstrap.remote.rank import rank_sagemaker
 from bootstrap.remote.rank.rank_data import RankPlace
+from pages import __main__ as pages_main
+from pages import tasks as tasks_page
+from pages.marked import filled, marked
 from railhead.documents.cluster import (
     ClusterDocument,
     DocumentDeadline,
@@ -79,23 +79,30 @@ def test_every_option_has_its_help() -> None:
 
 
 def test_what_follows_from_the_options_is_current() -> None:
-    """`make generate` writes the tables of docs/tasks.md and the methods of the interface."""
-    for path, content in generate.files().items():
+    """`make generate` writes the tables of the pages and the methods of the interface."""
+    for path, content in {**generate.files(), **pages_main.files()}.items():
         assert path.read_text() == content, f"{path.name} is not what `make generate` writes"
 
 
-def test_every_preset_and_setting_is_described() -> None:
-    argv = [sys.executable, "-S", "-B", "-m", "training", "--check", "--json"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-    check = json.loads(done.stdout)
-    text = page("tasks.md")
-    for preset, summary in check["presets"].items():
-        assert f"| `{preset}` | {summary} |" in text
-    for name, field in check["fields"].items():
-        default = "none" if field["default"] is None else field["default"]
-        assert f"| `{name}` | {field['type']} | `{default}` | {field['doc']}" in text
-        assert all(f"`{choice}`" in text for choice in field.get("choices", ()))
-    assert set(check["strategies"]) <= named(page("training.md"))
+def test_an_option_that_a_task_shares_is_described_once() -> None:
+    tables = tasks_page.parts()
+    assert "| `--script TEXT` |" in tables["options-train"]
+    assert "| `--script TEXT` |" not in tables["options-sweep"]
+    assert re.search(r"^As with .*`--script`", tables["options-sweep"], re.MULTILINE)
+    for name, argument in OPTIONS:
+        flag = argument.name.replace("_", "-")
+        assert re.search(rf"`--{flag}[ `]", tables[f"options-{name}"]), f"{name} {flag}"
+
+
+def test_every_strategy_is_described() -> None:
+    assert set(STRATEGIES) <= named(page("training.md"))
+
+
+def test_a_page_without_the_mark_of_a_part_is_noticed() -> None:
+    for page_text in ("", marked("keys", "") * 2, marked("keys", "") + marked("other", "")):
+        with pytest.raises(SystemExit):
+            filled(page_text, {"keys": "| new |\n"})
+    assert filled(marked("keys", "| old |\n"), {"keys": "| new |\n"}) == marked("keys", "| new |\n")
 
 
 # --- Training and data -----------------------------------------------------------------------
@@ -218,6 +225,20 @@ def test_every_variable_that_a_script_receives_is_named() -> None:
     assert variables() <= named(section(page("tasks.md"), "Your own script"))
 
 
+def test_every_variable_of_ours_is_described() -> None:
+    """Those that a user sets, and those that a program receives."""
+    names = {
+        name
+        for path in (*BOOTSTRAP.rglob("*.py"), *(ROOT / "training").rglob("*.py"))
+        for name in re.findall(r"[\"'](RAILHEAD_[A-Z_]+[A-Z])[\"']", path.read_text())
+    }
+    assert {"RAILHEAD_PROXY", "RAILHEAD_MIRROR_NETWORKS", "RAILHEAD_RESULTS"} <= names
+    assert names - OF_OUR_PROCESSES <= named(page("tasks.md")) | named(page("training.md"))
+
+
+OF_OUR_PROCESSES = {"RAILHEAD_ENDPOINT", "RAILHEAD_LOCAL"}  # marks that no program reads
+
+
 # --- Errors --------------------------------------------------------------------------------
 
 
@@ -250,48 +271,101 @@ def errors(trees: Iterable[ast.Module]) -> set[str]:
     return names
 
 
+@dataclass(frozen=True)
+class Message:
+    """The message of an error that bootstrap raises. `hinted`: it names its next command."""
+
+    file: str
+    kind: str
+    text: str
+    hinted: bool
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether a wrong value is answered with its rule or the choices."""
+        return self.kind in ("UsageError", "Exit") and bool(RULE.search(self.text))
+
+
+# A message with such words says what is allowed instead of the value that it shows.
+RULE = re.compile(
+    r"\b(?:must|one of|as in|at most|is for|needs?|takes?|goes with|goes without|give one of|both"
+    r"|name it once|write|remove it|more than|each name once|one for each|is reserved|expected)\b"
+    r"|[Cc]hoices: |letters, digits|they have: |is not a number from|name hosts of one kind"
+    r"|the rows are for|locked for x86_64 only|cannot be used with|has another meaning"
+    r"|is not closed|name another folder|use different ones|contradict each other"
+    r"|can only read|is not projects/|the model has the inputs"
+)
+# Every one of them lists the hosts, each with its own message.
+LISTS = {"HostsFailed", "HostsNotReady", "HostsBusy"}
+
+
 @cache
-def messages() -> tuple[tuple[str, str], ...]:
-    """File and template of the message of every error that bootstrap raises."""
+def messages() -> tuple[Message, ...]:
+    """The message of every error that bootstrap raises."""
     return tuple(_messages())
 
 
-def _messages() -> Iterator[tuple[str, str]]:
+def _messages() -> Iterator[Message]:
     trees = {path: ast.parse(path.read_text()) for path in sorted(BOOTSTRAP.rglob("*.py"))}
     names = {*errors(trees.values()), "Exit"}
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and called(node) in names and node.args:
                 text = template(node.args[0])
+                hinted = any(k.arg == "hint" for k in node.keywords) or "\n  next: " in text
                 if called(node) == "Hostile":  # which puts its one text around it
                     text = f"the host sent {text}: nothing of it was kept"
                 if len(text.replace(HOLE, "").strip(" :;,.'()\n")) > 3:
-                    yield path.relative_to(BOOTSTRAP).as_posix(), text
+                    file = path.relative_to(BOOTSTRAP).as_posix()
+                    yield Message(file, called(node), text, hinted)
 
 
 def test_the_messages_of_all_folders_are_found() -> None:
     assert len(messages()) > 200
-    folders = {name.partition("/")[0] for name, _ in messages()}
+    folders = {one.file.partition("/")[0] for one in messages()}
     assert {"cli", "clouds", "plan", "provision", "runs", "ssh", "lifecycle", "health"} <= folders
+    assert sum(one.hinted for one in messages()) > len(messages()) / 3
 
 
-def quoted_in(text: str) -> list[re.Pattern[str]]:
-    """What the first column of the tables quotes of messages; `...` stands for any words."""
-    cells = re.findall(r"^\| (`.*?`) \| ", text, re.MULTILINE)
-    quotes = [quote for cell in cells for quote in re.findall(r"`([^`]{5,})`", cell)]
-    pieces = [[x.strip(" '") for x in quote.split("...")] for quote in quotes]
-    return [re.compile(".*".join(re.escape(x) for x in some if x), re.DOTALL) for some in pieces]
+def quoted_messages() -> list[re.Pattern[str]]:
+    """What the lines `Messages:` of troubleshooting quote; `...` stands for any words."""
+    lines = re.findall(r"^Messages: (.*(?:\n.+)*)", page("troubleshooting.md"), re.MULTILINE)
+    quotes = [q for line in lines for q in re.findall(r"`([^`]{5,})`", " ".join(line.split()))]
+    pieces = [quote.split("...") for quote in quotes]
+    return [re.compile(".*".join(map(re.escape, some)), re.DOTALL) for some in pieces]
 
 
-def test_every_error_is_in_troubleshooting() -> None:
-    text = page("troubleshooting.md")
-    quotes = quoted_in(text)
-    missing = []
-    for name, output in messages():
-        shape = re.escape(output).replace(re.escape(HOLE), ".+")
-        if not any(quote.search(output) for quote in quotes) and not re.search(shape, text):
-            missing.append(f"{name}: {output.replace(HOLE, '{}')}")
+def unanswered(some: Iterable[Message], quotes: Iterable[re.Pattern[str]]) -> list[str]:
+    """The messages with no next command, no rule and no entry in troubleshooting."""
+    quotes = list(quotes)
+    return [
+        f"{one.file}: {one.text.replace(HOLE, '{}')}"
+        for one in some
+        if not (one.hinted or one.has_rule or one.kind in LISTS)
+        and not any(quote.search(one.text) for quote in quotes)
+    ]
+
+
+def test_every_message_has_a_next_command_a_rule_or_an_entry() -> None:
+    missing = unanswered(messages(), quoted_messages())
     assert not missing, "\n".join(missing)
+
+
+def test_every_message_that_troubleshooting_quotes_is_one_of_the_code() -> None:
+    texts = [one.text for one in messages()]
+    assert [q.pattern for q in quoted_messages() if not any(map(q.search, texts))] == []
+
+
+def test_a_message_that_leaves_its_reader_alone_is_noticed() -> None:
+    alone = Message("x.py", "RailheadError", f"it failed: {HOLE}", False)
+    assert unanswered([alone], []) == ["x.py: it failed: {}"]
+    for answered in (
+        replace(alone, hinted=True),
+        replace(alone, kind="HostsFailed"),
+        replace(alone, kind="UsageError", text="epochs must be at least 1"),
+    ):
+        assert unanswered([answered], []) == []
+    assert unanswered([alone], [re.compile("it failed: .*")]) == []
 
 
 # --- Pages ---------------------------------------------------------------------------------
@@ -327,6 +401,59 @@ def test_a_page_has_nothing_of_the_machine_that_wrote_it(path: Path) -> None:
     assert not re.search(r"(?<![\w>])/(?:root|tmp|home|work)\b", path.read_text())
 
 
-def test_all_pages_are_reached_from_the_readme() -> None:
-    links = re.findall(r"\]\((docs/[\w-]+\.md)\)", (ROOT / "README.md").read_text())
-    assert set(links) == {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
+def links_to_pages(path: Path) -> set[Path]:
+    """The pages that a page links to."""
+    links = re.findall(r"\]\(([\w/.-]+\.md)(?:#[^)]*)?\)", path.read_text())
+    return {(path.parent / link).resolve() for link in links}
+
+
+def test_every_page_is_at_most_two_clicks_from_the_readme() -> None:
+    near = links_to_pages(ROOT / "README.md")
+    assert ROOT / "docs/index.md" in near
+    reached = near.union(*map(links_to_pages, near))
+    assert {*(ROOT / "docs").rglob("*.md")} <= reached
+
+
+def test_the_readme_is_short_and_fits_a_terminal() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    wide = [line for line in text.splitlines() if len(line) > 80 and not line.startswith("|")]
+    assert wide == []
+
+
+def test_no_line_is_wider_than_140_characters() -> None:
+    for path in PAGES:
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("|")]
+        assert [line for line in lines if len(line) > 140] == [], path.name
+
+
+# --- Commands ------------------------------------------------------------------------------
+
+
+def typed_commands(text: str) -> Iterator[str]:
+    """The `fab` commands of the blocks of a page that are not typed by test_transcripts.py."""
+    for block in re.findall(r"^```(?:sh|yaml)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.search(r"(?:^|&& |bin/)(fab .*)", line.split("  #")[0].split("   #")[0])
+            if command:
+                yield command[1]
+
+
+COMMANDS_OF_PAGES = sorted({c for path in PAGES for c in typed_commands(path.read_text())})
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_PAGES)
+def test_the_commands_of_the_pages_are_those_of_fab(command: str) -> None:
+    words = shlex.split(command, comments=True)[1:]
+    while words and words[0] in ("-r", "--hosts", "-H", "-D", "--debug", "--dry"):
+        words = words[1:] if words[0] in ("--debug", "--dry") else words[2:]
+    if words in (["--version"], ["--help"], ["--list"]):
+        return
+    names = {**fabfile.ns.tasks, "data": fabfile.ns.tasks["data-push"]}
+    task, rest = names[words[0]], words[1:]
+    if words[0] == "data":
+        task, rest = fabfile.ns.tasks[f"data-{words[1]}"], words[2:]
+    flags = {name for argument in task.get_arguments() for name in argument.names}
+    for word in rest:
+        if word.startswith("-") and word != "--" and words[0] != "exec":
+            assert word.lstrip("-").partition("=")[0] in flags, word

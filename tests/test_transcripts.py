@@ -20,6 +20,7 @@ from e2e.local_hosts import Operator, cluster, marked, wait_until
 from e2e.scripts import JOIN
 from e2e.transcripts import PAGES, blocks, matches, steady
 from places import ROOT
+from samples.forks import copy_with_a_model
 from standins.installed import Installed, build
 
 from bootstrap.inventory import local_state
@@ -35,8 +36,17 @@ DRAWN = (
     "min_accuracy=0.9",
     "train.py --no-keras-patches\n",
     "fab health",
+    "examples/horovod_tape.py",
+    "examples/multiworker_fit.py",
+    "examples/parameter_server.py",
+    "--set model=mine",
 )
-STORY = ("getting-started.md", "tasks.md", "troubleshooting.md")  # the `run` blocks, in order
+STORY = (
+    "getting-started.md",
+    "tasks.md",
+    "troubleshooting.md",
+    "examples.md",
+)  # the `run` blocks, in order
 
 # They join the ranks without the seconds of an import of TensorFlow.
 SCRIPTS = {
@@ -146,6 +156,8 @@ def test_what_needs_two_hosts(page: str, with_hosts: Reader) -> None:
 @pytest.mark.timeout(1800)
 def test_the_story_of_the_runs(tmp_path: Path, shared_caches: Path) -> None:
     reader = Reader.at(tmp_path / "reader", shared_caches, tmp_path / "machines")
+    shutil.copytree(ROOT / "examples", reader.folder / "examples")
+    copy_with_a_model(reader.folder / "mine")
     left_out = {*DRAWN} - {drawn(DRAWN)}
     with cluster(reader.machines, "lab", reader.caches):
         reader.know(reader.machines)

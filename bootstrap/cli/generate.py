@@ -1,7 +1,7 @@
 """Writes what follows from the declared options: `make generate`.
 
 That is `bootstrap/interface/methods.py`, the signatures and docstrings of the Python interface as
-source, so that editors and type checkers see them, and the tables of options in docs/tasks.md.
+source, so that editors and type checkers see them. `pages` generates the tables of the pages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ from typing import Any
 from railhead.documents.installation import PROJECT
 from railhead.documents.options import jobs
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.jobs import JobOptions
-from railhead.documents.options.option import Only, Option, chosen, only, type_of
+from railhead.documents.options.option import Only, Option, chosen, only
 from railhead.documents.options.runs import (
     EndingOptions,
     EvaluateOptions,
@@ -32,14 +31,10 @@ from railhead.documents.options.runs import (
 from railhead.documents.options.serving import DeployOptions
 
 from ..plan.runtimes import REPO
-from . import machine_tasks, result_tasks, serving_tasks, tasks
-from .task import GroupTask, help_text
+from . import result_tasks
+from .task import help_text
 
 METHODS_FILE = REPO / "bootstrap/interface/methods.py"
-TASKS_PAGE = REPO / "docs/tasks.md"
-TASKS = (tasks, result_tasks, serving_tasks, machine_tasks)
-# Described in the table of train.
-OF_TRAIN = (ProgramOptions, ReadyOptions, EndingOptions, JobOptions)
 PACKAGES = only("requirements", "runtime")
 HEADER = '''"""The methods of the Python interface: `make generate` writes them from the options."""
 
@@ -303,70 +298,10 @@ def methods() -> str:
     return process.stdout
 
 
-def table(task: GroupTask) -> str:
-    """The table of a task's options in docs/tasks.md."""
-    rows = [
-        f"| `--{one.flag}` | {type_of(one)} | {_shown_default(one)} | {_cell(task, part, one)} |"
-        for part in task.parts
-        for one in part.options
-    ]
-    return "\n".join(["| option | type | default | rule |", "|---|---|---|---|", *rows]) + "\n"
-
-
-def _shown_default(one: Option) -> str:
-    if one.kind == "flag":
-        return "off"
-    if isinstance(one.default, (int, float)):
-        return f"`{one.default:g}`"
-    return f"`{one.default}`" if isinstance(one.default, str) else "none"
-
-
-def _cell(task: GroupTask, part: Any, one: Option) -> str:
-    if part.which and one.name in part.which.notes:
-        return str(part.which.notes[one.name])
-    described_there = part.group in OF_TRAIN or one.name == "slots"
-    if described_there and task.name != "train":
-        return "as with [`train`](#train)"
-    return one.rule.doc or one.rule.help
-
-
-TABLE = r"(^## {name}\n(?:(?!^## ).*\n)*?)\| option \| type \| default \| rule \|\n(?:\|.*\n)+"
-
-
-def page() -> str:
-    """docs/tasks.md with the tables of all tasks."""
-    text = TASKS_PAGE.read_text()
-    for task in all_tasks():
-        if not any(part.options for part in task.parts):
-            continue
-        pattern = re.compile(TABLE.replace("{name}", dashed(task)), re.MULTILINE)
-        new_table = table(task)
-        text, count = pattern.subn(
-            lambda match, new_table=new_table: match[1] + new_table,  # type: ignore[misc]
-            text,
-            count=1,
-        )
-        if not count:
-            raise SystemExit(f"docs/tasks.md: no table of options below '## {dashed(task)}'")
-    return text
-
-
-def all_tasks() -> Iterator[GroupTask]:
-    """The tasks of `fab`."""
-    for module in TASKS:
-        yield from (value for value in vars(module).values() if isinstance(value, GroupTask))
-
-
-def dashed(task: GroupTask) -> str:
-    """The name of a task on the command line."""
-    return str(task.name).replace("_", "-")
-
-
 def files() -> dict[Path, str]:
     """The content of each generated file."""
     return {
         METHODS_FILE: methods(),
-        TASKS_PAGE: page(),
         PROJECT / "Pulumi.yaml": pulumi_project(),
         PROJECT / "railhead.schema.json": json.dumps(jobs.schema(), indent=1) + "\n",
     }

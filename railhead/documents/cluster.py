@@ -26,20 +26,65 @@ class DocumentHost:
     """One host; the other hosts connect to `peer_address`. `user` and `port`: where they are not
     those of `ssh`. `stop` is the command that stops it, and is run on the host."""
 
-    name: str
-    address: str
-    user: str | None = key(None, omit=True)
-    port: int | None = key(None, omit=True)
-    peer_address: str | None = key(None, since=1)
-    slots: int | None = key(None, since=1)
-    id: str | None = key(None, since=1)
-    zone: str | None = key(None, since=1)
-    gpu: Gpu | None = key(None, since=1)
-    host_key: str | None = key(None, omit=True)
-    host_key_source: Literal["guest-attributes", "console", "injected"] | None = key(
-        None, omit=True
+    name: str = key(
+        doc="the host's name in messages",
     )
-    stop: tuple[str, ...] | None = key(None, omit=True)
+    address: str = key(
+        doc="its address from this computer; may be an alias of ssh_config",
+    )
+    user: str | None = key(
+        None,
+        omit=True,
+        doc="optional: override those in `ssh`",
+    )
+    port: int | None = key(
+        None,
+        omit=True,
+        doc="optional: override those in `ssh`",
+    )
+    peer_address: str | None = key(
+        None,
+        since=1,
+        doc="its address from the other hosts; null: its address on the route to them",
+    )
+    slots: int | None = key(
+        None,
+        since=1,
+        doc="the number of ranks with Horovod; null: one rank per GPU; one rank in total on a"
+        " host without GPUs",
+    )
+    id: str | None = key(
+        None,
+        since=1,
+        doc="the cloud's id of the machine, or null",
+    )
+    zone: str | None = key(
+        None,
+        since=1,
+        doc="its zone, or null",
+    )
+    gpu: Gpu | None = key(
+        None,
+        since=1,
+        doc="`type` and `count`, or null",
+    )
+    host_key: str | None = key(
+        None,
+        omit=True,
+        doc="optional: the host's public host key",
+    )
+    host_key_source: Literal["guest-attributes", "console", "injected"] | None = key(
+        None,
+        omit=True,
+        doc="optional: `guest-attributes` or `console`: the key can be read there after boot;"
+        " or `injected`: `host_key` was given to the machine, and is replaced at the "
+        "first login",
+    )
+    stop: tuple[str, ...] | None = key(
+        None,
+        omit=True,
+        doc="optional: the command that stops this host, as an argv (a list of strings)",
+    )
 
 
 @dataclass(frozen=True)
@@ -77,13 +122,40 @@ class Ssh:
 class ClusterDocument:
     """A cluster. `id` is in the tags of all resources of its stack; `bucket` is a URI."""
 
-    schema: int = key(choices=(SCHEMA,))
-    id: str | None = key(None, omit=True)
-    name: str
-    cloud: str
-    region: str | None
-    bucket: str | None
-    ssh: Ssh
-    deadlines: tuple[DocumentDeadline, ...]
-    price: Price | None
-    hosts: tuple[DocumentHost, ...]
+    schema: int = key(
+        choices=(SCHEMA,),
+        doc="1",
+    )
+    id: str | None = key(
+        None,
+        omit=True,
+        doc="optional: the cluster's id, unique per stack; its resources have it as the tag "
+        "`railhead:id` (label `railhead-id` on Google Cloud)",
+    )
+    name: str = key(
+        doc="the cluster's name; `hosts-<digest>` for a cluster given by `--hosts`",
+    )
+    cloud: str = key(
+        doc="`aws`, `gcp`, `local`, or `hosts` for ad-hoc hosts (given by `--hosts`)",
+    )
+    region: str | None = key(
+        doc="the cloud's region, or null",
+    )
+    bucket: str | None = key(
+        doc="the bucket for results, or null",
+    )
+    ssh: Ssh = key(
+        doc="an object: `user`, `port`, `key_file`, the defaults of all hosts; a null value "
+        "is left to your ssh",
+    )
+    deadlines: tuple[DocumentDeadline, ...] = key(
+        doc="a list of the cloud's resources that stop the machines, one for each host: "
+        "`kind`, `id`, `host` (its name), `seconds` (from each start); `at` (a time) is "
+        "optional",
+    )
+    price: Price | None = key(
+        doc="`per_hour`, `currency`, `source`, `date`; or null",
+    )
+    hosts: tuple[DocumentHost, ...] = key(
+        doc="a list, the chief first; each entry has the following keys",
+    )

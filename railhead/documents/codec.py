@@ -64,6 +64,7 @@ class Rule:
     since: int = 0
     omit: bool = False
     rest: bool = False
+    doc: str = ""
 
 
 def key(
@@ -77,6 +78,7 @@ def key(
     since: int = 0,
     omit: bool = False,
     rest: bool = False,
+    doc: str = "",
 ) -> Any:
     """A key of a document, with its rules; they hold for each item of a list, not for null.
 
@@ -90,11 +92,18 @@ def key(
             this schema and newer ones it is required.
         omit: the key is not written where its value is the default.
         rest: not a key: a mapping of all keys that the dataclass does not have.
+        doc: the cell of the table in docs/architecture.md, of the documents that have one.
     """
-    rule = Rule(tuple(choices), at_least, at_most, pattern, check, since, omit, rest)
+    rule = Rule(tuple(choices), at_least, at_most, pattern, check, since, omit, rest, doc)
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata={_RULE: rule})
     return field(default=default, metadata={_RULE: rule})
+
+
+def described(kind: type[Any]) -> dict[str, str]:
+    """What each key of a document means, where it is declared."""
+    rules = {one.name: one.metadata.get(_RULE, Rule()) for one in fields(kind)}
+    return {name: rule.doc for name, rule in rules.items()}
 
 
 def decode(

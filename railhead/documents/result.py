@@ -122,22 +122,97 @@ class Result:
     again; `trouble`: what could not be written or read on the chief; `attempts`: the failed
     attempts before the last one."""
 
-    schema: int = 1
-    run_id: str = ""
-    state: str = key(choices=FINAL)
-    exit_code: int = key(1, at_least=-LARGEST, at_most=LARGEST)
-    culprit: Culprit | None = None
-    cause: Cause | None = key(None, omit=True)
-    started: str | None = key(None, check=TIME)
-    ended: str | None = key(None, check=TIME)
-    seconds: float = key(0.0, at_least=0, at_most=LARGEST)
-    size: int | None = None
-    evaluation: Reported | None = None
-    why: str | None = None
-    no_restart: str | None = key(None, omit=True)
-    trouble: str | None = None
-    swept: Mapping[str, Swept | NotSwept] = key({})
-    attempts: tuple[Attempt, ...] = key((), omit=True)
+    schema: int = key(
+        1,
+        doc="1",
+    )
+    run_id: str = key(
+        "",
+        doc="the run",
+    )
+    state: str = key(
+        choices=FINAL,
+        doc="`succeeded`, `failed` or `cancelled`",
+    )
+    exit_code: int = key(
+        1,
+        at_least=-LARGEST,
+        at_most=LARGEST,
+        doc="the program's exit code as `mpirun` reports it; 128 plus the signal if it was killed",
+    )
+    culprit: Culprit | None = key(
+        None,
+        doc="null unless the run failed: `rank`, `host`, `exit` or `signal` of the rank that "
+        "caused the failure, and `lines`, the last lines that it printed; `rank` is null "
+        "if a whole host was lost. If the run"
+        " [stalled](troubleshooting.md#a-run-that-stalls), `stall`: `text` (the sentence of the"
+        " message), `seconds` (without a step), `behind` (those that the others wait for; none if"
+        " all are at the same line), and `places`, with `rank`, `host`, `doing`, `file`, `line`,"
+        " `text`, `detail` and `busy` of each rank",
+    )
+    cause: Cause | None = key(
+        None,
+        omit=True,
+        doc="only if the run failed: its `class`, one of"
+        " [these](troubleshooting.md#why-a-run-failed), the `evidence` (a line of the program or of"
+        " the kernel, or how the rank ended), `host` and `rank`",
+    )
+    started: str | None = key(
+        None,
+        check=TIME,
+        doc="times, UTC",
+    )
+    ended: str | None = key(
+        None,
+        check=TIME,
+        doc="times, UTC",
+    )
+    seconds: float = key(
+        0.0,
+        at_least=0,
+        at_most=LARGEST,
+        doc="the duration",
+    )
+    size: int | None = key(
+        None,
+        doc="the number of ranks",
+    )
+    evaluation: Reported | None = key(
+        None,
+        doc="the last record of kind `evaluation`, or null: `accuracy`, `loss`, `samples`, "
+        "`threshold`, `passed`, `precision`, `recall`, `f1`; for your own script, the "
+        "keys that it printed; with thresholds also `thresholds` and `failed`",
+    )
+    why: str | None = key(
+        None,
+        doc="why the run was cancelled without a request by a user, otherwise null",
+    )
+    no_restart: str | None = key(
+        None,
+        omit=True,
+        doc="only if the run has retries and failed: why it did not start again",
+    )
+    trouble: str | None = key(
+        None,
+        doc="null, or which files could not be written on the chief (how often, and why), and"
+        " which results could not be read in time",
+    )
+    swept: Mapping[str, Swept | NotSwept] = key(
+        {},
+        doc="for each host: how many processes of the run were terminated after its end "
+        "(`ended`), and which remain (`left`); or `unknown` with the reason, if the host "
+        "did not answer",
+    )
+    attempts: tuple[Attempt, ...] = key(
+        (),
+        omit=True,
+        doc="only if the run started again: for each failed attempt `keras`, `culprit`, `seconds`"
+        " and `kind`: `keras` (the default) [with the other Keras](tasks.md#keras-2-or-3), `retry`"
+        " [from a checkpoint](training.md#runs-that-survive). A `retry` also has `cause`, `step`"
+        " (the last known one), `from_step` (of the checkpoint; null for a script), `lost`: the"
+        " seconds from that checkpoint to the next attempt, and `hosts`: those of the next attempt,"
+        " if it has not all. `elastic`: an attempt that was ended to take a host back",
+    )
 
     @property
     def evaluated(self) -> Evaluation:

@@ -146,40 +146,157 @@ class RunDocument:
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
     `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer."""
 
-    schema: int = key(choices=(SCHEMA,))
-    run_id: str = key(check=NAME)
-    cluster: str = key(check=NAME)
-    created: str = key(pattern=r"[0-9TZ:-]+")
-    launcher: str = key(check=NAME)
-    strategy: str = key(check=NAME)
-    keras: int = key(choices=(2, 3))
-    runtime: Runtime = key()
-    program: Program = key()
-    data: tuple[RunData, ...] = key()
-    bundle: str = key(check=NAME)
-    hosts: tuple[RunHost, ...] = key()
-    size: int = key(at_least=1)
-    roles: tuple[Role, ...] | None = key()
-    tf_cluster: Mapping[str, tuple[str, ...]] | None = key()
-    env: Mapping[str, str] = key()
-    secrets: tuple[str, ...] = key()
-    outputs: tuple[str, ...] = key()
-    metrics: tuple[Metric, ...] = key()
-    thresholds: tuple[Threshold, ...] = key()
-    resumes: str | None = key(check=NAME)
-    evaluates: str | None = key(check=NAME)
-    max_hours: float | None = key()
-    stop: Stop | None = key()
-    bucket: RunBucket | None = key()
-    keras_auto: bool = key(False)
-    keras_patches: bool = key(True)
-    coordinator: str | None = key(None)
-    retries: int = key(0, at_least=0, at_most=MOST_RETRIES, omit=True)
-    retries_from_start: bool = key(False, omit=True)
-    commit: str | None = key(None, omit=True)
-    elastic: int = key(0, at_least=0, omit=True)
-    on_stall: str = key("stop", choices=ON_STALL)
-    stall_after: float = key(STALL_AFTER, at_least=1, at_most=LONGEST_STALL)
+    schema: int = key(
+        choices=(SCHEMA,),
+        doc="2",
+    )
+    run_id: str = key(
+        check=NAME,
+        doc="`20261121-112656-c507`: the time in UTC and four random hexadecimal digits",
+    )
+    cluster: str = key(
+        check=NAME,
+        doc="the cluster's name",
+    )
+    created: str = key(
+        pattern=r"[0-9TZ:-]+",
+        doc="the time, UTC",
+    )
+    launcher: str = key(
+        check=NAME,
+        doc="`horovod` or `tensorflow`",
+    )
+    strategy: str = key(
+        check=NAME,
+        doc="one of [Strategies](training.md#strategies); never `auto`",
+    )
+    keras: int = key(
+        choices=(2, 3),
+        doc="2 or 3",
+    )
+    runtime: Runtime = key(
+        doc="`name` of the runtime, `digest` of its environment and, unless an older version "
+        "wrote it, the version of its `python`",
+    )
+    program: Program = key(
+        doc="`kind` `training` or `evaluation` with the resolved `settings`; or `kind` "
+        "`script` with `path`, `args` and `sagemaker` (whether `--sagemaker` was given)",
+    )
+    data: tuple[RunData, ...] = key(
+        doc="a list with one entry per `--data`: `name`, `uri`, `distribution` (`shard`, "
+        "`replicate` or null), `mode` (`file`, `stream` or null), and `paths`, the path "
+        "on each host, in the order of the hosts (null for data that the hosts read from "
+        "a bucket). Where `distribution` or `mode` is null, the built-in training chooses",
+    )
+    bundle: str = key(
+        check=NAME,
+        doc="the digest of the files that were sent",
+    )
+    hosts: tuple[RunHost, ...] = key(
+        doc="a list, the chief first: `name`, `peer_address`, `interface` (the network "
+        "interface with this address, or null), `slots` (the number of processes, each of"
+        " which is a rank) and, where there are any, `gpus`, their names",
+    )
+    size: int = key(
+        at_least=1,
+        doc="the number of ranks",
+    )
+    roles: tuple[Role, ...] | None = key(
+        doc="for each rank the `task` of `TF_CONFIG`: `type` (`chief`, `ps` or `worker`) and "
+        "`index`; null without `TF_CONFIG`. There is no evaluator role: the chief or the "
+        "workers evaluate",
+    )
+    tf_cluster: Mapping[str, tuple[str, ...]] | None = key(
+        doc="the `cluster` of `TF_CONFIG`, an address and a port for each rank by role; null "
+        "without `TF_CONFIG`",
+    )
+    env: Mapping[str, str] = key(
+        doc="the variables of `--env` and `--env-file`",
+    )
+    secrets: tuple[str, ...] = key(
+        doc="the names given by `--secret`",
+    )
+    outputs: tuple[str, ...] = key(
+        doc="the patterns of `--outputs`",
+    )
+    metrics: tuple[Metric, ...] = key(
+        doc="for each `--metric` its `name` and `pattern`",
+    )
+    thresholds: tuple[Threshold, ...] = key(
+        doc="for each `--min` and `--max` its `metric`, its `bound` (`min` or `max`) and its "
+        "`value`",
+    )
+    resumes: str | None = key(
+        check=NAME,
+        doc="the run whose checkpoints this one continues from, or null",
+    )
+    evaluates: str | None = key(
+        check=NAME,
+        doc="the run whose model this one evaluates, or null",
+    )
+    max_hours: float | None = key(
+        doc="the value of `--max-hours`, or null",
+    )
+    stop: Stop | None = key(
+        doc="null if the machines keep running after the run; otherwise `argv`, the stop "
+        "command of each host (null if it has none), and `keep_minutes`, how long the "
+        "machines are kept after a failure",
+    )
+    bucket: RunBucket | None = key(
+        doc="null, or the `url` of the stack's bucket and `client`, the digest of the Python "
+        "environment on the chief that is used for uploads",
+    )
+    keras_auto: bool = key(
+        False,
+        doc="whether `--keras auto` chose `keras`; then the run may start again with the "
+        "other one, which the supervisor writes here",
+    )
+    keras_patches: bool = key(
+        True,
+        doc="false with `--no-keras-patches`",
+    )
+    coordinator: str | None = key(
+        None,
+        doc="`address:port` of the chief at which the ranks of JAX and PyTorch find each "
+        "other; null for other launchers",
+    )
+    retries: int = key(
+        0,
+        at_least=0,
+        at_most=MOST_RETRIES,
+        omit=True,
+        doc="optional: how often the run starts again after a failure:"
+        " [Runs that survive](training.md#runs-that-survive)",
+    )
+    retries_from_start: bool = key(
+        False,
+        omit=True,
+        doc="optional: true: also without a checkpoint",
+    )
+    commit: str | None = key(
+        None,
+        omit=True,
+        doc="the git commit of the program, with `-dirty` where tracked files differ from it; not"
+        " there outside a repository",
+    )
+    elastic: int = key(
+        0,
+        at_least=0,
+        omit=True,
+        doc="optional: the least number of hosts with which the run continues after a failure"
+        " (`--elastic`); 0: all. Hosts without which it continues have 0 `slots`",
+    )
+    on_stall: str = key(
+        "stop",
+        choices=ON_STALL,
+        doc="`stop`, `wait` or `restart`: `--on-stall`",
+    )
+    stall_after: float = key(
+        STALL_AFTER,
+        at_least=1,
+        at_most=LONGEST_STALL,
+        doc="seconds: `--stall-after`",
+    )
 
     def __post_init__(self) -> None:
         if not self.hosts:

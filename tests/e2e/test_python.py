@@ -1,4 +1,4 @@
-"""The Python API on two local hosts: train, evaluate and report in one script.
+"""The Python API on two local hosts: train, evaluate and report in the notebook of the examples.
 
 Deploying and predicting is in test_sagemaker_journey.py.
 """
@@ -14,25 +14,30 @@ from draws import drawn
 from e2e.local_hosts import Operator
 from places import ROOT
 
-SCRIPT = """
-import railhead
-run = railhead.Cluster().train(preset="smoke", minimum={"accuracy": 0.05}, OPTIONS)
+NOTEBOOK = json.loads((ROOT / "examples/notebook.ipynb").read_text())
+CHECKS = """
 assert run.state == "succeeded"
-trained = run.evaluation()
-found = run.evaluate(minimum={"accuracy": 0.05})
-assert found["confusion"] == trained["confusion"] and found["model"] == trained["model"]
-assert [r for r in run.metrics() if r["kind"] == "epoch"]
+assert evaluation["confusion"] == run.evaluation()["confusion"]
 assert "Confusion matrix" in run.report().read_text()
 """
 # The launcher's default strategy for several hosts, by its name or not.
-OPTIONS = ({"launcher": "tensorflow"}, {"launcher": "tensorflow", "strategy": "multiworker"})
+STRATEGIES = ("", ', strategy="multiworker"')
 
 
-def test_a_script_trains_with_tensorflows_launcher_evaluates_and_reports(
+def lines() -> str:
+    """The cells of the example on the last hosts, which stay for the next test."""
+    cells = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+    assert cells[-1] == "cluster.teardown()"
+    text = "\n".join(cells[:-1]).replace('railhead.Cluster("a,b")', "railhead.Cluster()")
+    return (
+        text.replace('launcher="tensorflow"', f'launcher="tensorflow"{drawn(STRATEGIES)}') + CHECKS
+    )
+
+
+def test_the_notebook_trains_with_tensorflows_launcher_evaluates_and_reports(
     operator: Operator,
 ) -> None:
-    options = ", ".join(f"{name}={value!r}" for name, value in drawn(OPTIONS).items())
-    script = operator.write("notebook.py", SCRIPT.replace("OPTIONS", options))
+    script = operator.write("notebook.py", lines())
     environment = {**operator.environment(), "PYTHONPATH": str(ROOT)}
     environment["PYTHONPATH"] += os.pathsep + operator.environment().get("PYTHONPATH", "")
     done = subprocess.run(

@@ -9,27 +9,14 @@ from typing import Any
 import yaml
 from places import ROOT
 
+from pages import config as config_page
+from pages.marked import filled
 from stacks.aws import machine_types as aws
 from stacks.config import validators
 from stacks.config.schema import KEYS, Key
 from stacks.gcp import machine_types as gcp
 
 PAGE = (ROOT / "docs" / "config.md").read_text()
-
-
-def default(key: Key) -> str:
-    each = ", ".join(f"{cloud}: `{text}`" for cloud, text in key.defaults.items())
-    if key.default is not None:
-        return f"`{key.default}`"
-    return each or ("must be set" if key.required else "none")
-
-
-def test_every_key_has_its_row() -> None:
-    rows = re.findall(r"^\| `([a-z_]+)` \| [a-z]", PAGE, re.MULTILINE)
-    assert rows == [key.name for key in KEYS]
-    for key in KEYS:
-        row = f"| `{key.name}` | {', '.join(key.clouds)} | {default(key)} | {key.doc} |"
-        assert row in PAGE, row
 
 
 def declared(key: Key, default: str) -> dict[str, Any]:
@@ -48,24 +35,14 @@ def test_pulumi_has_the_types_and_defaults_of_the_keys() -> None:
     assert config == {key.name: declared(key, str(key.default)) for key in same}
 
 
-def test_every_machine_type_is_listed_with_its_price() -> None:
-    rows = re.findall(r"^\| `([a-z0-9.]+)` \| (\d+) \| ([^|]+) \| (\S+) \|$", PAGE, re.MULTILINE)
-    has = [
-        (m.name, str(m.vcpus), f"{m.gpus} {m.gpu}" if m.gpu else "none", str(m.usd_per_hour))
-        for m in aws.TYPES.values()
-    ]
-    assert rows == has
+def test_the_tables_are_those_of_the_code() -> None:
+    """`make generate` writes them; the dates of the prices stand in the text."""
+    assert filled(PAGE, config_page.parts()) == PAGE
     for date in {aws.PRICES.date, *aws.PRICES.dates.values()}:
         assert date in PAGE
 
 
 def test_every_machine_type_of_google_is_listed() -> None:
-    form = r"^\| `([a-z0-9-]+)` \| (\d+) \| (\d+) (\S+) \| (\S+) \|$"
-    has = [
-        (name, str(vcpus), str(count), gpu, str(gcp.PRICES.machines[name]))
-        for name, (vcpus, gpu, count) in gcp.WITH_GPUS.items()
-    ]
-    assert re.findall(form, PAGE, re.MULTILINE) == has
     for date in {gcp.PRICES.date, *gcp.PRICES.dates.values()}:
         assert date in PAGE
     for start in ("n1", "e2", "n2"):
@@ -77,13 +54,3 @@ def test_every_machine_type_of_google_is_listed() -> None:
         assert start != "n1" or gpus in PAGE
         machine = gcp.machine_type(f"{start}-standard-8", "nvidia-tesla-t4", 2)
         assert machine.usd_per_hour == round(8 * float(one) + machine.gpus * 0.35, 5)
-
-
-def test_every_zone_with_gpus_is_listed() -> None:
-    rows = re.findall(r"^\| (nvidia-\S+) \| (\S+) \| (\S+-[a-z].*) \|$", PAGE, re.MULTILINE)
-    has = [
-        (gpu, region, ", ".join(gcp.zones_with(gpu, region)))
-        for gpu, regions in gcp.ZONES.items()
-        for region in regions
-    ]
-    assert rows == has

@@ -2,7 +2,7 @@
 
     in_bucket.py URI FOLDER    outcome.json in the folder says what came of it
 
-The folder has reader.py, the reader of docs/data.md; guest.json, an environment without rights.
+The folder has reader.py, examples/streaming_reader.py; guest.json, an environment without rights.
 """
 
 from __future__ import annotations
@@ -52,17 +52,20 @@ def train(folder: Path, *data: str) -> list[float]:
     return [epoch[name] for epoch in epochs for name in ("loss", "val_loss")]
 
 
-def read(folder: Path, uri: str) -> list[int]:
-    """How many records the documented reader reads in each of two epochs."""
+def read(folder: Path, uri: str) -> tuple[list[int], dict[str, list[float]]]:
+    """How many records the example reads in each of two epochs, and the history of its training on
+    the next two."""
     stream = folder / "records"
     stream.mkdir()
     command = [sys.executable, "-m", "training.data", "stream", uri, str(stream)]
-    reader: dict[str, Any] = {}
+    reader: dict[str, Any] = {"__name__": "reader"}
     exec((folder / "reader.py").read_text(), reader)
     feeder = subprocess.Popen(command)
     try:
         dataset = reader["records"](str(stream))
-        return [sum(1 for _ in dataset) for _ in range(2)]
+        counts = [sum(1 for _ in dataset) for _ in range(2)]
+        with contextlib.redirect_stdout(io.StringIO()):
+            return counts, reader["main"](str(stream), columns=8, epochs=2)
     finally:
         feeder.kill()
         feeder.wait()
@@ -73,7 +76,7 @@ def main(uri: str, folder: Path) -> None:
     outcome: dict[str, Any] = {"sharded": shard(folder, uri)}
     for mode in ("file", "stream"):
         outcome[mode] = train(folder / mode, f"train={uri},{mode}")
-    outcome["read"] = read(folder, uri)
+    outcome["read"], outcome["trained"] = read(folder, uri)
     os.environ.update(json.loads((folder / "guest.json").read_text()))
     outcome["refused"] = called(
         training, "--results", str(folder / "refused"), "--data", f"train={uri},stream"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,7 @@ def outcome(
     """What in_bucket.py reports; `kept` are the files in the cache of its home."""
     folder = tmp_path_factory.mktemp("bucket")
     s3_store.make_bucket("training")
-    page = (ROOT / "docs/data.md").read_text()
-    (reader,) = (
-        code
-        for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-        if "def segments" in code
-    )
-    (folder / "reader.py").write_text(reader)
+    (folder / "reader.py").write_text((ROOT / "examples/streaming_reader.py").read_text())
     (folder / "guest.json").write_text(json.dumps(s3_store.guest))
     environment = {
         **os.environ,
@@ -59,7 +52,9 @@ def test_file_and_stream_of_a_bucket_train_the_same(outcome: dict[str, Any]) -> 
 
 
 def test_the_documented_reader_reads_every_epoch(outcome: dict[str, Any]) -> None:
+    """The example has the reader of docs/data.md, and trains with it."""
     assert outcome["read"] == [500, 500]
+    assert outcome["trained"]["accuracy"][0] > 0.5
 
 
 def test_a_bucket_without_rights_ends_a_training_with_one_line(outcome: dict[str, Any]) -> None:

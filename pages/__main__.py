@@ -1,0 +1,27 @@
+"""Writes the generated parts of the pages: `make generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from . import config, documents, tasks
+from .marked import DOCS, filled
+
+PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
+    "tasks.md": tasks.parts,
+    "config.md": config.parts,
+    "architecture.md": documents.parts,
+}
+
+
+def files() -> dict[Path, str]:
+    """The content of each page that has generated parts."""
+    return {
+        DOCS / name: filled((DOCS / name).read_text(), parts()) for name, parts in PAGES.items()
+    }
+
+
+if __name__ == "__main__":
+    for path, content in files().items():
+        path.write_text(content)

@@ -1,0 +1,60 @@
+"""docs/config.md: the keys of a stack, and the machines of each cloud with prices and zones."""
+
+from __future__ import annotations
+
+from stacks.aws import machine_types as aws
+from stacks.config.schema import KEYS, Key
+from stacks.gcp import machine_types as gcp
+
+from .marked import table
+
+
+def parts() -> dict[str, str]:
+    """The generated parts of docs/config.md."""
+    return {
+        "keys": keys(),
+        "machines-aws": machines_aws(),
+        "machines-gcp": machines_gcp(),
+        "zones": zones(),
+    }
+
+
+def keys() -> str:
+    """The keys of `pulumi config`."""
+    rows = [(f"`{key.name}`", ", ".join(key.clouds), _default(key), key.doc) for key in KEYS]
+    return table(("key", "clouds", "default", "meaning"), rows)
+
+
+def _default(key: Key) -> str:
+    each = ", ".join(f"{cloud}: `{text}`" for cloud, text in key.defaults.items())
+    if key.default is not None:
+        return f"`{key.default}`"
+    return each or ("must be set" if key.required else "")
+
+
+def machines_aws() -> str:
+    """The machine types of AWS."""
+    rows = [
+        (f"`{m.name}`", m.vcpus, f"{m.gpus} {m.gpu}" if m.gpu else "none", m.usd_per_hour)
+        for m in aws.TYPES.values()
+    ]
+    return table(("type", "vCPUs", "GPUs", "USD per hour"), rows)
+
+
+def machines_gcp() -> str:
+    """The machine types of Google Cloud with GPUs of their own."""
+    rows = [
+        (f"`{name}`", vcpus, f"{count} {gpu}", gcp.PRICES.machines[name])
+        for name, (vcpus, gpu, count) in gcp.WITH_GPUS.items()
+    ]
+    return table(("type", "vCPUs", "GPUs", "USD per hour"), rows)
+
+
+def zones() -> str:
+    """The zones of Google Cloud that have GPUs."""
+    rows = [
+        (gpu, region, ", ".join(gcp.zones_with(gpu, region)))
+        for gpu, regions in gcp.ZONES.items()
+        for region in regions
+    ]
+    return table(("GPU type", "region", "zones"), rows)

@@ -1,0 +1,135 @@
+"""docs/tasks.md: the options of each task, the presets and the settings."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
+from bootstrap.cli.task import GroupTask, Part
+from railhead.documents.options.hosts import ReadyOptions, TargetOptions
+from railhead.documents.options.jobs import JobOptions
+from railhead.documents.options.option import Option, type_of
+from railhead.documents.options.runs import EndingOptions, ProgramOptions
+from training import configs
+from training.config import describe_fields
+
+from .marked import table
+
+TASKS = (tasks, result_tasks, serving_tasks, machine_tasks)
+OF_TRAIN = (
+    ProgramOptions,
+    ReadyOptions,
+    EndingOptions,
+    JobOptions,
+)  # described in the table of train
+WHICH_HOSTS = ("hosts", "stack")
+VALUES = {"text": " TEXT", "number": " N", "duration": " TIME", "list": " TEXT ...", "switch": ""}
+
+
+def parts() -> dict[str, str]:
+    """The generated parts of docs/tasks.md."""
+    with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
+    named = {f"options-{name}": options(task) for name, task in with_options.items()}
+    return {**named, "presets": presets(), "settings": settings()}
+
+
+def all_tasks() -> Iterator[GroupTask]:
+    """The tasks of `fab`."""
+    for module in TASKS:
+        yield from (value for value in vars(module).values() if isinstance(value, GroupTask))
+
+
+def dashed(task: GroupTask) -> str:
+    """The name of a task on the command line."""
+    return str(task.name).replace("_", "-")
+
+
+def options(task: GroupTask) -> str:
+    """The options of a task: a table of its own, and the names of those described elsewhere."""
+    pairs = [(part, one) for part in task.parts for one in part.options]
+    hosts = [one for part, one in pairs if _says_which_hosts(part, one)]
+    shared = [one for part, one in pairs if one not in hosts and _is_of_train(task, part, one)]
+    own = [(part, one) for part, one in pairs if one not in hosts and one not in shared]
+    texts = []
+    if own:
+        rows = [(_typed(one), _meaning(part, one)) for part, one in own]
+        texts.append(table(("option", "meaning"), rows))
+    if hosts:
+        texts.append(_line(f"Which hosts ([rules](#hosts)): {_names(hosts)}."))
+    if shared:
+        texts.append(_line(f"As with [`train`](#train): {_names(shared)}."))
+    return "\n".join(texts)
+
+
+def _says_which_hosts(part: Part, one: Option) -> bool:
+    noted = part.which is not None and one.name in part.which.notes
+    return part.group is TargetOptions and one.name in WHICH_HOSTS and not noted
+
+
+def _is_of_train(task: GroupTask, part: Part, one: Option) -> bool:
+    if task.name == "train" or (part.which and one.name in part.which.notes):
+        return False
+    return part.group in OF_TRAIN or one.name == "slots"
+
+
+def _names(some: list[Option]) -> str:
+    return ", ".join(f"`--{one.flag}`" for one in some)
+
+
+def _line(text: str) -> str:
+    return textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False) + "\n"
+
+
+def _typed(one: Option) -> str:
+    return f"`--{one.flag}{VALUES[type_of(one)]}`"
+
+
+def _meaning(part: Part, one: Option) -> str:
+    noted = part.which.notes.get(one.name) if part.which else None
+    text = str(noted or one.rule.doc or one.rule.help)
+    default = _default(one)
+    return f"{text}. Default: `{default}`" if default and "efault" not in text else text
+
+
+def _default(one: Option) -> str:
+    """The default, where it is a value."""
+    if one.kind == "flag" or not isinstance(one.default, (int, float, str)):
+        return ""
+    return one.default if isinstance(one.default, str) else f"{one.default:g}"
+
+
+def presets() -> str:
+    """The presets of the built-in training."""
+    rows = [(f"`{name}`", summary) for name, summary in configs.summaries().items()]
+    return table(("preset", "what it is"), rows)
+
+
+def settings() -> str:
+    """The settings of the built-in training."""
+    rows = [
+        (f"`{name}`", _value(field), _rules(field)) for name, field in describe_fields().items()
+    ]
+    return table(("setting", "default", "meaning"), rows)
+
+
+def _value(field: dict[str, Any]) -> str:
+    value = "none" if field["default"] is None else field["default"]
+    return f"`{value}`" if value != "" else "empty"
+
+
+def _rules(field: dict[str, Any]) -> str:
+    """What a setting means, and which values it takes."""
+    forms = {
+        "least": "at least {}",
+        "above": "more than {}",
+        "most": "at most {}",
+        "below": "less than {}",
+    }
+    texts = [form.format(field[rule]) for rule, form in forms.items() if rule in field]
+    if "choices" in field:
+        texts.insert(0, "one of " + ", ".join(f"`{choice}`" for choice in field["choices"]))
+    doc = re.sub(r"\s+", " ", field["doc"])
+    return "; ".join([doc, *([", ".join(texts)] if texts else [])])

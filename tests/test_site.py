@@ -1,0 +1,164 @@
+"""The site: it is built, its links lead somewhere, and its search finds the usual questions."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import RailheadError
+from pages import site
+from pages.marked import DOCS
+
+pytestmark = pytest.mark.slow  # the site is built twice
+
+# What somebody types into the search, and the section that answers it.
+JOURNEYS = {
+    "train my script on four machines, data in S3": "my-script-on-four-machines-with-data-in-s3",
+    "spot machine taken": "spot-took-my-machines",
+    "what will it cost": "what-will-it-cost",
+    "stop everything": "stop-everything",
+    "hyperparameters sweep": "hyperparameters",
+    "GPUs not used": "my-gpus-are-not-used",
+    "corporate proxy": "behind-a-corporate-proxy",
+    "VPC without public addresses": "machines-without-public-addresses",
+    "EFS NFS FSx mount": "efs-fsx-and-nfs",
+    "Slurm": "slurm-kubernetes-docker-and-pytorch",
+    "Kubernetes": "slurm-kubernetes-docker-and-pytorch",
+    "Docker": "slurm-kubernetes-docker-and-pytorch",
+    "Mac laptop": "from-a-mac-or-windows-laptop",
+    "Windows": "from-a-mac-or-windows-laptop",
+    "upgrade": "upgrade",
+    "install without a clone": "install-without-a-clone",
+    "two people one stack": "two-people-one-stack",
+    "CI GitHub Actions": "ci-without-a-terminal",
+    "MLflow": "mlflow-and-weights-and-biases",
+    "wandb": "mlflow-and-weights-and-biases",
+    "H100": "a100-and-h100",
+    "delete bucket": "delete-all-with-the-bucket",
+    "from SageMaker": "from-a-sagemaker-notebook",
+    "from SkyPilot": "from-skypilot",
+    "from a notebook": "from-a-notebook-on-one-t4",
+    "my own model": "my-own-model-in-five-minutes",
+}
+# And what somebody types who has a problem.
+SYMPTOMS = {
+    "run hangs": "a-host-that-hangs",
+    "training is slow": "it-is-slow",
+    "cannot log in": "i-cannot-log-in",
+    "still costs money": "something-still-costs-money",
+    "disk full": "disk-full-on-a-host",
+    "wrong Keras": "it-is-the-wrong-keras",
+    "host key changed": "the-host-key-is-unknown-or-it-changed",
+}
+NEAR = 3  # places among the results
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the search index."""
+
+    location: str
+    title: frozenset[str]
+    text: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The index that the site's own search reads, by words: rarer ones and titles count more."""
+
+    sections: tuple[Section, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> Search:
+        index = json.loads((folder / "search.json").read_text())
+        return cls(
+            tuple(
+                Section(
+                    item["location"],
+                    frozenset(words(" ".join((item["title"], *item["path"])))),
+                    frozenset(words(re.sub(r"<[^>]+>", " ", item["text"]))),
+                )
+                for item in index["items"]
+            )
+        )
+
+    def results(self, query: str) -> list[str]:
+        """The locations, best first."""
+        weights = {word: self._weight(word) for word in words(query)}
+
+        def score(section: Section) -> float:
+            return sum(
+                weight * (3 * (word in section.title) + (word in section.text))
+                for word, weight in weights.items()
+            )
+
+        return [one.location for one in sorted(self.sections, key=score, reverse=True)]
+
+    def _weight(self, word: str) -> float:
+        holding = sum(word in one.title or word in one.text for one in self.sections)
+        return math.log(len(self.sections) / holding) if holding else 0
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, without the s of a plural."""
+    return [word.removesuffix("s") for word in re.findall(r"[a-z0-9]+", text.lower())]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site; a link or an anchor that leads nowhere fails here."""
+    folder = tmp_path_factory.mktemp("site") / "site"
+    site.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def search(built: Path) -> Search:
+    return Search.of(built)
+
+
+@pytest.mark.parametrize("query", [*JOURNEYS, *SYMPTOMS])
+def test_the_search_finds_the_answer(query: str, search: Search) -> None:
+    answer = {**JOURNEYS, **SYMPTOMS}[query]
+    best = search.results(query)[:NEAR]
+    assert answer in [location.partition("#")[2] for location in best], best
+
+
+def test_every_page_is_in_the_navigation_and_in_llms_txt(built: Path) -> None:
+    listed = {page.file for pages in site.sections().values() for page in pages}
+    assert listed == {path.name for path in DOCS.glob("*.md")} - {"index.md"} | {"changelog.md"}
+    text = (built / "llms.txt").read_text()
+    for link in re.findall(r"\]\(([\w-]+/)\)", text):
+        assert (built / link / "index.html").exists(), link
+    assert len(re.findall(r"^- \[", text, re.MULTILINE)) == len(listed)
+
+
+def test_the_pages_load_nothing_from_another_site(built: Path) -> None:
+    for path in built.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', path.read_text()
+        )
+        assert loaded == [], path
+
+
+def test_blocks_of_commands_are_blocks_on_the_site(built: Path) -> None:
+    text = (built / "troubleshooting" / "index.html").read_text()
+    assert "```" not in text and text.count("<pre") >= 4
+
+
+def test_a_link_that_leads_nowhere_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    for path in DOCS.glob("*.md"):
+        (pages / path.name).write_text(path.read_text())
+    (pages / "keras.md").write_text("# Keras\n\n[there](data.md#nothing-has-this-name)\n")
+    monkeypatch.setattr("pages.site.DOCS", pages)
+    with pytest.raises(RailheadError, match="nothing-has-this-name"):
+        site.build(tmp_path / "site")
