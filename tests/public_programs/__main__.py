@@ -52,7 +52,9 @@ def main() -> int:
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     records = caches / "railhead/campaigns/programs"
     if options.table:
-        print(table({seed: read(records, seed) for seed in SEEDS}))
+        names = {program.name for program in PROGRAMS}  # an earlier list had others, too
+        kept = {seed: read(records, seed) for seed in SEEDS}
+        print(table({seed: [o for o in all_ if o.name in names] for seed, all_ in kept.items()}))
         return 0
     runtime, keras = SEEDS[options.seed % len(SEEDS)]
     wanted = [p for p in PROGRAMS if any(text in p.name for text in options.only or [""])]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-EPOCHS, STEPS, SAMPLES = 2, 4, 512
+EPOCHS, STEPS, SAMPLES = 2, 4, 1024
 IMAGES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
 KERAS = ("keras.src", "tf_keras.src")
 WORDS, LENGTH = 1000, 60  # of imdb
@@ -30,7 +30,7 @@ def images(shape: tuple[int, ...], labels: tuple[int, ...]) -> Callable[..., Any
             x = random.randint(0, 255, (number, *shape)).astype("uint8")
             return x, random.randint(0, 10, (number, *labels)).astype("uint8")
 
-        return part(SAMPLES), part(SAMPLES // 2)
+        return part(SAMPLES), part(SAMPLES // 4)
 
     return load_data
 
@@ -46,7 +46,7 @@ def texts(*_: Any, num_words: int | None = None, **__: Any) -> Any:
         x[:] = [random.randint(1, words, random.randint(5, LENGTH)).tolist() for _ in range(number)]
         return x, random.randint(0, 2, number)
 
-    return part(SAMPLES), part(SAMPLES // 2)
+    return part(SAMPLES), part(SAMPLES // 4)
 
 
 def with_data(load: Callable[..., Any]) -> Callable[[ModuleType], None]:

@@ -33,6 +33,7 @@ ERRORS = {
         r"Unrecognized keyword arguments passed to \w+: "
         r"\{'(?:batch_input_shape|time_major|weights)'",
         r"`name` must be passed as a keyword argument\. Received: add_weight",
+        r"add_variable\(\) missing 1 required positional argument: 'initializer'",
         r"A KerasTensor cannot be used as input to a TensorFlow function",
         r"epoch_iterator\.py[^\0]*'[\w.]*float\d*' object cannot be interpreted as an integer",
         r"Invalid filepath extension for saving",

@@ -51,6 +51,8 @@ SCRIPTS = {
         "a shape of batches": MODEL + "tf.keras.layers.Dense(2, batch_input_shape=(2, 3))",
         "an argument of a layer": MODEL + "tf.keras.layers.LSTM(2, time_major=True)",
         "a weight of a layer": MODEL + "tf.keras.layers.Dense(1).add_weight('w', (1,))",
+        "a variable of a layer": MODEL
+        + "tf.keras.layers.Dense(1).add_variable(name='w', shape=(1,))",
         "a function of TensorFlow": MODEL + "x = tf.keras.Input((3,))\n"
         + "tf.keras.Model(x, tf.reduce_mean(x, axis=1))",
         "an input of a layer": MODEL + "model.layers[0](tf.keras.Input((2,)))\n"
