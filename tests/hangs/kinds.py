@@ -252,17 +252,6 @@ for number in range(10 if hangs else 20):
     reduce()
 total = hvd.allgather(tf.constant([1.0]))  # here
 """),
-    "another collective": ends("""
-if hangs:
-    hvd.allgather(tf.constant([1.0]), name="a")  # here
-else:
-    hvd.allgather(tf.constant([1.0]), name="b")
-"""),
-    "a missing rank at hvd.barrier": ends("""
-if hangs:
-    time.sleep(10**6)  # here
-hvd.barrier()
-"""),
     "a callback of Keras": Kind(
         HEAD
         + KERAS

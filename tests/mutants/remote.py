@@ -10,7 +10,29 @@ ATTEMPTS = "bootstrap/remote/attempts"
 AGENT = "bootstrap/remote/agent"
 SERVE = "bootstrap/remote/serve"
 TESTS = "tests/bootstrap/remote"
+STALL = "bootstrap/remote/stall"
 MUTANTS = [
+    Mutant(
+        what="a rank that writes a file for minutes ends the run as one that hangs",
+        file=f"{STALL}/diagnosis.py",
+        old="works = works or uses >= IDLE or sample.bytes != 0",
+        new="works = works or uses >= IDLE",
+        caught_by=(f"{TESTS}/stall/test_diagnosis.py",),
+    ),
+    Mutant(
+        what="a supervisor that was suspended takes its own absence for a stall",
+        file=f"{STALL}/progress.py",
+        old="min(now - self.looked, AT_MOST)",
+        new="now - self.looked",
+        caught_by=(f"{TESTS}/stall/test_progress.py",),
+    ),
+    Mutant(
+        what="what ranks do while they are ended replaces why they were",
+        file=f"{STALL}/watch.py",
+        old="        if self.ends_run:\n            return  # its",
+        new="        if False:\n            return  # its",
+        caught_by=(f"{TESTS}/stall/test_watch.py",),
+    ),
     Mutant(
         what="a run that has trained for minutes starts again with the other Keras",
         file=f"{ATTEMPTS}/keras_errors.py",

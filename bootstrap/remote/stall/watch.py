@@ -148,7 +148,7 @@ class StallWatch:
 
 
 def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sample] | str]:
-    """The samples of each host, by its name; why it did not answer, as a text."""
+    """The samples of each host that has ranks, by its name; why it did not answer, as a text."""
     replies: dict[str, list[Sample] | str] = {}
     free = threading.Semaphore(AT_ONCE)
 
@@ -156,7 +156,8 @@ def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sam
         with free:
             replies[run.hosts[index].name] = ask_host(run, folder, index, pause)
 
-    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(run.hosts))]
+    numbers = [number for number, host in enumerate(run.hosts) if host.slots]
+    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in numbers]
     for thread in threads:
         thread.start()
     for thread in threads:

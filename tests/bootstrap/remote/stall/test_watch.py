@@ -70,6 +70,9 @@ def test_a_stall_ends_the_run_unless_it_may_wait(
     run = SupervisorHere(tmp_path / "r1", monkeypatch, on_stall=on_stall)
     run.rank_prints(1, "the last line")
     run.supervisor.watch.stall = STALL
+    for second in range(1000):  # without progress
+        run.supervisor.watch.look(float(second))
+    assert (run.supervisor.watch.thread is None) is ends  # its ranks end now: nobody looks again
     assert run.supervisor.must_end() is ends
     if ends:
         result = run.result(-15)
