@@ -92,7 +92,7 @@ class Restarts:
         ):
             return self._with_other_keras(ended, failed)
         self.start_seconds = max(self.start_seconds, ended.first_step or 0.0)
-        if not ended.run.retries:
+        if not ended.run.retries or (point is BEGINNING and not ended.run.retries_from_start):
             return Decision()
         if not ended.grows and (why := self._refusal(ended, point)):
             return Decision(why=why)
@@ -136,8 +136,6 @@ class Restarts:
     def _refusal(self, ended: Ended, point: Point) -> str:
         """Why the run does not start again; "" if it may."""
         run = ended.run
-        if point is BEGINNING and not run.retries_from_start:
-            return "it has no checkpoint; with --retries it starts at step 0"
         progressed = ended.stepped or point != self.began
         is_bug = ended.retry == REPEATED and ended.result.cause
         if ended.retry == NEVER or (is_bug and is_bug.class_ == "program" and not progressed):

@@ -80,7 +80,7 @@ def test_a_killed_rank_is_a_new_attempt_from_the_newest_checkpoint(home: Path) -
 
 AT_ONCE = {
     "retries are off": (FAILS, {"retries": 0}, None),
-    "a script has no checkpoint": (FAILS, {"retries": 3, "program": PROGRAM}, "no checkpoint"),
+    "a script has no checkpoint": (FAILS, {"retries": 3, "program": PROGRAM}, None),
     "an import fails": (raises("ImportError: no"), {}, "the same error"),
     "an error before the first step": (raises("TypeError: no"), {}, "the same error"),
     "the loss is not a number": (
