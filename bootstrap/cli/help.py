@@ -1,18 +1,77 @@
-"""The page of `fab --help`."""
+"""The pages of `fab --help` and `fab --help TASK`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from invoke import Argument, Collection, Task
 
 from railhead.documents.installation import DOCS, PROGRAM
+from railhead.documents.options.option import Option
 
 from .core_options import WORKING, flags_of, name_of
+from .executor import dashed
+from .task import GroupTask, help_text
 
 TASKS_PER_LINE = 6
+WIDTH = 80
+COLUMN = 26  # of the texts
+# By the name of a group of options; the others are "Options".
+TITLES = {
+    "TargetOptions": "Hosts",
+    "ProgramOptions": "Program",
+    "ReadyOptions": "Preparation of the hosts",
+    "EndingOptions": "End of the run",
+    "StartOptions": "Start and retries",
+    "JobOptions": "Job file",
+    "JsonOption": "Output",
+}
+TAKES = {"int": "N", "float": "NUMBER"}
+# One command for each task, without the program's name.
+EXAMPLES = {
+    "adopt": "adopt 0a1b2c3d4e5f --region us-east-1",
+    "attach": "attach",
+    "bootstrap": "bootstrap --hosts a,b",
+    "cancel": "cancel --hosts a,b",
+    "data-list": "data-list --uri bucket",
+    "data-push": "data-push ~/mnist bucket",
+    "data-shard": "data-shard ~/images ~/shards --set data=images",
+    "demo": "demo",
+    "deploy": "deploy --name digits --hours 2h",
+    "doctor": "doctor --stack gpu",
+    "evaluate": "evaluate 20261122-052802-6693 --min accuracy=0.97",
+    "exec": "exec --cmd 'nvidia-smi -L' --hosts a,b",
+    "extend": "extend --hours 4h",
+    "fetch": "fetch --checkpoints",
+    "health": "health --hosts a,b",
+    "init": "init",
+    "leaks": "leaks --json",
+    "logs": "logs --rank 1 --follow",
+    "notebook": "notebook --hours 2h",
+    "plan": "plan --hosts a,b --json",
+    "predict": "predict digits --file seven.png",
+    "prune": "prune --keep 3 --hosts a,b",
+    "report": "report 20261122-052802-6693,20261123-100000-0a1b",
+    "runs": "runs --sort accuracy",
+    "scale": "scale --counts 1,2,4 --preset digits",
+    "ssh": "ssh a",
+    "ssh-config": "ssh-config",
+    "start": "start --hours 4h",
+    "status": "status",
+    "stop": "stop --stack gpu",
+    "sweep": "sweep --preset digits --set learning_rate=0.01,0.001",
+    "teardown": "teardown --purge",
+    "tensorboard": "tensorboard",
+    "train": "train --hosts a,b --preset digits --set epochs=3 --max-hours 2h",
+    "trust": "trust --hosts a,b",
+    "tunnel": "tunnel 6006",
+    "undeploy": "undeploy digits",
+    "up": "up --stack gpu",
+    "wheel": "wheel --gpu",
+}
 _GROUPS: dict[str, ModuleType] = {}
 
 
@@ -53,3 +112,52 @@ def page(arguments: Iterable[Argument]) -> str:
 def _group(title: str, names: list[str]) -> list[str]:
     starts = range(0, len(names), TASKS_PER_LINE)
     return ["", f"{title}:", *(f"  {', '.join(names[i : i + TASKS_PER_LINE])}" for i in starts)]
+
+
+def task_page(task: GroupTask) -> str:
+    """The text of `fab --help TASK`."""
+    name = dashed(task.name)
+    positional = [one.name.upper() for one in task.options() if one.rule.positional]
+    usage = " ".join([PROGRAM, name, *positional, *(["[OPTION ...]"] if task.parts else [])])
+    lines = [f"Usage: {usage}", "", *textwrap.wrap(str(task.__doc__), WIDTH)]
+    titles: dict[str, list[Option]] = {}
+    for part in task.parts:
+        titles.setdefault(TITLES.get(part.group.__name__, "Options"), []).extend(part.options)
+    for title, options in titles.items():
+        lines += ["", f"{title}:", *(line for one in options for line in _lines(one))]
+    example = f"{PROGRAM} {EXAMPLES[name]}"
+    return "\n".join([*lines, "", f"Example: {example}", f"More: {DOCS}/tasks.md#{name}"])
+
+
+def _lines(one: Option) -> Iterator[str]:
+    """An option with what it takes and its text, wrapped."""
+    flags = f"  {_typed(one)}"
+    indent = " " * COLUMN
+    wrapped = textwrap.wrap(help_text(one), WIDTH - COLUMN, break_on_hyphens=False)
+    if len(flags) < COLUMN:
+        yield f"{flags:{COLUMN}}{wrapped[0]}"
+        wrapped = wrapped[1:]
+    else:
+        yield flags
+    yield from (indent + line for line in wrapped)
+
+
+def _typed(one: Option) -> str:
+    """How an option is typed: `-f, --follow`, `--hosts TEXT`."""
+    short = f"-{one.rule.short}, " if one.rule.short else ""
+    if one.rule.positional:
+        return one.name.upper()
+    return f"{short}--{one.flag} {_takes(one)}".rstrip()
+
+
+def _takes(one: Option) -> str:
+    """What stands for the value of an option; empty for a switch."""
+    if one.kind == "flag":
+        return ""
+    if one.kind == "mapping":
+        return "NAME=VALUE"
+    if one.rule.choices:
+        return "|".join(map(str, one.rule.choices))
+    if one.rule.unit:
+        return "TIME"
+    return TAKES.get(one.kind, "PATH" if one.rule.path else "TEXT")

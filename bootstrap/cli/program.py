@@ -26,6 +26,7 @@ from ..inventory.files import RUN_ID
 from . import habits, help
 from .core_options import refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
+from .task import GroupTask
 
 FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
@@ -147,6 +148,14 @@ class Program(Fab):  # type: ignore[misc]
             return
         with self._usage_is_2():
             print(help.page(self.initial_context.args.values()))
+
+    def print_task_help(self, name: str) -> None:
+        """`fab --help TASK`: our page, or Invoke's for a task of the user."""
+        task = self.collection[name]
+        if isinstance(task, GroupTask):
+            print(help.task_page(task))
+        else:
+            super().print_task_help(name)
 
     @contextmanager
     def _usage_is_2(self) -> Iterator[None]:

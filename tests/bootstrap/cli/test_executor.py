@@ -286,8 +286,8 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         ("train --hosts a --script data push", 2, "No idea what 'push' is!"),
         ("data shard none new", 2, "there is no file or folder none here"),
         ("data shard . new --shards 0", 2, "--shards"),
-        ("--help data push", 0, "fab [--core-opts] data-push"),
-        ("data list --help", 0, "fab [--core-opts] data-list"),
+        ("--help data push", 0, "Usage: fab data-push FOLDER URI"),
+        ("data list --help", 0, "Usage: fab data-list"),
         ("--help data", 2, "fab data takes push, list or shard"),
     ],
 )
