@@ -11,7 +11,7 @@ from pages import pictures, words
 from pages.marked import DOCS
 
 # Shorten before you raise it: nobody reads more.
-MOST_WORDS = 32_500
+MOST_WORDS = 33_100
 MOST_WORDS_OF = {"README.md": 900, "troubleshooting.md": 3_200}
 
 
