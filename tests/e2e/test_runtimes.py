@@ -31,8 +31,12 @@ import keras
 import tensorflow as tf
 
 hvd.init()
+if keras.__version__.startswith("2"):
+    SGD = tf.keras.optimizers.legacy.SGD
+else:
+    SGD = tf.keras.optimizers.SGD
 model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1 * hvd.size())), "mse")
+model.compile(hvd.DistributedOptimizer(SGD(0.1 * hvd.size())), "mse")
 callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
 inputs, labels = tf.ones([8, 4]) * (hvd.rank() + 1.0), tf.ones([8, 1])
 model.fit(inputs, labels, epochs=2, verbose=0, callbacks=callbacks)

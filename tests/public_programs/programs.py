@@ -46,7 +46,6 @@ REPOSITORIES = {
     ): (
         ("keras/keras_mnist.py", ""),
         ("keras/keras_mnist1.py", ""),
-        ("tensorflow/tf_keras_mnist_ckpt.py", ""),
         ("tensorflow/tf_mnist.py", ""),
     ),
     (

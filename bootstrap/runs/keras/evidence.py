@@ -30,7 +30,14 @@ PREFIXES = {
     "tensorflow.optimizers.": "optimizers.",
     "keras.": "",
 }
-CONDITIONS = ("If", "Try", "TryStar", "While")  # by name: Python 3.10 has no TryStar
+CONDITIONS = (
+    "BoolOp",
+    "If",
+    "IfExp",
+    "Try",
+    "TryStar",
+    "While",
+)  # by name: Python 3.10 has no TryStar
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 METHODS = {
     **dict.fromkeys(("fit_generator", "evaluate_generator", "predict_generator"), 2),

@@ -144,6 +144,14 @@ PERMITTED = {
     "an operation of Keras": (f"{HOROVOD}hvd.DistributedOptimizer(a, op=hvd.Sum)\n", "3"),
     "an argument of Keras 2": (f"{HOROVOD}hvd.load_model('a', legacy_opts=True)\n", "2"),
     "one of two": ("try:\n    import tf_keras\nexcept ImportError:\n    import keras\n", "3"),
+    "one of two, as an expression": (
+        "import tensorflow as tf\nx = tf.keras.optimizers.legacy if old else tf.keras.optimizers\n",
+        "3",
+    ),
+    "where it is there": (
+        "import keras\nx = hasattr(keras, 'ops') and keras.ops.ones(1)\n",
+        "2",
+    ),
     "both": (OLD + OPS, "3"),
     "both, with 2": (OLD + OPS, "2"),
     "in a function": ("def f():\n    import tf_keras\n", "3"),
