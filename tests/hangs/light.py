@@ -48,7 +48,12 @@ def result_of(script: str, hangs: int) -> tuple[dict[str, Any], str]:
         (library / "__init__.py").write_text(LIBRARY)
         environment = {"HANGS": str(hangs), "LIBRARY": str(library.parent)}
         hosts = [{"name": "h1", "slots": RANKS}]
-        changes = {"hosts": hosts, "size": RANKS, "stall_after": AFTER, "env": environment}
+        changes: dict[str, Any] = {
+            "hosts": hosts,
+            "size": RANKS,
+            "stall_after": AFTER,
+            "env": environment,
+        }
         home = Path(folder) / "home"
         home.mkdir()
         run = with_script(Run(home, "", **changes), script, RANKS)
