@@ -25,6 +25,7 @@ from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, timer
+from bootstrap.remote.attempts import time_left
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
@@ -143,7 +144,7 @@ def over_ssh(
 
 def test_the_tool_is_the_one_that_stacks_install() -> None:
     script = of_stacks.SCRIPT.read_text()
-    assert timer.TOOL == of_stacks.TOOL and f"TOOL={timer.TOOL}\n" in script
+    assert time_left.TOOL == of_stacks.TOOL and f"TOOL={time_left.TOOL}\n" in script
     assert f"-ge {timer.LEAST} ]" in script and f"MOST={timer.MOST} " in script
 
 
