@@ -432,7 +432,8 @@ def test_no_line_is_wider_than_140_characters() -> None:
 
 def typed_commands(text: str) -> Iterator[str]:
     """The `fab` commands of the blocks of a page that are not typed by test_transcripts.py."""
-    for block in re.findall(r"^```(?:sh|yaml)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    blocks = re.findall(r"^```(\w*).*?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for block in [block for language, block in blocks if language in ("", "sh", "yaml")]:
         for line in block.replace("\\\n", " ").splitlines():
             command = re.search(r"(?:^|&& |bin/)(fab .*)", line.split("  #")[0].split("   #")[0])
             if command:
@@ -440,6 +441,12 @@ def typed_commands(text: str) -> Iterator[str]:
 
 
 COMMANDS_OF_PAGES = sorted({c for path in PAGES for c in typed_commands(path.read_text())})
+
+
+def test_the_commands_of_all_blocks_are_found() -> None:
+    page_text = "```console run\n$ fab nope\n```\n\n```sh\nfab stop  # all\n```\n"
+    assert [*typed_commands(page_text)] == ["fab stop"]
+    assert len(COMMANDS_OF_PAGES) > 60
 
 
 @pytest.mark.parametrize("command", COMMANDS_OF_PAGES)
