@@ -38,6 +38,7 @@ REPOSITORIES = {
         ("tensorflow2/tensorflow2_synthetic_benchmark.py", f"{SYNTHETIC} --num-warmup-batches 1"),
         ("elastic/tensorflow2/tensorflow2_keras_mnist_elastic.py", ""),
         ("elastic/tensorflow2/tensorflow2_mnist_elastic.py", ""),
+        ("elastic/tensorflow2/tensorflow2_synthetic_benchmark_elastic.py", SYNTHETIC),
     ),
     (
         "hwang2006/KISTI-DL-tutorial-using-horovod",
@@ -67,6 +68,7 @@ REPOSITORIES = {
         (f"{HVD_2}-LSTM-MNIST/recurrent_network.py", ""),
         (f"{HVD_2}-Simple-CNN-MNIST/main.py", ""),
         (f"{HVD_2}-Simple-CNN-MNIST-2/tensorflow2_mnist.py", ""),
+        (f"{HVD_2}-VGG-CIFAR10/main.py", ""),
         ("HVD-Tensorflow2-DistributedOptimizer-ResNet18/ResNet18.py", ""),
         ("TUTO1-01-TF2.0-Overview-conv-train/conv_train.py", ""),
         ("TUTO1-01-TF2.0-Overview-fc-train/fc_train.py", ""),
@@ -77,11 +79,6 @@ REPOSITORIES = {
         ("TUTO1-05-FashionMNIST-mnist-matmul/mnist_matmul.py", ""),
         ("TUTO1-11-AE/main.py", ""),
         ("TUTO1-12-VAE/main.py", ""),
-        ("TUTO2-autoencoder/autoencoder.py", ""),
-        ("TUTO2-bidirectional-rnn/bidirectional_rnn.py", ""),
-        ("TUTO2-convolutional-network-raw/convolutional_network_raw.py", ""),
-        ("TUTO2-multilayer-perceptron/multilayer_perceptron.py", ""),
-        ("TUTO2-recurrent-network/recurrent_network.py", ""),
     ),
 }
 TENSORFLOW = {
