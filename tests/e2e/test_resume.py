@@ -198,9 +198,10 @@ def test_a_killed_training_continues_with_the_losses_of_one_that_was_never_kille
         continue_shards_on_one_host(operator, request.getfixturevalue("runtime_python"))
 
 
-# As Keras' own guide writes it, but for the place of the backup; killed in its fourth epoch.
+# As Keras' own guide writes it, but for the place of the backup; killed in its fourth epoch, or, with
+# an argument, hanging there.
 BACKUP = """
-import os, signal
+import os, signal, sys, time
 import numpy as np
 import keras
 
@@ -214,6 +215,8 @@ class Report(keras.callbacks.Callback):
         print("epoch", epoch, "loss", logs["loss"], flush=True)
         if epoch == 3 and not os.path.exists(folder + "/killed"):
             open(folder + "/killed", "w").close()
+            if sys.argv[1:]:
+                time.sleep(3600)
             os.kill(os.getpid(), signal.SIGKILL)
 
 x = np.random.default_rng(0).normal(size=(64, 4))
@@ -235,14 +238,19 @@ def test_a_program_with_backup_and_restore_continues_where_it_was_killed(
     operator.write("train.py", BACKUP)
     with only_first_host(operator):
         words = ("train", "--script", "train.py", "--launcher", "tensorflow", "--keras", "3")
-        if drawn(("a resume", "without a command")) == "a resume":
+        variant = drawn(("a resume", "without a command", "a stall"))
+        if variant == "a resume":
             operator.fab(*words, "--retries", "0").ended(1, "killed by signal 9")
             killed = epochs()
             assert [epoch for epoch, _ in killed] == [0, 1, 2, 3]
             operator.fab("train", "--resume", operator.last.name).ended(0, "succeeded")
             resumed = epochs()
         else:
+            stall = ("--args", "hang", "--on-stall", "restart", "--stall-after", "4")
+            words += stall if variant == "a stall" else ()
             operator.fab(*words).ended(0, "started again from its checkpoint files", "succeeded")
+            (attempt,) = operator.result()["attempts"]
+            assert attempt["cause"]["class"] == ("stall" if variant == "a stall" else "host")
             killed, resumed = epochs()[:4], epochs()[4:]
     assert [epoch for epoch, _ in resumed] == [3, 4, 5], "it began with the epoch of the kill"
     assert resumed[0] == pytest.approx(killed[3])
