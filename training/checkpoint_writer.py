@@ -13,12 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .ticks import ticker
+
 # Seconds for which the training waits for a checkpoint that is being written: before the next one,
 # and at its end. A disk that writes 20 MB a second writes 12 GB meanwhile.
 WAIT = 600.0
 # Seconds for which a process continues after SIGTERM, if it is writing a checkpoint. mpirun and the
 # supervisor send SIGKILL earlier.
 LINGER = 10.0
+TICK = 1.0  # seconds between two reports that the training waits for a checkpoint
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._outcome: list[Written] = []
         self._handler: Any = None  # of SIGTERM, before the checkpoint
+        self._tick = ticker()
 
     @property
     def busy(self) -> bool:
@@ -81,9 +85,15 @@ class Writer:
         self._outcome.append(Written(step, seconds if pause is None else pause, seconds, error))
 
     def wait(self, seconds: float = WAIT) -> bool:
-        """Wait until nothing is being written; False if it still is after so many seconds."""
-        if self._thread is not None:
-            self._thread.join(seconds)
+        """Wait until nothing is being written; False if it still is after so many seconds.
+
+        This wait has an end, so it counts as progress: all ranks wait for a slow disk, and none of
+        them hangs.
+        """
+        until = time.monotonic() + seconds
+        while self._thread is not None and (left := until - time.monotonic()) > 0 and self.busy:
+            self._thread.join(min(left, TICK))
+            self._tick()
         return not self.busy
 
     def collect(self) -> Written | None:

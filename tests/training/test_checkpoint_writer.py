@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
+from training import checkpoint_writer
 from training.checkpoint_writer import Writer
 from training.memory import available_memory
 
@@ -29,6 +31,19 @@ def test_a_checkpoint_is_written_while_its_caller_continues() -> None:
     assert written is not None and (written.step, written.error) == (7, None)
     assert 0 <= written.pause < written.seconds
     assert writer.collect() is None and signal.getsignal(signal.SIGTERM) == before
+
+
+def test_to_wait_for_a_slow_disk_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--on-stall stop` would end a run whose last checkpoint is written for more than a minute."""
+    ticks, module = [], types.ModuleType("railhead_ticks")
+    module.tick = lambda: ticks.append(1)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "railhead_ticks", module)
+    monkeypatch.setattr(checkpoint_writer, "TICK", 0.01)
+    writer, release = Writer(), threading.Event()
+    writer.start(7, time.monotonic(), lambda: release.wait(300))
+    assert not writer.wait(0.2) and len(ticks) > 1
+    release.set()
+    assert writer.wait(300) and writer.collect()
 
 
 @pytest.mark.parametrize("method", ["start", "write_now"])
