@@ -23,6 +23,7 @@ LIKELY = 5  # all wait for each other, or for input; or nobody is seen to wait f
 POSSIBLE = 15  # a rank that the others wait for computes, reads or writes
 IDLE = 0.02  # share of a CPU that a main thread uses at most, that waits
 BUSY = 0.5  # CPUs that a process uses at least, that computes
+MOVES = 100_000  # bytes a second that a rank reads and writes at least, that saves or loads a model
 WAITS = 2  # how often a waiting main thread begins to wait in a pause
 LINE = 160  # characters of the text of a line
 # Horovod's warning: "Missing ranks:\n1: [name, ...]", here in the line of its log.
@@ -42,11 +43,12 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Rank:
-    """What a rank does; `idle`: it only waits, and is where it was before; `crowded`: its host has
-    more work than CPUs, so it may only look idle."""
+    """What a rank does; `idle`: it only waits, and is where it was before; `moves`: it reads or
+    writes much; `crowded`: its host has more work than CPUs, so it may only look idle."""
 
     place: Place
     idle: bool = False
+    moves: bool = False
     crowded: bool = False
 
     @property
@@ -125,7 +127,8 @@ def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
         waits = sample.switches <= WAITS or "nanosleep" in sample.wait
         works = works or uses >= IDLE or sample.bytes != 0
         return Rank(replace(place, busy=works), idle=waits and not works and sample.state != "D")
-    return Rank(replace(place, busy=works), idle=not works)
+    moves = sample.bytes / seconds >= MOVES
+    return Rank(replace(place, busy=works or moves), not works and sample.state != "D", moves)
 
 
 def _doing(text: str, work: str, source: Source) -> frames.Doing | None:
@@ -146,7 +149,10 @@ def _behind(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
     stopped = [rank for rank in ranks if rank.place.doing == "stopped"]
     if stopped:
         return stopped, SURE if all(rank.idle for rank in stopped) else POSSIBLE
-    waiting = [r for r in active if r.place.doing in PARTNERS and not r.place.busy]
+    saving = [rank for rank in active if rank.moves]
+    if saving and len(saving) < len(active):
+        return saving, POSSIBLE
+    waiting = [r for r in active if r.place.doing in PARTNERS and r.idle]
     for kinds in (("ended",), ("call", "silent"), ("unreachable",), ("input",)):
         behind = [rank for rank in active if rank.place.doing in kinds]
         if kinds == ("ended",) and not waiting:
@@ -161,7 +167,7 @@ def _behind(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
         odd = busy if len(busy) < len(active) else []
     if busy:
         return odd, POSSIBLE
-    return odd, SURE if odd else LIKELY
+    return odd, SURE if odd and all(rank.idle for rank in active) else LIKELY
 
 
 def _factor(behind: Sequence[Rank], waiting: Sequence[Rank]) -> int:

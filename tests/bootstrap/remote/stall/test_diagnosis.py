@@ -64,6 +64,8 @@ FIT = stack(
     at(20, f"{SITE}tensorflow/python/eager/execute.py:53 quick_execute",
        f"{SITE}keras/src/backend/tensorflow/trainer.py:371 fit")
 )  # fmt: skip
+SAVE = stack(at(70, f"{SITE}h5py/_hl/files.py:600 close",
+                f"{SITE}keras/src/saving/saving_lib.py:160 save_model"))  # fmt: skip
 OPEN = stack(at(30))
 WAITS = stack(at(50, f"{LIB}threading.py:327 wait", f"{LIB}queue.py:171 get"))
 NEXT = [f"{SITE}tensorflow/python/data/ops/iterator_ops.py:773 _next_internal"]
@@ -113,6 +115,16 @@ CASES: dict[str, tuple[list[Sample | None], tuple[int, ...], int, str]] = {
     ),
     "a rank writes a file": (
         [sample(ALLREDUCE), sample(OPEN, bytes=4096), sample(ALLREDUCE)], (1,), POSSIBLE, "rank 1",
+    ),
+    "a rank saves a model by Keras, and the others wait": (
+        [sample(ALLREDUCE), sample(SAVE, bytes=300_000_000), sample(ALLREDUCE)],
+        (1,), POSSIBLE, "rank 1",
+    ),
+    "a rank saves a model, and the others are at their end": (
+        [sample(SAVE, bytes=300_000_000), sample(OPEN), sample(OPEN)], (0,), POSSIBLE, "rank 0",
+    ),
+    "a rank saves a model to a disk that does not answer": (
+        [sample(ALLREDUCE), sample(SAVE, state="D"), sample(ALLREDUCE)], (1,), LIKELY, "rank 1",
     ),
     "a rank waits for a disk": (
         [sample(ALLREDUCE), sample(OPEN, state="D"), sample(ALLREDUCE)], (1,), LIKELY, "rank 1",
