@@ -10,6 +10,8 @@ import json
 import os
 import re
 import shlex
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -98,7 +100,8 @@ class Restarts:
             return Decision(why=why)
         self.error = (_key(ended.result.cause), point)
         run, why = _hosts_ready(ended)
-        if why := why or _spread(run, ended.folder, point):
+        if why := why or _spread(run, ended, point):
+            end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
             return Decision(why=why)
         lost = time.time() - (point.at or time.time() - ended.seconds)
         failed = replace(
@@ -189,7 +192,6 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
         ended.tick()
         silent = {fault.host for fault in faults if fault.unreachable}
         if len(silent) < len(faults) or ended.cancelled() or time.monotonic() > until:
-            end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
             return run, "; ".join(map(str, faults))
         if run.elastic and len(run.hosts) - len(absent | silent) >= run.elastic:
             absent |= silent
@@ -209,7 +211,7 @@ def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
     return ""
 
 
-def _spread(run: RunDocument, folder: str, point: Point) -> str:
+def _spread(run: RunDocument, ended: Ended, point: Point) -> str:
     """Copy the chief's checkpoint files of a script to the other hosts, as a resume does. Why this
     failed, or ""."""
     if not isinstance(run.program, Script) or not point.files:
@@ -217,14 +219,36 @@ def _spread(run: RunDocument, folder: str, point: Point) -> str:
     for number, host in enumerate(run.hosts, 1):
         if number == 1 or not host.slots:
             continue
-        argv = ["sh", "-c", f"cd {shlex.quote(folder)} && {SPREAD}", "spread"]
-        try:
-            done = bounded.run([*argv, f"railhead-{number}", run.run_id], COPYING)
-        except OSError as error:
-            return str(error)
-        if done.code:
-            return f"{host.name}: the checkpoints did not arrive"
+        argv = ["sh", "-c", f"cd {shlex.quote(ended.folder)} && {SPREAD}", "spread"]
+        if why := _copied([*argv, f"railhead-{number}", run.run_id], ended):
+            return f"{host.name}: {why}"
     return ""
+
+
+def _copied(argv: list[str], ended: Ended) -> str:
+    """Run a copy, which may take hours: a cancel, also by --max-hours, ends it. Why it failed, or
+    ""."""
+    null, until = subprocess.DEVNULL, time.monotonic() + COPYING
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=bounded.unmarked(),
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            start_new_session=True,
+            preexec_fn=bounded.end_with_parent,
+        )
+    except OSError as error:
+        return str(error)
+    while process.poll() is None:
+        ended.tick()
+        if ended.cancelled() or time.monotonic() > until:
+            os.killpg(process.pid, signal.SIGKILL)
+            return "the checkpoints did not arrive in time"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+    return "the checkpoints did not arrive" if process.returncode else ""
 
 
 def metric_numbers(folder: str, since: float) -> dict[str, int]:

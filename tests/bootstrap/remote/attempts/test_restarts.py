@@ -169,6 +169,25 @@ def test_a_later_attempt_can_be_cancelled(home: Path) -> None:
     assert not is_alive(int((run.folder / "pid").read_text()))
 
 
+def test_a_cancel_ends_the_copy_of_checkpoints_to_a_host(home: Path) -> None:
+    """It may take hours. The hosts have got the secrets of the next attempt before."""
+    first = f"mkdir -p checkpoints; echo 1 >checkpoints/w.h5; {FAILS}"
+    run = Run(home, "", secrets=["TOKEN"], retries=1, program=PROGRAM)
+    make_temporary(MakeTemporary(str(run.folder)))
+    run.write("memory/secrets.json", {"TOKEN": "hunter2"})
+    run.write("mpirun.json", ["sh", "-c", by_attempt(first)])
+    ssh, copies = home / "bin/ssh", run.folder / "copies"
+    slow = f'case "$*" in *"tar -C"*) ls memory/ >{copies}; sleep 600;; esac'
+    ssh.write_text(f"#!/bin/sh\n{slow}\n{ssh.read_text()[10:]}")
+    process = run.start()
+    wait_until(lambda: copies.exists() and "secrets.json" in copies.read_text())
+    process.terminate()
+    process.wait(60)
+    result = run.read("results/result.json")
+    assert (result["state"], "attempts" in result) == ("cancelled", False)
+    assert not [*run.folder.glob("memory/*")]
+
+
 def test_a_host_that_does_not_answer_is_waited_for(home: Path) -> None:
     """The second look finds it; a host that refuses its preparation ends the run."""
     run = Run(home, by_attempt(FAILS, "true"), retries=1, retries_from_start=True)
