@@ -42,8 +42,10 @@ def newest_point(run_folder: str) -> Point:
     return Point(step, max(times) / 1e9, len(files))
 
 
-def interval(run_folder: str) -> float | None:
-    """Seconds between the two newest checkpoints; None with fewer."""
+def interval(run_folder: str, since: float) -> float | None:
+    """Seconds between the two newest checkpoints after `since`, in seconds since 1970; None with
+    fewer."""
     files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
-    times = sorted(ns for path, (_, ns) in files.items() if path.endswith(f"/{MANIFEST}"))
-    return (times[-1] - times[-2]) / 1e9 if len(times) > 1 else None
+    times = sorted(ns / 1e9 for path, (_, ns) in files.items() if path.endswith(f"/{MANIFEST}"))
+    own = [seconds for seconds in times if seconds > since]
+    return own[-1] - own[-2] if len(own) > 1 else None

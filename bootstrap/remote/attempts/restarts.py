@@ -151,7 +151,7 @@ class Restarts:
         if is_stall and run.on_stall != "restart":
             return "it made no progress; --on-stall restart starts it again"
         left = time_left.seconds_left(run, ended.run_seconds)
-        needed = self.start_seconds + _interval(run, ended.folder)
+        needed = self.start_seconds + _interval(ended)
         if left is not None and left < needed:
             return (
                 f"{left:.0f} s are left of its time; a start and the next checkpoint take"
@@ -165,9 +165,10 @@ def _key(cause: Cause | None) -> str:
     return re.sub(r"\d+", "#", str(cause))
 
 
-def _interval(run: RunDocument, folder: str) -> float:
-    """Seconds between two checkpoints: as measured, otherwise as set."""
-    measured = points.interval(folder)
+def _interval(ended: Ended) -> float:
+    """Seconds between two checkpoints: as measured in this attempt, otherwise as set. Those that it
+    began with may be of another day."""
+    run, measured = ended.run, points.interval(ended.folder, time.time() - ended.seconds)
     if measured is None and isinstance(run.program, BuiltIn):
         minutes = run.program.settings.get("checkpoint_minutes")
         return 60.0 * minutes if isinstance(minutes, (int, float)) else 0.0

@@ -13,7 +13,7 @@ from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
 from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
-from bootstrap.remote.attempts import time_left
+from bootstrap.remote.attempts import points, time_left
 from bootstrap.untrusted.records import records
 from railhead.documents.agent import MakeTemporary
 from railhead.documents.run import RunDocument
@@ -110,6 +110,15 @@ def test_it_does_not_start_again_where(
     assert (result["state"], "attempts" in result) == ("failed", False)
     assert (why is None) == ("no_restart" not in result)
     assert why is None or why in result["no_restart"]
+
+
+def test_a_checkpoint_of_the_run_that_it_resumes_is_no_measure_of_the_interval(home: Path) -> None:
+    """Its files keep their time, here of the day before; the time left is an hour."""
+    before, own = checkpoint(1), f"{checkpoint(2)}; {progress(2)}; {FAILS}"
+    age = "touch -d '20 hours ago' checkpoints/step-00000001/manifest.json"
+    run = Run(home, by_attempt(f"{before}; {age}; {own}", "true"), retries=1, max_hours=1.0)
+    assert run.result()["state"] == "succeeded"
+    assert (points.interval(str(run.folder), 0.0) or 0) > 19 * 3600
 
 
 def test_a_bug_is_tried_twice_and_other_failures_as_often_as_allowed(home: Path) -> None:
