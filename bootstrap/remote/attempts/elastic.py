@@ -82,11 +82,12 @@ def place(folder: str, run: RunDocument) -> None:
 
 
 class Returning:
-    """Looks from the chief for absent hosts while the others train."""
+    """Looks from the chief for absent hosts while the others train; not for those that are `unfit`:
+    they answered before, and could not be prepared."""
 
-    def __init__(self, run: RunDocument, folder: str) -> None:
+    def __init__(self, run: RunDocument, folder: str, unfit: Collection[str] = ()) -> None:
         self.run, self.folder = run, folder
-        self.absent = absent_hosts(run)
+        self.absent = tuple(name for name in absent_hosts(run) if name not in unfit)
         self.looked = time.monotonic()
         self.looks: dict[str, subprocess.Popen[bytes]] = {}
         self.back, self.since = "", 0.0  # the first host that answers again, and when

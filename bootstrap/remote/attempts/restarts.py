@@ -79,6 +79,7 @@ class Restarts:
         self.began = BEGINNING  # where the last attempt continued
         self.error: tuple[str, Point] | None = None  # of the last one, and the checkpoint after it
         self.start_seconds = 0.0  # until the first step, the longest so far
+        self.unfit: set[str] = set()  # hosts for which an attempt was ended in vain
 
     def decide(self, ended: Ended) -> Decision:
         """Prepare the hosts for another attempt, or say why there is none."""
@@ -104,6 +105,8 @@ class Restarts:
             end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
             return Decision(why=why)
         lost = time.time() - (point.at or time.time() - ended.seconds)
+        if ended.grows:
+            self.unfit |= {str(culprit.host)} & {*absent_hosts(run)}
         failed = replace(
             failed,
             kind="elastic" if ended.grows else "retry",
@@ -178,8 +181,8 @@ def _interval(ended: Ended) -> float:
 def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
     """Prepare the hosts; the document for those of the next attempt, and why it failed, or "".
 
-    All hosts of the run are tried. An elastic run continues without those that do not answer;
-    otherwise they have BACK seconds.
+    All hosts of the run are tried. An elastic run continues without those that cannot be prepared;
+    otherwise those that do not answer have BACK seconds.
     """
     whole, absent = elastic.whole(ended.folder), set[str]()
     whole = replace(whole, keras=ended.run.keras, keras_auto=ended.run.keras_auto)
@@ -191,13 +194,15 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
         if not faults:
             return run, _place(ended.folder, whole, run)
         ended.tick()
-        silent = {fault.host for fault in faults if fault.unreachable}
-        if len(silent) < len(faults) or ended.cancelled() or time.monotonic() > until:
+        faulty = {fault.host for fault in faults}
+        is_enough = run.elastic and len(run.hosts) - len(absent | faulty) >= run.elastic
+        if is_enough and run.hosts[0].name not in faulty and not ended.cancelled():
+            absent |= faulty
+            continue
+        may_come = all(fault.unreachable for fault in faults)
+        if not may_come or ended.cancelled() or time.monotonic() > until:
             return run, "; ".join(map(str, faults))
-        if run.elastic and len(run.hosts) - len(absent | silent) >= run.elastic:
-            absent |= silent
-        else:
-            time.sleep(AGAIN)
+        time.sleep(AGAIN)
 
 
 def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:

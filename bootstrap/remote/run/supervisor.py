@@ -80,7 +80,7 @@ class Supervisor:
             RUN, self.run, self.secrets.values(), state.write_errors, state.numbers
         )
         self.retry = causes.NEVER
-        self.returning = Returning(self.run, RUN)
+        self.returning = Returning(self.run, RUN, state.restarts.unfit)
         self.grows = False  # whether it was ended to take a host back
         self.watch = StallWatch(self.run, RUN, self.output)
         self.ended_servers = False

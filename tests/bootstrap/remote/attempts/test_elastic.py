@@ -109,6 +109,22 @@ def test_a_host_that_answers_again_is_taken_back_after_a_checkpoint(home: Path) 
     assert sizes(run) == [*BOTH, *ALONE, *BOTH]
 
 
+def test_a_host_that_answers_and_cannot_be_prepared_ends_no_healthy_run(home: Path) -> None:
+    run = lost_host(home, comes_back=True)
+    ssh = home / "bin/ssh"
+    first, lost, reply = ssh.read_text().splitlines()
+    full = 'case "$*" in *attempts.prepare*) echo "no space" >&2; exit 1;; esac'
+    ssh.write_text("\n".join([first, lost, full, reply, ""]))
+    result = run.result()
+    assert (result["state"], result["size"]) == ("succeeded", 1)
+    assert [(one["kind"], one["hosts"]) for one in result["attempts"]] == [
+        ("retry", ["a"]), ("elastic", ["a"])
+    ]  # fmt: skip
+    assert sizes(run) == [*BOTH, *ALONE, *ALONE]
+    without_b = elastic.without(three_hosts(), ["b"])
+    assert Returning(without_b, "", {"b"}).absent == () != Returning(without_b, "").absent
+
+
 def test_it_waits_where_too_few_hosts_are_left(home: Path) -> None:
     run = lost_host(home, comes_back=False, elastic=2, max_hours=8 / 3600)
     result = run.result()
