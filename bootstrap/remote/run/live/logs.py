@@ -27,6 +27,7 @@ PART = "live-logs.piece"  # in the run's folder
 LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # that of the uploads would never rest
 # Bytes of one log that a step uploads; a log that grew by more in this time loses the older ones.
 STEP = 16 << 20
+EMPTYING = 60.0  # seconds after the results, while the machines of the run wait for their stop
 
 
 @dataclass
@@ -117,12 +118,16 @@ class LogUpload:
         self.logs[name] = replace(progress, position=position, sent=sent, number=number)
 
     def empty(self) -> None:
-        """Make the pieces of each log empty that the manifest of the results in the bucket has."""
+        """Make the pieces of each log empty that the manifest of the results in the bucket has, as
+        many as EMPTYING allows: the others cost cents, and nobody reads them."""
+        until = time.monotonic() + EMPTYING
         files = json_file.read(os.path.join(self.run, "results", "manifest.json"), Manifest).files
         paths = {entry.path for entry in files}
         for name, progress in self.logs.items():
             if f"logs/{name}.log" in paths:
                 for number in range(min(progress.number + 1, PIECES)):
+                    if time.monotonic() > until:
+                        return
                     self._put(live_logs.object_of(name, number), b"")
 
     def _put(self, name: str, content: bytes) -> None:

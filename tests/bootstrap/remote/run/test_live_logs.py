@@ -160,7 +160,9 @@ def test_pieces_are_of_the_logs_of_a_run_and_of_nothing_else(chief: Chief) -> No
         chief.read("rank-5")
 
 
-def test_the_log_of_the_results_replaces_the_pieces(chief: Chief) -> None:
+def test_the_log_of_the_results_replaces_the_pieces(
+    chief: Chief, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("rank-0", "supervisor"):
         (chief.folder / f"logs/{name}.log").write_text(f"{name}\n")
     sender = chief.sender()
@@ -170,6 +172,10 @@ def test_the_log_of_the_results_replaces_the_pieces(chief: Chief) -> None:
     (chief.folder / "results/manifest.json").write_text(listed)
     chief.store.content["runs/r1/manifest.json"] = listed.encode()
     chief.store.content["runs/r1/logs/rank-0.log"] = b"rank-0\nthe end\n"
+    monkeypatch.setattr(live_logs, "EMPTYING", -1.0)
+    chief.sender(sender).empty()
+    assert chief.store.content["runs/r1/live-logs/rank-0.0000"], "the machines wait no longer"
+    monkeypatch.setattr(live_logs, "EMPTYING", 60.0)
     chief.sender(sender).empty()
     assert chief.store.content["runs/r1/live-logs/rank-0.0000"] == b""
     assert (chief.read().text, chief.read("supervisor").text) == (
