@@ -111,7 +111,7 @@ class Checkpoints:
         """
         name = f"step-{position.step:08d}"
         partial = self.folder / f".{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        self._remove_partial()
         partial.mkdir(parents=True)
         file, shapes = write_arrays(partial / ARRAYS, arrays, (beside or Beside()).named())
         document = {
@@ -146,6 +146,7 @@ class Checkpoints:
 
     def check_room(self, size: int) -> None:
         """Refuse to start if the checkpoints, of `size` bytes each, do not fit on the disk."""
+        self._remove_partial()
         place = self.folder
         while not place.exists():
             place = place.parent
@@ -156,6 +157,11 @@ class Checkpoints:
                 f"no space for checkpoints in {self.folder}: {self.keep + 2} of "
                 f"{size / 1e6:.0f} MB need {needed / 1e6:.0f} MB, {free / 1e6:.0f} MB are free"
             )
+
+    def _remove_partial(self) -> None:
+        """Remove what a kill or a full disk has left of checkpoints: one is written at a time."""
+        for partial in self.folder.glob(".step-*.partial"):
+            shutil.rmtree(partial, ignore_errors=True)
 
     def _remove_old(self) -> None:
         names = self.names()

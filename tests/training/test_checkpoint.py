@@ -43,6 +43,18 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
         assert one.dtype == other.dtype and (one == other).all()
 
 
+def test_what_a_kill_has_left_of_a_checkpoint_takes_no_space(tmp_path: Path) -> None:
+    """A run that starts again writes its next checkpoint after another step."""
+    store = written(tmp_path, 1)
+    for use in (lambda: store.check_room(1), lambda: written(tmp_path, 3)):
+        torn = store.folder / ".step-00000002.partial"
+        torn.mkdir()
+        (torn / "state.npz").write_bytes(b"x" * 1000)
+        use()
+        assert not torn.exists()
+    assert store.names() == ["step-00000001", "step-00000003"]
+
+
 def test_the_newest_by_number_is_used(tmp_path: Path) -> None:
     store = written(tmp_path, 99999999, 100000000, 7)
     found, _ = store.newest()
