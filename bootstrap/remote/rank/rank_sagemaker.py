@@ -58,13 +58,14 @@ def environment(
 ) -> dict[str, Any]:
     """The content of SM_TRAINING_ENV."""
     folder, host = place.folder, place.host[0]
-    names = [known.name for known in run.hosts]
+    names = [known.name for known in run.hosts if known.slots]
+    here = run.hosts[host].name
     interface = run.hosts[host].interface or "eth0"
     results, inputs = os.path.join(folder, "results"), os.path.join(folder, "input")
     modes = {"file": "File", "stream": "Pipe"}
     return {
         "channel_input_dirs": dict(channels),
-        "current_host": names[host],
+        "current_host": here,
         "hosts": names,
         "hyperparameters": hyperparameters(program.args),
         "input_config_dir": os.path.join(inputs, "config"),
@@ -86,7 +87,7 @@ def environment(
         "output_dir": os.path.join(results, "output"),
         "output_intermediate_dir": os.path.join(results, "output", "intermediate"),
         "resource_config": {
-            "current_host": names[host],
+            "current_host": here,
             "hosts": names,
             "network_interface_name": interface,
         },

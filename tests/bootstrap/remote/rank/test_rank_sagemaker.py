@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from hosts.ranks import lay_out, rank, script
+from standins.runs.run_documents import run_document
 
-from bootstrap.remote.rank.rank_sagemaker import hyperparameters
+from bootstrap.remote.rank.rank_data import RankPlace
+from bootstrap.remote.rank.rank_sagemaker import environment, hyperparameters
+from railhead.documents.run import RunHost, Script
 
 # What scripts of SageMaker's TensorFlow examples do, without TensorFlow.
 SCRIPT = """
@@ -120,3 +123,12 @@ def test_a_module_of_the_script_may_have_the_name_of_one_of_ours(
 )
 def test_hyperparameters_are_the_long_options(args: list[str], expected: dict[str, Any]) -> None:
     assert hyperparameters(args) == expected
+
+
+def test_a_host_that_an_elastic_run_is_without_is_not_one_of_sagemakers(tmp_path: Path) -> None:
+    hosts = tuple(RunHost(name, "10.0.0.1", None, int(name != "b")) for name in "abc")
+    run = run_document(hosts=hosts, size=2, elastic=1)
+    place = RankPlace(str(tmp_path), (1, 2), (0, 1), (2, 3))
+    found = environment(run, Script("script", "train.py"), place, {})
+    assert (found["hosts"], found["current_host"]) == (["a", "c"], "c")
+    assert found["resource_config"]["hosts"] == ["a", "c"]
