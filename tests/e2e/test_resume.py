@@ -198,8 +198,8 @@ def test_a_killed_training_continues_with_the_losses_of_one_that_was_never_kille
         continue_shards_on_one_host(operator, request.getfixturevalue("runtime_python"))
 
 
-# As Keras' own guide writes it, but for the place of the backup; killed in its fourth epoch, or, with
-# an argument, hanging there.
+# As Keras' own guide writes it, but for the place of the backup; killed in its fourth epoch, or,
+# with an argument, hanging there.
 BACKUP = """
 import os, signal, sys, time
 import numpy as np
