@@ -73,7 +73,7 @@ def diagnosed(
     """Who is behind.
 
     Args:
-        samples: by rank; a rank without one has no process on its host.
+        samples: by rank; one without it was not found, because it has changed its command line.
         seconds: since the last progress.
         ended: the ranks whose process has ended.
         unreachable: hosts that did not answer, and why.
@@ -89,8 +89,10 @@ def diagnosed(
             ranks.append(replace(rank, crowded=samples[number].crowded))
         elif host in hosts and number not in gone:
             ranks.append(Rank(Place(number, host, "unreachable", detail=hosts[host][:LINE])))
-        else:
+        elif number in gone:
             ranks.append(Rank(Place(number, host, "ended"), idle=True))
+        else:
+            ranks.append(Rank(Place(number, host, "silent", detail="its process was not found")))
     behind, factor = _behind(ranks)
     if any(rank.crowded and rank.place.doing not in CERTAIN for rank in behind):
         factor = max(factor, LIKELY)

@@ -221,6 +221,15 @@ def test_a_host_that_does_not_answer_is_behind() -> None:
     assert "does not answer (no answer within 30 seconds)" in found.stall.text
 
 
+def test_a_rank_that_has_not_ended_and_is_not_found_is_not_surely_behind() -> None:
+    """A script may give its processes another name."""
+    samples = {n: replace(sample(ALLREDUCE), rank=n) for n in (0, 2)}
+    found = diagnosed(RUN, samples, seconds=74)
+    assert (found.stall.behind, found.factor) == ((1,), LIKELY)
+    assert "without an answer (its process was not found)" in found.stall.text
+    assert diagnosed(RUN, {}, seconds=74).factor == POSSIBLE
+
+
 def test_servers_are_not_behind_unless_they_are_stopped() -> None:
     run = replace(RUN, roles=(Role("chief", 0), Role("ps", 0), Role("worker", 0)))
     chief = sample(stack(at(20, f"{SITE}tensorflow/python/distribute/coordinator/"
