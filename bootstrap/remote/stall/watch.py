@@ -34,6 +34,9 @@ AT_ONCE = 32  # hosts that are examined at the same time
 FILE = 2_000_000  # bytes of a file whose lines are shown
 LOG = "logs/stacks.log"
 MOST = 2_000_000  # bytes of all stacks in it
+# Limits for which a stall is shown before it ends the run: a false alarm costs a message, and a run
+# that hangs a few minutes more.
+PATIENCE = 5
 
 
 class StallWatch:
@@ -44,13 +47,15 @@ class StallWatch:
         self.run, self.folder, self.output = run, folder, output
         self.progress = output.progress
         self.stall: Stall | None = None  # while it lasts
+        self.confirm_at = 0.0  # seconds without progress, after which it ends the run if it lasts
+        self.confirmed = False
         self.next_look = 0.0  # seconds without progress
         self.thread: threading.Thread | None = None
 
     @property
     def ends_run(self) -> bool:
         """Whether the run must be ended."""
-        return self.stall is not None and self.run.on_stall != "wait"
+        return self.confirmed and self.run.on_stall != "wait"
 
     def look(self, now: float) -> None:
         """Look at the time (monotonic)."""
@@ -59,7 +64,7 @@ class StallWatch:
             return  # its ranks end now: what they do then is not why
         silence, limit = self.progress.silence, self.progress.limit(self.run.stall_after)
         if silence < limit:
-            self.next_look, self.stall = limit, None
+            self.next_look, self.stall, self.confirmed = limit, None, False
         elif silence >= self.next_look and not (self.thread and self.thread.is_alive()):
             self.next_look = silence + limit
             self.thread = threading.Thread(target=self._examine, args=(silence, limit), daemon=True)
@@ -90,22 +95,26 @@ class StallWatch:
             source=self.source,
             warnings=[line for log in self.output.logs.values() for line in log.lines()],
         )
-        self._decide(diagnosis, samples.values(), silence, limit)
+        self.decide(diagnosis, samples.values(), silence, limit)
 
-    def _decide(
+    def decide(
         self, diagnosis: Diagnosis, samples: Iterable[Sample], silence: float, limit: float
     ) -> None:
+        """Whether this is a stall, after so many seconds without progress, and whether it is the
+        second time: then it ends the run."""
         needed = diagnosis.factor * limit
         if silence < needed:
             # At the latest when it would be sure enough; before, another rank may show more.
             self.next_look = min(silence + limit, max(needed, silence + self.run.stall_after / 2))
+            self.stall = None
             return
         with contextlib.suppress(OSError):
             self._write(diagnosis.stall, samples)
         stall = self.redacted(diagnosis.stall)
         if self.stall is None:
             self.output.note_stall(stall.text)
-        self.stall = stall
+            self.confirm_at = silence + PATIENCE * limit
+        self.stall, self.confirmed = stall, silence >= self.confirm_at
 
     def redacted(self, stall: Stall) -> Stall:
         """The stall without the values of secrets, which a line of the program may have."""

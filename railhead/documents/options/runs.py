@@ -212,9 +212,9 @@ class EndingOptions:
         "stop",
         "stop, restart or wait: what happens when the run makes no progress; default: stop",
         doc="what happens when the run makes no progress ([A run that stalls]"
-        "(troubleshooting.md#a-run-that-stalls)): `stop` ends it with the line that the others wait"
-        " for; `restart` also starts it again, as `--retries` describes; `wait` only shows it, and"
-        " needs `--max-hours` or machines with a deadline",
+        "(troubleshooting.md#a-run-that-stalls)): `stop` shows the line that the others wait for,"
+        " and ends the run if that lasts; `restart` also starts it again, as `--retries` describes;"
+        " `wait` only shows it, and needs `--max-hours` or machines with a deadline",
         choices=ON_STALL,
     )
     stall_after: float = option(

@@ -10,6 +10,7 @@ from standins.runs.supervised_run import Run, needs_mpirun, with_script
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
+from bootstrap.remote.stall.diagnosis import Diagnosis
 from railhead.documents.stall import Place, Stall
 
 # The others wait in a library with the name of Horovod, which reads from a pipe.
@@ -69,7 +70,7 @@ def test_a_stall_ends_the_run_unless_it_may_wait(
 ) -> None:
     run = SupervisorHere(tmp_path / "r1", monkeypatch, on_stall=on_stall)
     run.rank_prints(1, "the last line")
-    run.supervisor.watch.stall = STALL
+    run.supervisor.watch.stall, run.supervisor.watch.confirmed = STALL, True
     for second in range(1000):  # without progress
         run.supervisor.watch.look(float(second))
     assert (run.supervisor.watch.thread is None) is ends  # its ranks end now: nobody looks again
@@ -78,6 +79,22 @@ def test_a_stall_ends_the_run_unless_it_may_wait(
         result = run.result(-15)
         assert result.culprit and (result.state, result.culprit.stall) == ("failed", STALL)
         assert (result.culprit.rank, result.culprit.lines) == (1, ("the last line",))
+
+
+def test_a_stall_is_shown_at_once_and_ends_the_run_if_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = SupervisorHere(tmp_path / "r1", monkeypatch).supervisor.watch
+    sure, unsure = Diagnosis(STALL, 1), Diagnosis(STALL, 15)
+    watch.decide(sure, (), 60.0, 60.0)
+    assert watch.stall == STALL and not watch.ends_run
+    watch.decide(unsure, (), 300.0, 60.0)  # the rank that is behind works
+    assert watch.stall is None and not watch.ends_run
+    watch.decide(sure, (), 330.0, 60.0)
+    watch.decide(sure, (), 629.0, 60.0)
+    assert watch.stall == STALL and not watch.ends_run
+    watch.decide(sure, (), 630.0, 60.0)
+    assert watch.ends_run
 
 
 def test_the_values_of_secrets_are_in_no_line_of_a_stall(
