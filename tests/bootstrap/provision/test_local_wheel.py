@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -179,11 +178,11 @@ def test_a_command_that_fails_is_reported_with_its_last_lines() -> None:
 
 @pytest.fixture
 def no_route(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uv, which is beside our Python, makes environments and reaches no index."""
+    """uv makes environments and reaches no index."""
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\n[ $1 = venv ] || { echo 'no route' >&2; exit 2; }\n")
     uv.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr("bootstrap.provision.uv.find_uv_bin", lambda: str(uv))
 
 
 def test_a_machine_without_a_network_is_reported_what_it_has_to_reach(
