@@ -30,7 +30,7 @@ def rank(
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     done = started(command(folder, python), folder / "work", world)
     assert "\n" not in done.stdout
-    done.stdout = re.sub("[\x1c\x1d\x1f]", "", done.stdout).replace("\x1e", "\n")
+    done.stdout = re.sub("[\x1a\x1c\x1d\x1f]", "", done.stdout).replace("\x1e", "\n")
     return done
 
 
