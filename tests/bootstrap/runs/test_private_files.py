@@ -161,7 +161,7 @@ def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path)
         chief="h1",
         peers=(SimpleNamespace(address="127.0.0.1"),),
         wheel=None,
-        environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False)),
+        environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False), megabytes=0),
     )
     board = SimpleNamespace(line=lambda *_, **__: None, print_lines=lambda *_: None)
     installation = _Installation(cluster, None, board)  # type: ignore[arg-type]

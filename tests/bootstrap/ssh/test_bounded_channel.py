@@ -161,7 +161,7 @@ def test_an_answer_without_end_is_cut_off(
     assert session._channel.received < 100 * (MOST + bounded_channel.PIECE)
 
 
-@pytest.mark.parametrize("event", ['{"line": "x"}', '{"grown": 1}'])
+@pytest.mark.parametrize("event", ['{"line": "x"}', '{"grown": 1, "received": 1}'])
 def test_events_of_a_command_without_end_are_cut_off(pair: tuple[Session, Far], event: str) -> None:
     session, far = pair
     far.repeat(b'{"event": %s}\n' % event.encode())
