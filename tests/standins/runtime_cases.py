@@ -105,6 +105,7 @@ class Runtime:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
+            start_new_session=True,  # as tests/conftest.py does for workers
         )
         HELPERS.add(self.process.pid)
         return self.process
