@@ -24,8 +24,8 @@ from standins.stores.servers import NoServer
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Linux divides the CPUs between sessions, not processes (sched_autogroup_enabled). Each host and each
-# command of the tests is a session of its own: the workers would share the time of one of them.
+# Linux divides the CPUs between sessions, not processes (sched_autogroup_enabled). Each host and
+# each command of the tests is a session: all workers would share the time of one of them.
 if "PYTEST_XDIST_WORKER" in os.environ:
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
