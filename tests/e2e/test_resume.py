@@ -247,8 +247,10 @@ def test_a_program_with_backup_and_restore_continues_where_it_was_killed(
             resumed = epochs()
         else:
             stall = ("--args", "hang", "--on-stall", "restart", "--stall-after", "4")
-            words += stall if variant == "a stall" else ()
-            operator.fab(*words).ended(0, "started again from its checkpoint files", "succeeded")
+            more = stall if variant == "a stall" else ()
+            operator.fab(*words, *more).ended(
+                0, "started again from its checkpoint files", "succeeded"
+            )
             (attempt,) = operator.result()["attempts"]
             assert attempt["cause"]["class"] == ("stall" if variant == "a stall" else "host")
             killed, resumed = epochs()[:4], epochs()[4:]
