@@ -14,7 +14,7 @@ VOLATILE = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"),
     (r"SHA256:[A-Za-z0-9+/]{43}", "FINGERPRINT"),
     (r"(?:[\w.-]+@)?\[?127\.\d+\.\d+\.\d+\]?(?::\d+)?", "ADDRESS"),
-    (r"\b[0-9a-f]{16}\b", "DIGEST"),
+    (r"(?<!\d\.)\b[0-9a-f]{16}\b", "DIGEST"),  # not the digits of a number
     (r"Python 3\.\d+(?:\.\d+)?", "PYTHON"),
     (r"horovod: (?:no wheel for this system|install the wheel).*", "horovod: WHEEL"),
     (r"[\d.,]+ (?:s|ms|min|h|B|kB|MB|GB|samples/s|GFLOP/s)\b(?: \d+ s\b)?", "QUANTITY"),
