@@ -305,6 +305,12 @@ class RunDocument:
             raise Malformed("hosts[].slots must be at least 1, except in a run that is elastic")
 
     @property
+    def present(self) -> dict[int, RunHost]:
+        """The hosts that take part in the attempt, by index. An elastic run keeps the others in
+        `hosts`, with 0 slots."""
+        return {index: host for index, host in enumerate(self.hosts) if host.slots}
+
+    @property
     def first_ranks(self) -> tuple[int, ...]:
         """The first rank of each host: ranks fill the hosts' slots in order."""
         return tuple(accumulate((host.slots for host in self.hosts[:-1]), initial=0))

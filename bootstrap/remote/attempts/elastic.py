@@ -71,7 +71,7 @@ def place(folder: str, run: RunDocument) -> None:
     Raises:
         OSError, ValueError: a file cannot be read or written.
     """
-    lines = [f"railhead-{n} slots={h.slots}\n" for n, h in enumerate(run.hosts, 1) if h.slots]
+    lines = [f"railhead-{n + 1} slots={h.slots}\n" for n, h in run.present.items()]
     with open(os.path.join(folder, "hostfile"), "w") as file:
         file.writelines(lines)
     path = os.path.join(folder, "mpirun.json")

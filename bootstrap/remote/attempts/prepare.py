@@ -72,7 +72,7 @@ def written(folder: str, outputs: Outputs) -> str:
 def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
     """Prepare every host, the chief last and only if the others are ready; returns those that are
     not, also the chief where the run was cancelled meanwhile."""
-    others = [index for index, host in enumerate(start.run.hosts) if index and host.slots][::-1]
+    others = [index for index in start.run.present if index][::-1]
     if start.as_new:
         outcomes: list[Fault | None] = []
         for index in others:

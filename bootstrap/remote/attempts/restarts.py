@@ -114,7 +114,7 @@ class Restarts:
             step=ended.step,
             from_step=point.step,
             lost=round(max(0.0, lost), 1),
-            hosts=tuple(h.name for h in run.hosts if h.slots) if absent_hosts(run) else (),
+            hosts=tuple(h.name for h in run.present.values()) if absent_hosts(run) else (),
         )
         self.began, self.attempts = point, (*self.attempts, failed)
         since = point.at if isinstance(ended.run.program, Script) else None
@@ -222,11 +222,11 @@ def _spread(run: RunDocument, ended: Ended, point: Point) -> str:
     failed, or ""."""
     if not isinstance(run.program, Script) or not point.files:
         return ""
-    for number, host in enumerate(run.hosts, 1):
-        if number == 1 or not host.slots:
+    for index, host in run.present.items():
+        if index == 0:
             continue
         argv = ["sh", "-c", f"cd {shlex.quote(ended.folder)} && {SPREAD}", "spread"]
-        if why := _copied([*argv, f"railhead-{number}", run.run_id], ended):
+        if why := _copied([*argv, f"railhead-{index + 1}", run.run_id], ended):
             return f"{host.name}: {why}"
     return ""
 

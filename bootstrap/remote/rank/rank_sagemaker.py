@@ -58,7 +58,7 @@ def environment(
 ) -> dict[str, Any]:
     """The content of SM_TRAINING_ENV."""
     folder, host = place.folder, place.host[0]
-    names = [known.name for known in run.hosts if known.slots]
+    names = [known.name for known in run.present.values()]
     here = run.hosts[host].name
     interface = run.hosts[host].interface or "eth0"
     results, inputs = os.path.join(folder, "results"), os.path.join(folder, "input")

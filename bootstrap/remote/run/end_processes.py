@@ -153,7 +153,7 @@ def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwep
     The other hosts start first: a new child of this process that has not yet become ssh would be
     taken for a process of the run by the local search.
     """
-    numbers = {host.name: number for number, host in enumerate(run.hosts, 1) if host.slots}
+    numbers = {host.name: index + 1 for index, host in run.present.items()}
     chief = run.hosts[0].name
     others = [(n, start_on_host(run, folder, at)) for n, at in numbers.items() if n != chief]
     replies: dict[str, Swept | NotSwept] = {chief: end_run(run.run_id)}

@@ -165,8 +165,7 @@ def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sam
         with free:
             replies[run.hosts[index].name] = ask_host(run, folder, index, pause)
 
-    numbers = [number for number, host in enumerate(run.hosts) if host.slots]
-    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in numbers]
+    threads = [threading.Thread(target=one, args=(index,), daemon=True) for index in run.present]
     for thread in threads:
         thread.start()
     for thread in threads:
