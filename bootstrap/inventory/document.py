@@ -49,9 +49,12 @@ def _check_schema(document: Any) -> None:
 
 
 def _host(entry: DocumentHost, ssh: Ssh) -> Host:
+    """The host. The name is the address of one that has none: a stack was changed while its
+    machines were stopped."""
     user = ssh.user if entry.user is None else entry.user
     port = ssh.port if entry.port is None else entry.port
-    return Host(**{**vars(entry), "user": user, "port": port})
+    address = entry.address or entry.name
+    return Host(**{**vars(entry), "user": user, "port": port, "address": address})
 
 
 def to_document(inventory: Inventory) -> Any:

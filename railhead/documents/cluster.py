@@ -30,7 +30,8 @@ class DocumentHost:
         doc="the host's name in messages",
     )
     address: str = key(
-        doc="its address from this computer; may be an alias of ssh_config",
+        doc="its address from this computer; may be an alias of ssh_config; empty: it has none,"
+        " because it is stopped",
     )
     user: str | None = key(
         None,

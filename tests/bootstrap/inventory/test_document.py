@@ -97,6 +97,12 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:
     return document
 
 
+def test_a_host_without_an_address_has_its_name_as_address() -> None:
+    """As of a stack that was changed while its machines were stopped."""
+    inventory = from_document(changed("cluster-aws", "hosts.0.address", ""))
+    assert [host.address for host in inventory.hosts] == ["aws-g4dn-1", "203.0.113.22"]
+
+
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
