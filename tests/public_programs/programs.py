@@ -1,8 +1,9 @@
 """Public programs for several processes: where they are, and how they are started.
 
 None is stored here. All were written for Keras 2, or for both. None needs packages that are not in
-a runtime, or other data than the data sets of Keras. Left out: programs for TensorFlow 1, and those
-whose ranks read files that rank 0 writes.
+a runtime, or other data than the data sets of Keras. Left out: programs for TensorFlow 1, those
+whose ranks read files that rank 0 writes, and those that import a file which their repository
+lacks.
 """
 
 from __future__ import annotations
@@ -68,7 +69,6 @@ REPOSITORIES = {
         (f"{HVD_2}-LSTM-MNIST/recurrent_network.py", ""),
         (f"{HVD_2}-Simple-CNN-MNIST/main.py", ""),
         (f"{HVD_2}-Simple-CNN-MNIST-2/tensorflow2_mnist.py", ""),
-        (f"{HVD_2}-VGG-CIFAR10/main.py", ""),
         ("HVD-Tensorflow2-DistributedOptimizer-ResNet18/ResNet18.py", ""),
         ("TUTO1-01-TF2.0-Overview-conv-train/conv_train.py", ""),
         ("TUTO1-01-TF2.0-Overview-fc-train/fc_train.py", ""),
@@ -77,6 +77,8 @@ REPOSITORIES = {
         ("TUTO1-05-FashionMNIST-mnist-custommodel/mnist_custommodel.py", ""),
         ("TUTO1-05-FashionMNIST-mnist-fit/mnist_fit.py", ""),
         ("TUTO1-05-FashionMNIST-mnist-matmul/mnist_matmul.py", ""),
+        ("TUTO1-07-Inception/main.py", ""),
+        ("TUTO1-08-ResNet/main.py", ""),
         ("TUTO1-11-AE/main.py", ""),
         ("TUTO1-12-VAE/main.py", ""),
     ),
