@@ -14,7 +14,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import Bundle, pack_folder
 from bootstrap.ssh.session import Session
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 
 
 def inventory(job: Job) -> Inventory:

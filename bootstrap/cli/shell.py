@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from railhead.documents.agent import LONG
+from railhead.documents.agent.request import LONG
 
 from ..console.output import print_lines
 from ..errors import HostsFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from railhead.documents.agent import PathsState
+from railhead.documents.agent.data import PathsState
 from railhead.documents.run import RunData
 
 from ..console.live import board_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from railhead.documents.agent import DataState, NeededParts, ReceiveData
+from railhead.documents.agent.data import DataState, NeededParts, ReceiveData
 
 from ..console.live import Board
 from ..console.progress import Transfer

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from railhead.documents.agent import LONG, Grown, Line
+from railhead.documents.agent.commands import Grown, Line
+from railhead.documents.agent.request import LONG
 
 from ..clouds import bucket
 from ..console.live import Board

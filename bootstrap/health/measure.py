@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from railhead.documents.agent import CommandResult, EndRun
+from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.runs import EndRun
 from railhead.documents.codec import decode
 from railhead.documents.health import LinkRates, Probed
 from railhead.documents.run import Script

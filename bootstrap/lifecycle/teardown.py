@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from railhead.documents.agent import EndRun
-from railhead.documents.result import OF_ENDPOINTS, Swept
+from railhead.documents.agent.runs import EndRun
+from railhead.documents.swept import OF_ENDPOINTS, Swept
 
 from ..clouds.local import cluster as local_cluster
 from ..console.output import print_lines

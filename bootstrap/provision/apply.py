@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 
 from ..console.live import Board
 from ..errors import HostsFailed, RailheadError

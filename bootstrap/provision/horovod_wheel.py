@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 
 from ..console.text import clean, size
 from ..plan import downloads, runtimes

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.agent import LONG, CommandResult, Grown, Line
+from railhead.documents.agent.commands import CommandResult, Grown, Line
+from railhead.documents.agent.request import LONG
 
 from ..console.live import Board
 from ..console.output import Reporter, TransferReporter

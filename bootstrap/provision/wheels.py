@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.agent import BundleFile
+from railhead.documents.agent.files import BundleFile
 
 from ..console import log
 from ..console.output import ByteReporter, TransferReporter

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from railhead.documents.agent import EndRun
-from railhead.documents.result import Swept
+from railhead.documents.agent.runs import EndRun
 from railhead.documents.state import RunState
+from railhead.documents.swept import Swept
 
 from ..console.text import count
 from ..console.wait import wait_until

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from railhead.documents.agent import Follow, LogLine, MetricLine, RunEvent
+from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.records import Record
 
 from ..console import log

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from railhead.documents.agent import CommandResult
+from railhead.documents.agent.commands import CommandResult
 from railhead.documents.manifest import Restored
 
 from ..console.live import board_of

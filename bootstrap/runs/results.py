@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Evaluation
 from railhead.documents.manifest import Fetched, Skipped
-from railhead.documents.result import Culprit, NotSwept, Result
+from railhead.documents.result import Culprit, Result
+from railhead.documents.swept import NotSwept
 
 from ..console.output import Reporter
 from ..console.text import clean, count, duration, size

@@ -12,16 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from railhead.documents.agent import (
-    Dial,
-    DropTemporary,
-    Listen,
-    MakeTemporary,
-    PlacePrograms,
-    Ports,
-    Start,
-    TextFile,
-)
+from railhead.documents.agent.commands import Start
+from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.network import Dial, Listen, Ports
+from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
 from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.run_record import RunRecord

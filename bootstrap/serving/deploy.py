@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from railhead.documents.agent import FindPort, PlacePrograms, Start, TextFile
+from railhead.documents.agent.commands import Start
+from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.network import FindPort
+from railhead.documents.agent.runs import PlacePrograms
 from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.options.serving import TENSORFLOW_SERVING

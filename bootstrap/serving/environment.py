@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.agent import PlacePrograms
+from railhead.documents.agent.runs import PlacePrograms
 
 from ..console import log
 from ..errors import Command, RailheadError, UsageError

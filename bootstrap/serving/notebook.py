@@ -7,7 +7,7 @@ import json
 import secrets
 from dataclasses import dataclass, replace
 
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 from railhead.documents.endpoint import Deployed
 
 from ..console.output import Reporter, printable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 
 from .session import Session
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
-from railhead.documents.agent import QUICK, Bounds
+from railhead.documents.agent.request import QUICK, Bounds
 
 from ..console import interrupts
 from ..console.output import TransferReporter

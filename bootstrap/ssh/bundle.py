@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import railhead.documents
-from railhead.documents.agent import BundleFile
+from railhead.documents.agent.files import BundleFile
 
 from ..errors import RailheadError, UsageError
 from .bundle_files import LocalFile, files_in, unreadable

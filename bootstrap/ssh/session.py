@@ -22,34 +22,29 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
-from railhead.documents.agent import (
-    LONGEST_LINE,
-    Bounds,
-    Chunk,
-    Collect,
-    Collected,
-    CommandResult,
-    E,
-    Failure,
-    Get,
-    GetFile,
-    Grown,
-    Hello,
-    IsRunning,
-    Line,
+from railhead.documents.agent.commands import CommandResult, Grown, Line, Run
+from railhead.documents.agent.files import (
     Needed,
     Placed,
     PlaceFolder,
-    R,
     Read,
     Remove,
-    Request,
-    Run,
-    Sent,
     TextFile,
     Tree,
     Write,
 )
+from railhead.documents.agent.packing import Collect, Collected, Get, GetFile, Sent
+from railhead.documents.agent.request import (
+    LONGEST_LINE,
+    Bounds,
+    Chunk,
+    E,
+    Failure,
+    Hello,
+    R,
+    Request,
+)
+from railhead.documents.agent.runs import IsRunning
 from railhead.documents.codec import decode as decode_document
 from railhead.documents.codec import encode
 

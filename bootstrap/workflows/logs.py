@@ -3,7 +3,7 @@ has the log."""
 
 from __future__ import annotations
 
-from railhead.documents.agent import Follow, LogLine, RunEvent
+from railhead.documents.agent.runs import Follow, LogLine, RunEvent
 
 from ..clouds.bucket import bucket_of
 from ..console.output import print_lines

@@ -13,11 +13,9 @@ from railhead.documents.cause import Cause
 from railhead.documents.codec import key
 from railhead.documents.evaluation import NONE, Evaluation, Reported
 from railhead.documents.stall import Stall
+from railhead.documents.swept import NotSwept, Swept
 
 FINAL = ("succeeded", "failed", "cancelled")
-# The variables that mark the processes of a run, and of an endpoint, with its name. They are here
-# and not beside the operations of the agent: on a host, those take a third of a program's start.
-OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"
 LINE = 200  # characters of a line of a host in a summary
 LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year 5138
 
@@ -97,22 +95,6 @@ class Attempt:
     def _who(self) -> str:
         rank = "" if self.culprit.rank is None else f"rank {self.culprit.rank} on "
         return f"{rank}{self.culprit.host or 'mpirun'}"
-
-
-@dataclass(frozen=True)
-class Swept:
-    """The processes of a run on one host: how many were terminated, and the pids of those that
-    still run."""
-
-    ended: int = key(at_least=0)
-    left: tuple[int, ...] = key()
-
-
-@dataclass(frozen=True)
-class NotSwept:
-    """Why a host did not report the processes of a run."""
-
-    unknown: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.documents.agent import (
-    DataFolder,
-    DataFolders,
-    DataState,
-    Dial,
-    Dialed,
-    FindPort,
-    FoundPort,
-    FreePorts,
-    PathKinds,
-    PathsState,
-    Ports,
-)
+from railhead.documents.agent.data import DataFolder, DataFolders, DataState, PathKinds, PathsState
+from railhead.documents.agent.network import Dial, Dialed, FindPort, FoundPort, FreePorts, Ports
 
 FOLDER = DataFolder(complete=False, there=0)
 

@@ -14,9 +14,10 @@ from standins.runs.run_documents import run_document
 from bootstrap.untrusted.decode import parsed
 from railhead.documents.codec import encode
 from railhead.documents.manifest import Entry, Manifest, Skipped, Uploads
-from railhead.documents.result import Culprit, NotSwept, Result, Swept
+from railhead.documents.result import Culprit, Result
 from railhead.documents.run import Role, RunHost
 from railhead.documents.state import Machines, RunState
+from railhead.documents.swept import NotSwept, Swept
 
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 DOCUMENTS: dict[str, type[Any]] = {

@@ -20,7 +20,7 @@ from bootstrap.serving.place import chief_place
 from bootstrap.serving.state import wait_for
 from bootstrap.ssh import jump_hosts
 from bootstrap.workflows.serving import undeploy
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 from railhead.documents.endpoint import Deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

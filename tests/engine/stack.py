@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from places import ROOT
+from standins import vault
 from standins.forks import FAB, FAB_OF_A_STACK, forks, run_fab
 
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
@@ -152,14 +153,15 @@ class Stack:
         kept, files = Path(KEPT.name, self.name), ("state", f"Pulumi.{self.name}.yaml")
         if not kept.exists():
             (self.folder / "state").mkdir()
-            self.run("stack", "init", self.name).ended(0)
+            self.run("stack", "init", self.name, "--secrets-provider", vault.PROVIDER).ended(0)
             _copy(self.folder, kept, files)
         else:
             _copy(kept, self.folder, files)
 
     def _make_project(self, program: str | None) -> None:
         """The repository's Pulumi.yaml and stacks/; settings are written here, not there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "pulumi").mkdir(parents=True)
+        (self.folder / "pulumi/logs").touch()  # not a folder: the engine writes no debug log
         (self.folder / "Pulumi.yaml").symlink_to(ROOT / "Pulumi.yaml")
         if program is None:
             # As links: what `fab` takes for its clone is the folder, with the settings in it.
@@ -298,7 +300,7 @@ class Stack:
             "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
             "PULUMI_HOME": str(self.folder / "pulumi"),
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
-            "PULUMI_CONFIG_PASSPHRASE": "of a test",
+            "PULUMI_CONFIG_PASSPHRASE": "of a test",  # of stacks that a test initializes itself
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "RAILHEAD_ADDRESS_SERVICE": "",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
@@ -306,6 +308,7 @@ class Stack:
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
             "GOGC": "400",  # the engine's state is small, and collecting garbage takes seconds
             "RAILHEAD_FORKS": forks(),
+            **vault.environment(),
             **self.env,
         }
 

@@ -146,7 +146,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a host that answers the same port for two ranks blocks the start of a run",
-        file="railhead/documents/agent.py",
+        file="railhead/documents/agent/network.py",
         old="return len({*reply.ports}) == len(reply.ports) == self.count",
         new="return len(reply.ports) == self.count",
         caught_by=("tests/documents/test_agent_answers.py",),

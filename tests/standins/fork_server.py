@@ -86,6 +86,8 @@ def learn(names: Sequence[str]) -> None:
     for name in names:
         with contextlib.suppress(Exception):
             import_as_a_program(name)
+    if "pulumi.log" in sys.modules:  # each debug message is a call of the engine, which shows none
+        sys.modules["pulumi.log"].debug = lambda *_, **__: None  # type: ignore[attr-defined]
     assert len(os.listdir("/proc/self/task")) == 1, "a module starts a thread"  # noqa: PTH208
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from bootstrap.inventory import hosts as inventory
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import Collected, Sent, TextFile
+from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.packing import Collected, Sent
 from railhead.documents.codec import decode
 
 Member = tuple[tarfile.TarInfo, bytes]

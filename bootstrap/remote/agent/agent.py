@@ -1,187 +1,49 @@
 """Runs on a host. Its code arrives over the SSH channel and is never written to disk.
 
-`channel` reads requests and writes replies; OPS is the table of operations.
+`channel` reads requests and writes replies; MODULES says which module carries out an operation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import json
+import importlib
 import os
-import time
-from collections.abc import Iterator
 
-from railhead.documents.agent import (
-    Collect,
-    DataState,
-    Dial,
-    DropTemporary,
-    EndRun,
-    FindPort,
-    Follow,
-    Followed,
-    Get,
-    GetFile,
-    IsRunning,
-    Listen,
-    LogLine,
-    MakeTemporary,
-    MetricLine,
-    PathsState,
-    PlaceFolder,
-    PlacePrograms,
-    Ports,
-    Read,
-    ReceiveData,
-    Remove,
-    Run,
-    Running,
-    RunNow,
-    Start,
-    Tree,
-    Write,
-)
-from railhead.documents.codec import decode
-from railhead.documents.state import RunState
+from .channel import Operation, serve
 
-from .. import programs
-from ..programs import SUPERVISOR
-from ..run.end_processes import drop_temporary_of, end_run
-from ..run.manifest import open_regular
-from .channel import Operations, send_event, serve
-from .commands import run, start
-from .data import data_state, paths_state, receive_data
-from .files import make_private, place_folder, read, remove, replace, text_of, tree, write
-from .network import dial, free_port, listen, ports
-from .packing import collect, get, get_file
-from .temporary import drop_temporary_of_ended, make_temporary
-
-STARTING = 10.0  # seconds for a new supervisor to write state.json
-SIGN_OF_LIFE = 10.0  # seconds after which the state is sent again, changed or not
-
-
-def follow(request: Follow) -> Followed:
-    """Send metrics, the state and each rank's last line as events until the run's state is
-    final."""
-    folder, log = os.path.expanduser(request.folder), request.log
-    offset, log_offset = request.offset, request.log_offset
-    shown, begun = None, time.monotonic()
-    sent = begun
-    while True:
-        state = text_of(f"{folder}/state.json")
-        document = parsed(state)
-        for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
-            offset = end
-            send_event(MetricLine(line, offset))
-        for line, end in new_lines(f"{folder}/logs/{log}.log", log_offset) if log else ():
-            log_offset = end
-            send_event(LogLine(line, log_offset))
-        last = {**last_lines(f"{folder}/logs"), **unfinished_lines(document)}
-        now = RunNow(state, last)
-        if now != shown or time.monotonic() > sent + SIGN_OF_LIFE:
-            send_event(now)
-            shown, sent = now, time.monotonic()
-        if document and document.has_ended:
-            return Followed(lost=False)
-        starting = state is None and time.monotonic() < begun + STARTING
-        if not starting and is_lost(folder, state, document.pid if document else None):
-            return Followed(lost=True)
-        time.sleep(0.2)
-
-
-def parsed(state: str | None) -> RunState | None:
-    """state.json; None if it is missing or damaged."""
-    with contextlib.suppress(ValueError, RecursionError):
-        return decode(RunState, json.loads(state or ""))
-    return None
-
-
-def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
-    """Whether no supervisor of this run exists any more, and `state` is the last that it wrote.
-
-    Without the `pid` of state.json all processes are searched for it.
-    """
-    alive = None if pid is None else {programs.process_folder(pid, SUPERVISOR)}
-    if folder in (alive or programs.folders_of(SUPERVISOR)):
-        return False
-    return state == text_of(f"{folder}/state.json")
-
-
-def place_programs(request: PlacePrograms) -> None:
-    """Copy the archive that this agent is from into a folder of a run or an endpoint."""
-    with open(programs.ARCHIVE, "rb") as archive:
-        path = os.path.expanduser(f"{request.folder}/{programs.NAME}")
-        make_private(os.path.dirname(path))
-        replace(path, archive.read(), 0o644)
-
-
-def is_running(request: IsRunning) -> Running:
-    """Whether a process is this program of the folder of a run or an endpoint."""
-    folder = programs.process_folder(request.pid, request.program)
-    return Running(folder == os.path.expanduser(request.folder))
-
-
-def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
-    """Complete lines from byte `offset` on, each with the offset of its end."""
-    with contextlib.suppress(OSError), open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size < offset:  # the log was rotated
-            offset = 0
-        file.seek(offset)
-        for line in file:
-            if line.endswith(b"\n"):
-                offset += len(line)
-                yield line.decode(errors="replace"), offset
-
-
-def unfinished_lines(document: RunState | None) -> dict[str, str]:
-    """The unfinished lines of ranks, from state.json: progress bars."""
-    return {rank: line for rank, line in document.begun.items() if line} if document else {}
-
-
-def last_lines(folder: str) -> dict[str, str]:
-    """The last line of each rank's log. A carriage return of a progress bar starts a new line."""
-    last = {}
-    for path in glob.glob(f"{glob.escape(folder)}/rank-*.log"):
-        with contextlib.suppress(OSError), open_regular(path) as file:
-            file.seek(max(0, os.path.getsize(path) - 2000))
-            text = file.read().decode(errors="replace").replace("\r", "\n").strip()
-            last[os.path.basename(path)[5:-4]] = text.rpartition("\n")[2]
-    return last
-
-
-OPS: Operations = {
-    kind.op: (kind, work)
-    for kind, work in (
-        (Write, write),
-        (Tree, tree),
-        (PlaceFolder, place_folder),
-        (Run, run),
-        (Get, get),
-        (GetFile, get_file),
-        (Collect, collect),
-        (Read, read),
-        (Follow, follow),
-        (Listen, listen),
-        (Dial, dial),
-        (Ports, ports),
-        (FindPort, free_port),
-        (Start, start),
-        (Remove, remove),
-        (DataState, data_state),
-        (PathsState, paths_state),
-        (ReceiveData, receive_data),
-        (MakeTemporary, make_temporary),
-        (DropTemporary, lambda request: drop_temporary_of(request.run_id)),
-        (PlacePrograms, place_programs),
-        (IsRunning, is_running),
-        (EndRun, lambda request: end_run(request.run_id, request.variable)),
-    )
+OPERATIONS = {
+    "commands": ("run", "start"),
+    "data": ("data_state", "paths_state", "receive_data"),
+    "files": ("write", "read", "remove", "tree", "place_folder"),
+    "network": ("listen", "dial", "ports", "free_port"),
+    "packing": ("get", "get_file", "collect"),
+    "runs": (
+        "follow",
+        "make_temporary",
+        "drop_temporary_of",
+        "place_programs",
+        "is_running",
+        "end_run",
+    ),
 }
+MODULES = {name: module for module, names in OPERATIONS.items() for name in names}
+
+
+def operation(name: str) -> Operation:
+    """An operation by its name. Its module is loaded when it is first used: a host compiles what it
+    loads at each start of the agent, and most agents have one or two kinds of work."""
+    module = importlib.import_module(f"{__package__}.{MODULES[name]}")
+    ops: dict[str, Operation] = module.OPS
+    return ops[name]
 
 
 def main() -> None:
     """Serve until the channel closes. First remove temporary folders that ended runs left."""
-    with contextlib.suppress(OSError):
-        drop_temporary_of_ended()
-    serve(OPS)
+    runs = glob.escape(os.path.expanduser("~/.railhead/runs"))
+    if any(glob.iglob(f"{runs}/*/memory")) or any(glob.iglob(f"{runs}/*/tmp")):
+        from . import temporary
+
+        with contextlib.suppress(OSError):
+            temporary.drop_temporary_of_ended()
+    serve(operation)

@@ -16,10 +16,10 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from railhead.documents.agent import Chunk, Failure, Hello, Request
+from railhead.documents.agent.request import Chunk, Failure, Hello, Request
 from railhead.documents.codec import decode, encode
 
 ALIVE = 60.0  # seconds
@@ -52,7 +52,12 @@ class Input:
 
 
 IN = Input()
-Operations = Mapping[str, tuple[type[Request[Any, Any]], Callable[[Any], Any]]]  # by name
+Operation = tuple[type[Request[Any, Any]], Callable[[Any], Any]]
+
+
+def operations(*those: Operation) -> dict[str, Operation]:
+    """Operations by name."""
+    return {kind.op: (kind, work) for kind, work in those}
 
 
 def send_message(data: bytes = b"", **message: Any) -> None:
@@ -89,18 +94,18 @@ def keep_alive(seconds: float) -> None:
                 OUT.flush()
 
 
-def serve(ops: Operations) -> None:
+def serve(operation: Callable[[str], Operation]) -> None:
     """Handle requests, one after the other, until the channel is closed."""
     send_event(Hello(1, sys.version.split()[0]))
     threading.Thread(target=keep_alive, args=(ALIVE,), daemon=True).start()
     for line in iter(IN.readline, b""):
-        answer(ops, json.loads(line))
+        answer(operation, json.loads(line))
 
 
-def answer(ops: Operations, request: dict[str, Any]) -> None:
+def answer(operation: Callable[[str], Operation], request: dict[str, Any]) -> None:
     """Handle one request. A failure is also a reply; for OSError it has the errno's name."""
     try:
-        kind, work = ops[request.pop("op")]
+        kind, work = operation(request.pop("op"))
         result = encode(work(decode(kind, request, what=kind.op, unknown_keys=False)))
     except OSError as error:
         failure = Failure(errno.errorcode.get(error.errno or 0, ""), str(error))

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from railhead.documents.agent import CommandResult, Grown, Line, Run, Start, Started
+from railhead.documents.agent.commands import CommandResult, Grown, Line, Run, Start, Started
 
 from .. import locks
-from .channel import send_event
+from .channel import operations, send_event
 
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
@@ -187,3 +187,6 @@ def received() -> int:
         rows = [line.partition(":") for line in table]
     counts = [int(row.split()[0]) for name, colon, row in rows if colon and name.strip() != "lo"]
     return max(counts, default=0)
+
+
+OPS = operations((Run, run), (Start, start))

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 
-from railhead.documents.agent import (
+from railhead.documents.agent.data import (
     DataFolder,
     DataFolders,
     DataState,
@@ -28,7 +28,7 @@ from railhead.documents.agent import (
 
 from .. import locks
 from ..run.manifest import size_and_sha256
-from .channel import IN, send_event
+from .channel import IN, operations, send_event
 from .files import clear, drop_others, make_private, replace
 
 PIECE = 1 << 20
@@ -205,3 +205,6 @@ def size_of_file(path: str, at_most: int) -> int:
     with contextlib.suppress(OSError):
         return min(os.path.getsize(path), at_most)
     return 0
+
+
+OPS = operations((DataState, data_state), (PathsState, paths_state), (ReceiveData, receive_data))

@@ -12,7 +12,7 @@ import tarfile
 import zlib
 from collections.abc import Sequence
 
-from railhead.documents.agent import (
+from railhead.documents.agent.files import (
     BundleFile,
     Changed,
     Needed,
@@ -27,7 +27,7 @@ from railhead.documents.agent import (
 )
 
 from ..run.manifest import open_regular
-from .channel import IN, send_event
+from .channel import IN, operations, send_event
 
 PART = ".part-"  # in the names of incomplete files and folders
 
@@ -266,3 +266,8 @@ def clear(path: str) -> None:
     else:
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
+
+
+OPS = operations(
+    (Write, write), (Read, read), (Remove, remove), (Tree, tree), (PlaceFolder, place_folder)
+)

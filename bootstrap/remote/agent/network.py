@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 
-from railhead.documents.agent import (
+from railhead.documents.agent.network import (
     Dial,
     Dialed,
     FindPort,
@@ -16,6 +16,8 @@ from railhead.documents.agent import (
     Port,
     Ports,
 )
+
+from .channel import operations
 
 HELLO = b"railhead\n"
 LISTENERS: list[socket.socket] = []
@@ -81,3 +83,6 @@ def ports(request: Ports) -> FreePorts:
         for one in sockets:
             one.bind(("", 0))
         return FreePorts(tuple(one.getsockname()[1] for one in sockets))
+
+
+OPS = operations((Listen, listen), (Dial, dial), (Ports, ports), (FindPort, free_port))

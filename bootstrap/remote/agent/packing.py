@@ -16,10 +16,10 @@ import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, cast
 
-from railhead.documents.agent import Collect, Collected, Digest, Get, GetFile, Sent
+from railhead.documents.agent.packing import Collect, Collected, Digest, Get, GetFile, Sent
 
 from ..run.manifest import GROWING, Listing, open_regular, tree
-from .channel import Chunks
+from .channel import Chunks, operations
 
 PIECE = 1 << 18  # bytes
 
@@ -131,3 +131,6 @@ def matches(path: str, pattern: str) -> bool:
         return any(fnmatch.fnmatchcase(path, p) for p in (pattern, pattern.replace("**/", "")))
     # If both have the same number of slashes, no `*` matches a slash.
     return path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
+
+
+OPS = operations((Get, get), (GetFile, get_file), (Collect, collect))

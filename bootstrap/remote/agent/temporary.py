@@ -14,7 +14,7 @@ import stat
 import tempfile
 import time
 
-from railhead.documents.agent import MakeTemporary
+from railhead.documents.agent.runs import MakeTemporary
 
 from ..run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
 

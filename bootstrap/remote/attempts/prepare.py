@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from railhead.documents.agent import BundleFile, MakeTemporary
+from railhead.documents.agent.files import BundleFile
+from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode
 from railhead.documents.manifest import Outputs
 from railhead.documents.run import RunDocument

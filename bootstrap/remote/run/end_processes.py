@@ -20,8 +20,8 @@ import time
 from typing import Any
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.result import OF_RUNS, NotSwept, Swept
 from railhead.documents.run import RunDocument
+from railhead.documents.swept import OF_RUNS, NotSwept, Swept
 
 from .. import programs
 from .bounded import unmarked

@@ -23,8 +23,9 @@ from typing import Any
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.manifest import Outputs
-from railhead.documents.result import Culprit, NotSwept, Result, Swept
+from railhead.documents.result import Culprit, Result
 from railhead.documents.run import AfterRun, RunDocument
+from railhead.documents.swept import NotSwept, Swept
 
 from .. import locks, programs
 from ..attempts import causes, evidence

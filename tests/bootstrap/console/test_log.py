@@ -20,7 +20,7 @@ from standins.forks import Done, run_fab
 from bootstrap.cli import shell
 from bootstrap.console import log, redact
 from bootstrap.inventory import local_state
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 
 FABFILE = """
 from invoke import task

@@ -37,7 +37,7 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 from bootstrap.ssh.traffic import host_traffic
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import DataState, NeededParts, PathsState, ReceiveData
+from railhead.documents.agent.data import DataState, NeededParts, PathsState, ReceiveData
 from railhead.documents.run import RunData
 
 Opened = Sessions

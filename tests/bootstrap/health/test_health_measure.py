@@ -20,7 +20,7 @@ from bootstrap.inventory import local_state
 from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Peer
-from railhead.documents.agent import CommandResult
+from railhead.documents.agent.commands import CommandResult
 from railhead.documents.health import Device
 
 MESSAGES = CASES / "mpirun"

@@ -29,7 +29,8 @@ from bootstrap.provision.horovod_wheel import APT, supplied
 from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Session
-from railhead.documents.agent import CommandResult, TextFile
+from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.files import TextFile
 
 PYTHON = "3.11.4"  # of the hosts
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here

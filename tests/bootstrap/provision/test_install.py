@@ -30,7 +30,8 @@ from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
 from bootstrap.provision.wheel_store import wheel_folder
 from bootstrap.workflows.bootstrap import make_ready
-from railhead.documents.agent import CommandResult, TextFile
+from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.files import TextFile
 
 if TYPE_CHECKING:
     from standins.stores.buckets import OnGcs, World

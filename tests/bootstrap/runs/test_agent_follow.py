@@ -22,7 +22,7 @@ from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import follow
 from bootstrap.runs.run import Run
 from bootstrap.ssh.bounded_channel import ConnectionLost
-from railhead.documents.agent import Follow, Followed, LogLine, MetricLine, RunEvent
+from railhead.documents.agent.runs import Follow, Followed, LogLine, MetricLine, RunEvent
 
 
 def run_folder(home: Path, state: str, pid: int) -> Path:

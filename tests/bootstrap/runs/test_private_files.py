@@ -31,7 +31,7 @@ from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
-from railhead.documents.agent import TextFile, Write
+from railhead.documents.agent.files import TextFile, Write
 from railhead.documents.run import RunHost
 
 PYTHON = "python3"

@@ -36,7 +36,7 @@ from bootstrap.untrusted.decode import parsed
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import deploy_on_host, undeploy
-from railhead.documents.agent import CommandResult
+from railhead.documents.agent.commands import CommandResult
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 from railhead.documents.run import RunData

@@ -40,7 +40,8 @@ from bootstrap.ssh.local_session import HERE, LocalSession, local_session
 from bootstrap.untrusted.decode import parsed
 from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
-from railhead.documents.agent import FindPort, FoundPort, TextFile
+from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.network import FindPort, FoundPort
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 from training.serving.metrics import ServingMetrics

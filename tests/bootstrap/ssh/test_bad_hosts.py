@@ -32,7 +32,7 @@ from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from bootstrap.ssh import connect, session
-from railhead.documents.agent import Bounds
+from railhead.documents.agent.request import Bounds
 from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed
 from railhead.documents.run_record import RunRecord

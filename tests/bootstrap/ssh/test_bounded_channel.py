@@ -28,7 +28,10 @@ from bootstrap.ssh import session as session_module
 from bootstrap.ssh.bounded_channel import BoundedChannel, ConnectionLost, Unresponsive
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import Bounds, Follow, Get, Request, TextFile
+from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.packing import Get
+from railhead.documents.agent.request import Bounds, Request
+from railhead.documents.agent.runs import Follow
 
 MOST = 20_000  # bytes of an operation of these tests
 LONG = 30.0  # seconds; no test waits so long

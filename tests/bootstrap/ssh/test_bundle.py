@@ -19,7 +19,7 @@ from places import ROOT
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.ssh.bundle import PACKAGES, Bundle, pack_folder, pack_script, pack_training, tar
-from railhead.documents.agent import BundleFile
+from railhead.documents.agent.files import BundleFile
 
 
 def plant(root: Path, *paths: str, content: str = "x") -> Path:

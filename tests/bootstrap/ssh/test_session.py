@@ -28,7 +28,8 @@ from bootstrap.runs.run import Run
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import CommandResult, Line, Placed, Start, TextFile
+from railhead.documents.agent.commands import CommandResult, Line, Start
+from railhead.documents.agent.files import Placed, TextFile
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.inventory.hosts import Host
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import jump_hosts, traffic
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 
 
 @pytest.fixture(scope="module")

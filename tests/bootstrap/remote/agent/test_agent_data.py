@@ -15,7 +15,8 @@ import pytest
 
 from bootstrap.remote.agent import commands, data
 from bootstrap.untrusted import decode
-from railhead.documents.agent import CommandResult, Grown, NeededParts, Received, ReceiveData, Run
+from railhead.documents.agent.commands import CommandResult, Grown, Run
+from railhead.documents.agent.data import NeededParts, Received, ReceiveData
 
 FILES = {f"sub/{n}": bytes([n]) * n for n in range(1, 6)}
 MANIFEST = tuple(

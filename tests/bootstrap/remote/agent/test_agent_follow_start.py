@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.remote.agent import agent, channel
-from railhead.documents.agent import Follow, Followed
+from bootstrap.remote.agent import channel, runs
+from railhead.documents.agent.runs import Follow, Followed
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_without_a_supervisor_is_lost_after_a_bounded_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "STARTING", 0.3)
-    assert agent.follow(Follow(str(folder))).lost
+    monkeypatch.setattr(runs, "STARTING", 0.3)
+    assert runs.follow(Follow(str(folder))).lost
 
 
 class Messages(io.BytesIO):
@@ -52,7 +52,7 @@ def test_a_supervisor_that_is_slow_to_start_is_waited_for(
 ) -> None:
     messages = Messages(folder)
     monkeypatch.setattr(channel, "OUT", messages)
-    assert not agent.follow(Follow(str(folder))).lost
+    assert not runs.follow(Follow(str(folder))).lost
     assert messages.count >= 3
 
 
@@ -72,8 +72,8 @@ def test_a_run_in_which_nothing_changes_is_reported_again_and_again(
 
     messages = Ending(folder)
     monkeypatch.setattr(channel, "OUT", messages)
-    monkeypatch.setattr(agent, "SIGN_OF_LIFE", 0.0)
-    assert not agent.follow(Follow(str(folder))).lost
+    monkeypatch.setattr(runs, "SIGN_OF_LIFE", 0.0)
+    assert not runs.follow(Follow(str(folder))).lost
     assert messages.count >= 3
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_state_without_a_supervisor_ends(folder: Path, text: str) -> N
     (folder / "state.json").write_text(text)
     found: list[Followed] = []
     request = Follow(str(folder))
-    thread = threading.Thread(target=lambda: found.append(agent.follow(request)), daemon=True)
+    thread = threading.Thread(target=lambda: found.append(runs.follow(request)), daemon=True)
     thread.start()
     thread.join(10)
     assert found

@@ -10,31 +10,17 @@ from typing import Any, get_type_hints
 import pytest
 
 from bootstrap.inventory.hosts import Host
-from bootstrap.remote.agent.agent import OPS
+from bootstrap.remote.agent.agent import MODULES, operation
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import decode
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.agent import (
-    Collect,
-    DataFolder,
-    DataState,
-    Dial,
-    DropTemporary,
-    Follow,
-    Get,
-    GetFile,
-    Listen,
-    PathsState,
-    PlaceFolder,
-    Ports,
-    Read,
-    ReceiveData,
-    Remove,
-    Request,
-    Run,
-    Tree,
-    Write,
-)
+from railhead.documents.agent.commands import Run
+from railhead.documents.agent.data import DataFolder, DataState, PathsState, ReceiveData
+from railhead.documents.agent.files import PlaceFolder, Read, Remove, Tree, Write
+from railhead.documents.agent.network import Dial, Listen, Ports
+from railhead.documents.agent.packing import Collect, Get, GetFile
+from railhead.documents.agent.request import Request
+from railhead.documents.agent.runs import DropTemporary, Follow
 
 READ, RUN, FOLLOW, LISTEN = Read("/a"), Run(("true",)), Follow("f"), Listen("::1")
 GET, GET_FILE, COLLECT = Get("~", ("*",), 9), GetFile("/a", 9), Collect("f", 9)
@@ -101,8 +87,10 @@ def sent(pair: tuple[Session, socket.socket], request: Request[Any, Any], *messa
 
 
 def test_the_agent_has_each_operation() -> None:
-    assert {kind for kind, _ in OPS.values()} == {*Request.__subclasses__()}
-    for kind, work in OPS.values():
+    ops = {name: operation(name) for name in MODULES}
+    assert {kind for kind, _ in ops.values()} == {*Request.__subclasses__()}
+    for name, (kind, work) in ops.items():
+        assert kind.op == name
         if work.__name__ != "<lambda>":
             hints = get_type_hints(work)
             assert (hints["request"], hints["return"]) == (kind, kind.reply_kind)

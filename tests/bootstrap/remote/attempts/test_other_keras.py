@@ -16,7 +16,8 @@ from standins.waiting import wait_until
 from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.attempts import prepare
 from bootstrap.remote.programs import BUNDLE
-from railhead.documents.agent import BundleFile, MakeTemporary
+from railhead.documents.agent.files import BundleFile
+from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode
 from railhead.documents.run import RunDocument
 

@@ -15,7 +15,7 @@ from standins.waiting import wait_until
 from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.attempts import points, time_left
 from bootstrap.untrusted.records import records
-from railhead.documents.agent import MakeTemporary
+from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.run import RunDocument
 
 KILLED = "echo 'mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9' >&2"

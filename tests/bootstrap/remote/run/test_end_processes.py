@@ -25,8 +25,8 @@ from bootstrap.remote.agent import temporary
 from bootstrap.remote.run import end_processes
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
-from railhead.documents.agent import EndRun, MakeTemporary
-from railhead.documents.result import OF_ENDPOINTS, OF_RUNS, Swept
+from railhead.documents.agent.runs import EndRun, MakeTemporary
+from railhead.documents.swept import OF_ENDPOINTS, OF_RUNS, Swept
 
 Start = Callable[..., int]
 

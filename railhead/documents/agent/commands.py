@@ -1,0 +1,69 @@
+"""Operations of the agent that run commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from railhead.documents.agent.request import COMMAND, Request
+from railhead.documents.codec import key
+
+
+@dataclass(frozen=True)
+class Line:
+    """The latest line of a command's output."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class Grown:
+    """The bytes by which disk use has grown, and those that came over the network meanwhile, also
+    for other programs of the host."""
+
+    grown: int = key(at_least=0)
+    received: int = key(at_least=0)
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """A command's exit code and its last lines of output."""
+
+    rc: int
+    tail: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Run(Request[CommandResult, Line | Grown], op="run", bounds=COMMAND):
+    """Run a command and wait for its end; `~` at the start of an argument is the host's home.
+
+    Args:
+        text: its standard input.
+        timeout: seconds after which it is killed.
+        fetches: also send what it has fetched (Grown); one such command at a time.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = key({})
+    cwd: str | None = None
+    text: str | None = None
+    timeout: float | None = None
+    fetches: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """The process of a command."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
+class Start(Request[Started, NoReturn], op="start"):
+    """Start a command that outlives the channel; its output is appended to the file `log`."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    log: str
