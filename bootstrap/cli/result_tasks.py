@@ -17,6 +17,7 @@ from railhead.documents.options.runs import (
     ProgramOptions,
     ReportOptions,
     ScaleOptions,
+    StartOptions,
     SweepOptions,
 )
 
@@ -30,6 +31,7 @@ SERIES = (
     *("keras", "keras_patches"),
     *("secrets", "requirements", "runtime"),
 )
+Retries = Annotated[StartOptions, only("retries")]  # of each run in a series
 EVALUATES = (
     *("strategy", "script", "workdir", "args", "keras", "keras_patches", "env", "secrets"),
     *("minimum", "maximum"),
@@ -95,13 +97,14 @@ def sweep(
     target: WithSlots,
     trials: SweepOptions,
     program: Annotated[ProgramOptions, only(*SERIES)],
+    start: Retries,
     job: OfJob,
 ) -> None:
     """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
     from ..workflows.series import trials as workflow
     from .targets import Target
 
-    workflow.run_sweep(Target(target).status, program, trials, Path.cwd() / "results")
+    workflow.run_sweep(Target(target).status, program, trials, start, Path.cwd() / "results")
 
 
 @task()
@@ -121,6 +124,7 @@ def scale(
             " script",
         ),
     ],
+    start: Retries,
 ) -> None:
     """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): when more do not pay off."""
     from ..report.facts import read_run
@@ -132,4 +136,4 @@ def scale(
         workflow.report([read_run(run_id) for run_id in compared.of], results)
         return
     hosts = Target(replace(target, start=True))
-    workflow.run_scale(hosts.running, program, compared.counts, results)
+    workflow.run_scale(hosts.running, program, compared.counts, start, results)

@@ -84,18 +84,18 @@ class Cluster(ClusterMethods):
         run = Run(train.train(self._started().running(), options).run_id)
         return run.wait() if start.wait else run
 
-    def _sweep(self, trial: SweepOptions, program: ProgramOptions) -> Sweep:
+    def _sweep(self, trial: SweepOptions, program: ProgramOptions, start: StartOptions) -> Sweep:
         self._require_defaults()
         program = self._with_packages(program)
-        sweep = trials.run_sweep(self._target.status, program, trial, self._results)
+        sweep = trials.run_sweep(self._target.status, program, trial, start, self._results)
         runs = {name: Run(run_id) for name, run_id in sweep.runs.items()}
         return Sweep(Page(sweep.page), runs, Run(sweep.best) if sweep.best else None)
 
-    def _scale(self, compared: ScaleOptions, program: ProgramOptions) -> Path:
+    def _scale(self, compared: ScaleOptions, program: ProgramOptions, start: StartOptions) -> Path:
         self._require_defaults()
         program = self._with_packages(program)
         running = self._started().running
-        return Page(scale.run_scale(running, program, compared.counts, self._results))
+        return Page(scale.run_scale(running, program, compared.counts, start, self._results))
 
     def teardown(self) -> None:
         """End the processes of runs and endpoints, remove keys, stop a stack's machines, and print

@@ -223,6 +223,7 @@ class ClusterMethods(ABC):
         env: Mapping[str, Any] | None = None,
         secrets: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
+        retries: int | None = None,
     ) -> Sweep:
         """Train each combination of `values`, and compare them: `fab sweep`. The same call
         continues after a break.
@@ -253,6 +254,8 @@ class ClusterMethods(ABC):
                 (--secret)
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
+            retries: start again so often after a failure, from the newest checkpoint; 0:
+                never (3)
 
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
@@ -274,10 +277,13 @@ class ClusterMethods(ABC):
                 secrets=secrets,
                 metrics=metrics,
             ),
+            _read(StartOptions, retries=retries),
         )
 
     @abstractmethod
-    def _sweep(self, sweep: SweepOptions, program: ProgramOptions) -> Sweep: ...
+    def _sweep(
+        self, sweep: SweepOptions, program: ProgramOptions, start: StartOptions
+    ) -> Sweep: ...
 
     def scale(
         self,
@@ -296,6 +302,7 @@ class ClusterMethods(ABC):
         env: Mapping[str, Any] | None = None,
         secrets: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
+        retries: int | None = None,
     ) -> Path:
         """Train on each number of hosts in `counts`, and name where more hosts stop paying:
         `fab scale`; returns the page.
@@ -323,6 +330,8 @@ class ClusterMethods(ABC):
                 (--secret)
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
+            retries: start again so often after a failure, from the newest checkpoint; 0:
+                never (3)
 
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
@@ -345,10 +354,11 @@ class ClusterMethods(ABC):
                 secrets=secrets,
                 metrics=metrics,
             ),
+            _read(StartOptions, retries=retries),
         )
 
     @abstractmethod
-    def _scale(self, scale: ScaleOptions, program: ProgramOptions) -> Path: ...
+    def _scale(self, scale: ScaleOptions, program: ProgramOptions, start: StartOptions) -> Path: ...
 
 
 class RunMethods(ABC):

@@ -11,13 +11,14 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from railhead.documents.run import Role, RunDocument
 
 from ..run import bounded, end_processes, json_file
 from . import points
+from .points import Checkpoints
 
 WHOLE = "whole.json"  # in the chief's folder: the document with all hosts
 LOOK = 10.0  # seconds between two looks for an absent host
@@ -121,6 +122,14 @@ class Returning:
             preexec_fn=bounded.end_with_parent,
         )
 
-    def is_due(self) -> bool:
-        """Whether a host is back and the others have written a checkpoint since."""
-        return bool(self.back) and points.newest_point(self.folder).at > self.since
+    def is_due(self, lacks_time: Callable[[Checkpoints], bool]) -> bool:
+        """Whether a host is back, the others have written a checkpoint since, and there is time for
+        another attempt. If not, there is none later: hosts are not looked for any more."""
+        if not self.back:
+            return False
+        checkpoints = points.checkpoints(self.folder)
+        if checkpoints.newest.at <= self.since:
+            return False
+        if lacks_time(checkpoints):
+            self.absent, self.back = (), ""
+        return bool(self.back)

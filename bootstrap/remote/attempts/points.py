@@ -1,4 +1,4 @@
-"""The newest checkpoint of a run on its chief: where its next attempt continues.
+"""The checkpoints of a run on its chief: the newest is where its next attempt continues.
 
 Standard library only, Python 3.10.
 """
@@ -6,10 +6,11 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..run import checkpoint_files
-from ..run.checkpoint_files import FOLDER, MANIFEST
+from ..run.checkpoint_files import FOLDER, MANIFEST, Stamp
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,32 @@ class Point:
 BEGINNING = Point()
 
 
-def newest_point(run_folder: str) -> Point:
-    """The newest complete checkpoint; BEGINNING without one."""
-    files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
-    if not files:
-        return BEGINNING
-    newest = checkpoint_files.newest(files)
-    step = checkpoint_files.step_of(newest) if newest else None
-    own = [ns for path, (_, ns) in files.items() if not checkpoint_files.is_fixed(path)]
-    times = [files[f"{newest}/{MANIFEST}"][1]] if newest else own
-    return Point(step, max(times) / 1e9, len(files))
+@dataclass(frozen=True)
+class Checkpoints:
+    """The complete files in the checkpoint folder of a run, as `complete_files` lists them."""
+
+    files: Mapping[str, Stamp]
+
+    @property
+    def newest(self) -> Point:
+        """The newest complete checkpoint; BEGINNING without one."""
+        files = {**self.files}
+        if not files:
+            return BEGINNING
+        newest = checkpoint_files.newest(files)
+        step = checkpoint_files.step_of(newest) if newest else None
+        own = [ns for path, (_, ns) in files.items() if not checkpoint_files.is_fixed(path)]
+        times = [files[f"{newest}/{MANIFEST}"][1]] if newest else own
+        return Point(step, max(times) / 1e9, len(files))
+
+    def interval(self, since: float) -> float | None:
+        """Seconds between the two newest checkpoints after `since`, in seconds since 1970; None
+        with fewer."""
+        manifests = [ns for path, (_, ns) in self.files.items() if path.endswith(f"/{MANIFEST}")]
+        own = sorted(ns / 1e9 for ns in manifests if ns / 1e9 > since)
+        return own[-1] - own[-2] if len(own) > 1 else None
 
 
-def interval(run_folder: str, since: float) -> float | None:
-    """Seconds between the two newest checkpoints after `since`, in seconds since 1970; None with
-    fewer."""
-    files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
-    times = sorted(ns / 1e9 for path, (_, ns) in files.items() if path.endswith(f"/{MANIFEST}"))
-    own = [seconds for seconds in times if seconds > since]
-    return own[-1] - own[-2] if len(own) > 1 else None
+def checkpoints(run_folder: str) -> Checkpoints:
+    """List the checkpoint folder of a run."""
+    return Checkpoints(checkpoint_files.complete_files(os.path.join(run_folder, FOLDER)))

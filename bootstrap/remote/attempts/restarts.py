@@ -25,7 +25,7 @@ from ..run import bounded, end_processes, json_file
 from . import elastic, keras_errors, points, prepare, time_left
 from .causes import NEVER, REPEATED
 from .elastic import absent_hosts
-from .points import BEGINNING, Point
+from .points import BEGINNING, Checkpoints, Point
 
 BACK = 600.0  # seconds that a lost host has to come back
 AGAIN = 5.0  # seconds between two looks for it
@@ -36,21 +36,28 @@ ssh -F ssh_config "$1" "cd && tar -C .railhead/runs/$2/checkpoints -xf -" """
 
 
 @dataclass(frozen=True)
+class Times:
+    """Seconds of an attempt so far, of all attempts of its run, and until its first step (None: it
+    has none)."""
+
+    seconds: float
+    run_seconds: float
+    first_step: float | None
+
+
+@dataclass(frozen=True)
 class Ended:
-    """A failed attempt. `retry`: by the table of causes; `seconds`: its duration, `run_seconds`:
-    that of all attempts; `stepped`: its output shows a step, `step`: the last one; `first_step`:
-    seconds until it came. `tick` is called while hosts are waited for; `cancelled` tells whether
+    """A failed attempt. `retry`: by the table of causes; `stepped`: its output shows a step,
+    `step`: the last one. `tick` is called while hosts are waited for; `cancelled` tells whether
     the run was cancelled meanwhile. `grows`: it was ended to take a host back."""
 
     run: RunDocument
     folder: str
     result: Result
     retry: str
-    seconds: float
-    run_seconds: float
+    times: Times
     stepped: bool
     step: int | None
-    first_step: float | None
     outputs: Outputs
     secrets: Mapping[str, str]
     tick: Callable[[], None]
@@ -87,24 +94,24 @@ class Restarts:
             return Decision()
         culprit = ended.result.culprit
         assert culprit
-        failed = Attempt(ended.run.keras, culprit, round(ended.seconds, 1))
-        point = points.newest_point(ended.folder)
-        trace = keras_errors.Trace(ended.seconds, ended.stepped, point.files)
+        failed = Attempt(ended.run.keras, culprit, round(ended.times.seconds, 1))
+        checkpoints = points.checkpoints(ended.folder)
+        point = checkpoints.newest
+        trace = keras_errors.Trace(ended.times.seconds, ended.stepped, point.files)
         if ended.run.keras_auto and keras_errors.failure_of_keras(
             ended.run.keras, ended.result, trace
         ):
             return self._with_other_keras(ended, failed)
-        self.start_seconds = max(self.start_seconds, ended.first_step or 0.0)
         if not ended.run.retries or (point is BEGINNING and not ended.run.retries_from_start):
             return Decision()
-        if not ended.grows and (why := self._refusal(ended, point)):
+        if not ended.grows and (why := self._refusal(ended, checkpoints)):
             return Decision(why=why)
         self.error = (_key(ended.result.cause), point)
         run, why = _hosts_ready(ended)
         if why := why or _spread(run, ended, point):
             end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
             return Decision(why=why)
-        lost = time.time() - (point.at or time.time() - ended.seconds)
+        lost = time.time() - (point.at or time.time() - ended.times.seconds)
         if ended.grows:
             self.unfit |= {str(culprit.host)} & {*absent_hosts(run)}
         failed = replace(
@@ -139,9 +146,16 @@ class Restarts:
         self.attempts = (*self.attempts, failed)
         return Decision(failed)
 
-    def _refusal(self, ended: Ended, point: Point) -> str:
+    def lacks_time(self, run: RunDocument, checkpoints: Checkpoints, times: Times) -> str:
+        """Why there is no time for another attempt; "" if there is, or no limit."""
+        self.start_seconds = max(self.start_seconds, times.first_step or 0.0)
+        left = time_left.seconds_left(run, times.run_seconds)
+        interval = _interval(run, checkpoints, times.seconds)
+        return time_left.too_late(left, self.start_seconds, interval)
+
+    def _refusal(self, ended: Ended, checkpoints: Checkpoints) -> str:
         """Why the run does not start again; "" if it may."""
-        run = ended.run
+        run, point = ended.run, checkpoints.newest
         progressed = ended.stepped or point != self.began
         is_bug = ended.retry == REPEATED and ended.result.cause
         if ended.retry == NEVER or (is_bug and is_bug.class_ == "program" and not progressed):
@@ -153,14 +167,7 @@ class Restarts:
         is_stall = ended.result.cause and ended.result.cause.class_ == "stall"
         if is_stall and run.on_stall != "restart":
             return "it made no progress; --on-stall restart starts it again"
-        left = time_left.seconds_left(run, ended.run_seconds)
-        needed = self.start_seconds + _interval(ended)
-        if left is not None and left < needed:
-            return (
-                f"{left:.0f} s are left of its time; a start and the next checkpoint take"
-                f" {needed:.0f} s"
-            )
-        return ""
+        return self.lacks_time(run, checkpoints, ended.times)
 
 
 def _key(cause: Cause | None) -> str:
@@ -168,10 +175,10 @@ def _key(cause: Cause | None) -> str:
     return re.sub(r"\d+", "#", str(cause))
 
 
-def _interval(ended: Ended) -> float:
-    """Seconds between two checkpoints: as measured in this attempt, otherwise as set. Those that it
-    began with may be of another day."""
-    run, measured = ended.run, points.interval(ended.folder, time.time() - ended.seconds)
+def _interval(run: RunDocument, checkpoints: Checkpoints, seconds: float) -> float:
+    """Seconds between two checkpoints: as measured in this attempt of so many seconds, otherwise as
+    set. Those that it began with may be of another day."""
+    measured = checkpoints.interval(time.time() - seconds)
     if measured is None and isinstance(run.program, BuiltIn):
         minutes = run.program.settings.get("checkpoint_minutes")
         return 60.0 * minutes if isinstance(minutes, (int, float)) else 0.0

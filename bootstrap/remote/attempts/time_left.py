@@ -27,3 +27,12 @@ def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | 
         if shown and shown[4] == "active":
             limits.append(float(int(shown[1]) - int(shown[2])))
     return min(limits, default=None)
+
+
+def too_late(left: float | None, start: float, interval: float) -> str:
+    """Why no attempt begins with `left` seconds: it takes `start` seconds to its first step, and
+    `interval` to its next checkpoint. "" if there is time. Pure."""
+    needed = start + interval
+    if left is None or left >= needed:
+        return ""
+    return f"{left:.0f} s are left of its time; a start and the next checkpoint take {needed:.0f} s"

@@ -30,7 +30,8 @@ from railhead.documents.swept import NotSwept, Swept
 from .. import locks, programs
 from ..attempts import causes, evidence
 from ..attempts.elastic import Returning
-from ..attempts.restarts import Ended, metric_numbers
+from ..attempts.points import Checkpoints
+from ..attempts.restarts import Ended, Times, metric_numbers
 from ..attempts.run_state import STARTED, State
 from ..evaluation import thresholds
 from ..stall.watch import StallWatch
@@ -136,17 +137,20 @@ class Supervisor:
             folder=RUN,
             result=result,
             retry=self.retry,
-            seconds=time.monotonic() - self.begun,
-            run_seconds=time.monotonic() - STARTED,
+            times=self.times(),
             stepped=self.output.stepped,
             step=self.output.step,
-            first_step=self.output.first_step and self.output.first_step - self.begun,
             outputs=self.outputs,
             secrets=self.secrets,
             tick=self.tick,
             cancelled=CANCELLED.is_set,
             grows=self.grows,
         )
+
+    def times(self) -> Times:
+        """How long this attempt and the run have taken."""
+        now, first_step = time.monotonic(), self.output.first_step
+        return Times(now - self.begun, now - STARTED, first_step and first_step - self.begun)
 
     def tick(self) -> None:
         """Note that the supervisor lives, between two attempts; cancel a run whose time is over."""
@@ -222,13 +226,17 @@ class Supervisor:
         self.ended_servers = self.only_servers_are_left()
         if CANCELLED.is_set() or self.ended_servers:
             return True
-        self.grows = self.returning.is_due() and not self.known()
+        self.grows = self.returning.is_due(self.lacks_time) and not self.known()
         if self.grows:
             return True
         silent = self.output.heartbeats.lost()
         if silent is not None and not self.known():
             self.silent = silent
         return silent is not None or self.watch.ends_run
+
+    def lacks_time(self, checkpoints: Checkpoints) -> bool:
+        """Whether the time left is too short for another attempt."""
+        return bool(self.state.restarts.lacks_time(self.run, checkpoints, self.times()))
 
     def only_servers_are_left(self) -> bool:
         """Whether the chief has ended well a while ago: parameter servers would run for ever.

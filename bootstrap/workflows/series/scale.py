@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.options.hosts import ReadyOptions
-from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.options.runs import ProgramOptions, StartOptions
 
 from ...console.output import print_lines
 from ...console.text import count
@@ -20,7 +20,7 @@ from ...report.command import command
 from ...report.facts import RunFacts, read_run
 from ...report.scaling import panels_of, points_of, scaling_page, sentence
 from ...runs.request import RunRequest, read_request
-from .. import attach, train
+from .. import attach, resume, train
 from ..plan import ready_options
 
 
@@ -35,14 +35,19 @@ class Scale:
 
 
 def run_scale(
-    hosts: Callable[[], Inventory], program: ProgramOptions, counts: Sequence[int], results: Path
+    hosts: Callable[[], Inventory],
+    program: ProgramOptions,
+    counts: Sequence[int],
+    begin: StartOptions,
+    results: Path,
 ) -> Path:
-    """Train on each number of these hosts; returns the page."""
+    """Train on each number of these hosts; returns the page. `begin`: the retries of each run."""
     if len(counts) < 2:
         raise UsageError(
             "--counts: numbers of hosts, at least two", hint=Command("scale", counts="1,2,4")
         )
-    request = read_request(program)
+    request, lines = resume.with_retries(read_request(program), None, begin)
+    print_lines(*lines)
     launcher = request.options.launcher
     options = ready_options(ReadyOptions(allow_mixed=True), program, launcher=launcher)
     return scale(hosts(), Scale(request, options, tuple(sorted({*counts})), results))

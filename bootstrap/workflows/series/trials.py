@@ -15,7 +15,7 @@ from threading import RLock
 from typing import NamedTuple
 
 from railhead.documents.options.hosts import ReadyOptions
-from railhead.documents.options.runs import ProgramOptions, SweepOptions
+from railhead.documents.options.runs import ProgramOptions, StartOptions, SweepOptions
 from railhead.documents.records import Record
 
 from ...console import log
@@ -41,7 +41,7 @@ from ...lifecycle.power import ClusterStatus
 from ...report.facts import RunFacts, read_run
 from ...runs.request import RunRequest, read_request
 from ...runs.run import find_run
-from .. import attach, bootstrap, train
+from .. import attach, bootstrap, resume, train
 from ..plan import ready_options
 from .early_end import Course, is_hopeless
 from .grid import Trial, read_trials, slices_of
@@ -109,16 +109,21 @@ def run_sweep(
     target: Callable[[], ClusterStatus],
     base: ProgramOptions,
     options: SweepOptions,
+    begin: StartOptions,
     results: Path,
 ) -> SweepOutcome:
-    """Train the combinations that have no results yet, on the hosts of `target`; compare all."""
+    """Train the combinations that have no results yet, on the hosts of `target`; compare all.
+    `begin`: the retries of each trial."""
     trials = read_trials(options.values, options.random)
-    requests = [(trial, read_request(trial.args(base))) for trial in trials]
+    requests = [
+        (trial, resume.with_retries(read_request(trial.args(base)), None, begin)[0])
+        for trial in trials
+    ]
     launcher = requests[0][1].options.launcher
     to_be_ready = ready_options(ReadyOptions(allow_mixed=True), base, launcher=launcher)
     folder = sweep_folder(results, base, trials)
     chosen = Sweep(
-        requests, to_be_ready, folder, not options.to_end, options.at_once, (options, base)
+        requests, to_be_ready, folder, not options.to_end, options.at_once, (options, base, begin)
     )
     status = target()
     check(status.inventory, chosen)  # before machines of a stack are started

@@ -254,6 +254,7 @@ def test_a_sweep_gives_its_trials_and_the_task_finds_them_ended(
     assert [*sweep.runs] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert [run.run_id for run in sweep.runs.values()] == hosts.started
     assert sweep.best == sweep.runs["learning_rate=0.5"] and sweep.page.exists()
+    assert hosts.retries == [3, 3], "as with train"
     capsys.readouterr()
     task: Any = result_tasks.sweep
     task.body(Context(), hosts="h1,h2", set=("learning_rate=0.1,0.5",), preset="digits")
@@ -268,7 +269,9 @@ def test_each_trial_of_a_sweep_may_have_a_slice_of_the_hosts(hosts: Runs) -> Non
 
 def test_a_scaling_trains_on_each_number_of_hosts(hosts: Runs) -> None:
     settings = {"learning_rate": 0.5}
-    page = railhead.Cluster("h1,h2").scale([2, 1], preset="digits", settings=settings)
+    cluster = railhead.Cluster("h1,h2")
+    page = cluster.scale([2, 1], preset="digits", settings=settings, retries=1)
+    assert hosts.retries == [1, 1]
     assert [*hosts.hosts.values()] == ["h1", "h1 h2"]
     assert page.read_text().startswith("<!DOCTYPE html>")
 

@@ -14,7 +14,7 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.workflows.series import scale
-from railhead.documents.options.runs import ScaleOptions
+from railhead.documents.options.runs import ScaleOptions, StartOptions
 from railhead.documents.records import Record
 from railhead.documents.result import Result
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 def test_counts_are_numbers_of_hosts(text: str | None) -> None:
     with pytest.raises(UsageError, match="--counts"):
         counts = typed(ScaleOptions, counts=text).counts
-        scale.run_scale(lambda: INVENTORY, program(preset="digits"), counts, Path())
+        scale.run_scale(lambda: INVENTORY, program(preset="digits"), counts, StartOptions(), Path())
 
 
 def test_each_count_is_trained_on_the_first_hosts(
@@ -93,7 +93,7 @@ def test_each_count_is_trained_on_the_first_hosts(
     results = Path("results").resolve()
     counts = typed(ScaleOptions, counts="2,1").counts
     monkeypatch.setattr(scale, "read_request", lambda _: request(0.5))
-    page = scale.run_scale(lambda: INVENTORY, program(), counts, results)
+    page = scale.run_scale(lambda: INVENTORY, program(), counts, StartOptions(retries=2), results)
     assert "Scaling from 1 to 2 ranks" in page.read_text()
     assert "More than 1 rank does not pay: each added rank slows it down" in capsys.readouterr().out
     with pytest.raises(UsageError, match="--counts 3: there are 2 hosts"):

@@ -16,6 +16,9 @@ from standins.runs.run_documents import RUN, record_run, run_document, settings_
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.runs.launch import RunOptions
+from bootstrap.runs.request import RunRequest
+from bootstrap.ssh.bundle import Bundle
 from bootstrap.workflows import attach, bootstrap, train
 from bootstrap.workflows.series.trials import Hopeless
 from railhead.documents.codec import decode
@@ -34,6 +37,7 @@ class Runs:
         self.cancelled: list[str] = []
         self.fault: dict[str, Callable[[], Exception]] = {}
         self.hosts: dict[str, str] = {}
+        self.retries: list[int] = []  # of each run
         self.whole = INVENTORY
         self.metric = "val_accuracy"
         self.lock = threading.Lock()
@@ -55,6 +59,7 @@ class Runs:
             run_id = f"20261122-10000{len(self.started)}-0001"
             self.started.append(run_id)
         self.hosts[run_id] = " ".join(inventory.names)
+        self.retries.append(options.request.options.retries.most)
         hosts = tuple(replace(RUN.hosts[0], name=host.name) for host in inventory.hosts)
         document = run_document(
             run_id=run_id,
@@ -112,5 +117,4 @@ class Runs:
 
 def request(rate: float) -> Any:
     settings = {"learning_rate": rate, "model": "cnn"}
-    options = SimpleNamespace(launcher="horovod")
-    return SimpleNamespace(program=BuiltIn("training", settings), options=options)
+    return RunRequest(RunOptions(), BuiltIn("training", settings), Bundle(Path(), ()), {})

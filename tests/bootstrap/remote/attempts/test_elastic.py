@@ -64,10 +64,10 @@ STEP = "checkpoints/step-00000009"
 SAVE = f"mkdir -p {STEP}; while sleep 1; do echo 1 >{STEP}/manifest.json; done"
 
 
-def lost_host(home: Path, *, comes_back: bool, **changes: Any) -> Run:
+def lost_host(home: Path, *, comes_back: bool, second: str = SAVE, **changes: Any) -> Run:
     """A run whose host b is lost in the first attempt; the second one trains on a. `ssh` reaches b
     again once that attempt has begun, if it comes back."""
-    second = f"touch back; {SAVE}" if comes_back else "true"
+    second = f"touch back; {second}" if comes_back else "true"
     script = f"{NOTE}; echo x >>n; case $(wc -l <n) in 1) {KILLED};; 2) {second};; esac"
     more = {"elastic": 1, "retries": 1, "retries_from_start": True, **changes}
     run = Run(home, "", **more)
@@ -125,10 +125,31 @@ def test_a_host_that_answers_and_cannot_be_prepared_ends_no_healthy_run(home: Pa
     assert Returning(without_b, "", {"b"}).absent == () != Returning(without_b, "").absent
 
 
+def test_no_host_is_taken_back_shortly_before_the_deadline(home: Path) -> None:
+    """b answers, and checkpoints are written, two hours apart: the attempt without it continues."""
+    later = "checkpoints/step-00000010"
+    apart = f"mkdir -p {STEP} {later}; echo 1 >{STEP}/manifest.json"
+    save = f"{apart}; echo 1 >{later}/manifest.json; touch -d '2 hours' {later}/manifest.json"
+    run = lost_host(home, comes_back=True, second=f"{save}; sleep 14", max_hours=1.0)
+    result = run.result()
+    assert (result["state"], result["size"], len(result["attempts"])) == ("succeeded", 1, 1)
+    assert sizes(run) == [*BOTH, *ALONE]
+
+
 def test_it_waits_where_too_few_hosts_are_left(home: Path) -> None:
     run = lost_host(home, comes_back=False, elastic=2, max_hours=8 / 3600)
     result = run.result()
     assert result["state"] == "cancelled" and sizes(run) == BOTH
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_host_that_is_back_too_late_is_not_looked_for_again(tmp_path: Path, late: bool) -> None:
+    (tmp_path / STEP).mkdir(parents=True)
+    (tmp_path / STEP / "manifest.json").write_text("{}")
+    returning = Returning(elastic.without(three_hosts(), ["b"]), str(tmp_path))
+    returning.back = "b"
+    assert returning.is_due(lambda listed: late and listed.newest.step == 9) != late
+    assert (returning.absent == (), returning.back == "") == (late, late)
 
 
 def test_an_absent_host_is_looked_for_without_waiting(
@@ -137,4 +158,4 @@ def test_an_absent_host_is_looked_for_without_waiting(
     monkeypatch.setattr(elastic, "LOOK", 0.0)
     whole = Returning(three_hosts(), str(tmp_path))
     whole.look()
-    assert not whole.looks and not whole.is_due()
+    assert not whole.looks and not whole.is_due(lambda _: False)

@@ -118,7 +118,7 @@ def test_a_checkpoint_of_the_run_that_it_resumes_is_no_measure_of_the_interval(h
     age = "touch -d '20 hours ago' checkpoints/step-00000001/manifest.json"
     run = Run(home, by_attempt(f"{before}; {age}; {own}", "true"), retries=1, max_hours=1.0)
     assert run.result()["state"] == "succeeded"
-    assert (points.interval(str(run.folder), 0.0) or 0) > 19 * 3600
+    assert (points.checkpoints(str(run.folder)).interval(0.0) or 0) > 19 * 3600
 
 
 def test_a_bug_is_tried_twice_and_other_failures_as_often_as_allowed(home: Path) -> None:
@@ -220,3 +220,13 @@ def test_the_timer_of_the_machine_is_a_limit_too(tmp_path: Path) -> None:
     assert time_left.seconds_left(run, 100, str(tmp_path / "none")) == 3500
     assert time_left.seconds_left(run, 100, str(tool)) == 100
     assert time_left.seconds_left(run_document(), 100, str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "start", "interval", "late"),
+    [(None, 60, 600, False), (660, 60, 600, False), (659, 60, 600, True), (-5, 0, 0, True)],
+)
+def test_an_attempt_needs_time_for_a_start_and_a_checkpoint(
+    left: float | None, start: float, interval: float, late: bool
+) -> None:
+    assert bool(time_left.too_late(left, start, interval)) == late
