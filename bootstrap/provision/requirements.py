@@ -36,8 +36,10 @@ def checked_requirements(file: str) -> Path:
         try:
             Requirement(wanted)
         except InvalidRequirement as error:
-            rule = "must be a package and its versions, such as keras-cv>=0.9"
-            raise UsageError(f"--requirements {file}: line {number} {rule}: {error}") from None
+            raise UsageError(
+                f"--requirements {file}: line {number} must be a package and its versions, such as"
+                f" keras-cv>=0.9: {error}"
+            ) from None
     if "horovod" in names_in(text):
         raise _brings_horovod(path, "the runtimes have it, compiled for the hosts")
     return path
