@@ -2,10 +2,16 @@
 
 * RailheadError        1   something failed while it ran
   - HostsFailed        1   on some hosts; `outcomes` has every host
+    + HostsNotReached  4   some hosts cannot be reached; the others have done their part
+  - NoCapacity         4   the cloud has no room for a machine now
   - RunFailed          1   a run failed; result.json has the details
+    + RunNotReached    4   the connection to a run was lost; the run continues
+    + RunInterrupted 130   also Interrupted; a run may be in progress
+  - Interrupted      130   the user stopped the command
   - BelowThreshold     3   the run succeeded and its evaluation did not reach a threshold
   - UsageError         2   a broken rule or an unmet precondition: nothing was started
     + HostsNotReady    2   some hosts cannot be used; `outcomes` has every host
+      . NothingReached 4   as they cannot be reached
     + HostsBusy        2   another run or a health check is in progress on a host
 
 An error has a hint, what to type next: commands of `fab` as values. Where it is raised, the rule is
@@ -22,6 +28,19 @@ from dataclasses import dataclass
 from itertools import chain
 
 from railhead.documents.installation import PROGRAM
+
+DONE, FAILED, USAGE, BELOW_THRESHOLD, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+# What each exit code of the command means, as in docs/tasks.md.
+EXIT_CODES: Mapping[int, str] = {
+    DONE: "done",
+    FAILED: "something failed on a host or in the program; a script's own code is in `result.json`",
+    USAGE: "wrong usage, or a precondition is not met: no run was started",
+    BELOW_THRESHOLD: "the run succeeded, but its evaluation did not reach a"
+    " [threshold](#thresholds) or `min_accuracy`",
+    NOT_REACHED: "hosts cannot be reached, or the cloud has no capacity: the same command may"
+    " work later",
+    INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; the message says what became of the run",
+}
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -96,7 +115,7 @@ def _option(name: str, value: object) -> str:
 class RailheadError(Exception):
     """An error for the user: what failed, and `next`, what to type."""
 
-    code = 1
+    code = FAILED
 
     def __init__(self, message: str, *, hint: Hint | Command | str = "") -> None:
         super().__init__(message)
@@ -120,16 +139,32 @@ class RunFailed(RailheadError):
     """A run ended with a failure; the message names the rank, its host and its last lines."""
 
 
+class RunNotReached(RunFailed):
+    """The connection to a run was lost: the run continues."""
+
+    code = NOT_REACHED
+
+
+class Interrupted(RailheadError):
+    """The user stopped the command."""
+
+    code = INTERRUPTED
+
+
+class RunInterrupted(Interrupted, RunFailed):
+    """The user stopped a command that followed a run; the message says whether it continues."""
+
+
 class BelowThreshold(RailheadError):
     """The evaluation did not reach a threshold: --min, --max, or `min_accuracy` of the settings."""
 
-    code = 3
+    code = BELOW_THRESHOLD
 
 
 class UsageError(RailheadError):
     """A rule was broken or a precondition is not met: nothing was started."""
 
-    code = 2
+    code = USAGE
 
 
 def _per_host(what: str, outcomes: Mapping[str, str]) -> str:
@@ -152,6 +187,18 @@ class HostsFailed(RailheadError):
         self.outcomes = dict(outcomes)
 
 
+class HostsNotReached(HostsFailed):
+    """Some hosts cannot be reached; the others have done their part."""
+
+    code = NOT_REACHED
+
+
+class NoCapacity(RailheadError):
+    """The cloud has no room for a machine now."""
+
+    code = NOT_REACHED
+
+
 class HostsBusy(UsageError):
     """Another run is in progress on a host: its machines must not be stopped."""
 
@@ -159,7 +206,13 @@ class HostsBusy(UsageError):
 class HostsNotReady(HostsFailed, UsageError):
     """Some hosts cannot be used; raised before anything was started on any of them."""
 
-    code = 2
+    code = USAGE
+
+
+class NothingReached(HostsNotReached, HostsNotReady):
+    """Some hosts cannot be reached; raised before anything was started on any of them."""
+
+    code = NOT_REACHED
 
 
 def refusal(error: OSError) -> RailheadError | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.task import GroupTask, Part
+from bootstrap.errors import EXIT_CODES
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, type_of
@@ -33,7 +34,12 @@ def parts() -> dict[str, str]:
     """The generated parts of docs/tasks.md."""
     with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
     named = {f"options-{name}": options(task) for name, task in with_options.items()}
-    return {**named, "presets": presets(), "settings": settings()}
+    return {**named, "exit-codes": exit_codes(), "presets": presets(), "settings": settings()}
+
+
+def exit_codes() -> str:
+    """The exit codes of the command."""
+    return table(("code", "meaning"), list(EXIT_CODES.items()))
 
 
 def all_tasks() -> Iterator[GroupTask]:

@@ -13,7 +13,7 @@ from invoke import Argument, Exit
 
 from railhead.documents.installation import PROGRAM
 
-from ..errors import Command, Hint
+from ..errors import USAGE, Command, Hint
 
 # By name: what stands for its value, and the line of `fab --help`.
 WORKING = {
@@ -62,7 +62,7 @@ def refuse_without_effect(arguments: Iterable[Argument]) -> None:
         if argument.got_value and name not in WORKING:
             hint = INSTEAD.get(name, f"{PROGRAM} --help   # the options that work")
             rule = "this option of Fabric has no effect on Railhead's tasks"
-            raise Exit(f"{PROGRAM}: --{name}: {rule}\n  next: {hint}", code=2)
+            raise Exit(f"{PROGRAM}: --{name}: {rule}\n  next: {hint}", code=USAGE)
 
 
 def name_of(argument: Argument) -> str:

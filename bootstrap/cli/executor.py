@@ -21,7 +21,7 @@ from railhead.documents.installation import PROGRAM
 
 from ..console import interrupts, log
 from ..console.output import shown_on
-from ..errors import Command, Hint, RailheadError, Terminated, refusal
+from ..errors import FAILED, INTERRUPTED, USAGE, Command, Hint, RailheadError, Terminated, refusal
 
 TARGETS = ("hosts", "stack")
 BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not
@@ -33,7 +33,9 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
         """One call per task of ours, with the hosts in its arguments; others as Fabric does."""
         if self.core.remainder:  # Fabric would run it, and accept any host key
-            raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
+            raise Exit(
+                "arguments after -- are not passed on: write --args='--epochs 3'", code=USAGE
+            )
         expanded: list[Call] = []
         for task in calls:
             call: Call = Call(task) if isinstance(task, Task) else task
@@ -52,9 +54,9 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         if hosts is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
-            raise Exit(f"{PROGRAM} {dashed(call.task.name)} takes no hosts", code=2)
+            raise Exit(f"{PROGRAM} {dashed(call.task.name)} takes no hosts", code=USAGE)
         if call.kwargs.get("hosts") not in (None, hosts):
-            raise Exit("--hosts is given twice, with different hosts", code=2)
+            raise Exit("--hosts is given twice, with different hosts", code=USAGE)
         call.kwargs = {**call.kwargs, "hosts": hosts}
         return call
 
@@ -71,7 +73,7 @@ def _require_dry_run(task: Task[Any]) -> None:
         rule = (
             f"--dry is for tasks that have a plan, bootstrap and train: {PROGRAM} {name} has none"
         )
-        raise Exit(f"{PROGRAM}: {rule}\n  next: {PROGRAM} --help {name}", code=2)
+        raise Exit(f"{PROGRAM}: {rule}\n  next: {PROGRAM} --help {name}", code=USAGE)
 
 
 @dataclass
@@ -92,7 +94,7 @@ def _shows_log() -> bool:
 def output_closed() -> Exit:
     """Exit 1 after the reader closed our stdout, as `| head` does; discard further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return Exit(code=1)
+    return Exit(code=FAILED)
 
 
 def report_errors(body: Callable[..., None]) -> Callable[..., None]:
@@ -116,7 +118,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                     what += f" while it waited for {', '.join(map(str, end.args))}"
                 hint = Hint(Command("status"), "   # shows the hosts and the run")
                 then = _with_target(hint, kwargs)
-                raise _exit(f"{PROGRAM} {name}: {what}\n  next: {then}", 1) from None
+                raise _exit(f"{PROGRAM} {name}: {what}\n  next: {then}", INTERRUPTED) from None
             except Exit:
                 raise
             except Exception as error:
@@ -125,7 +127,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                     refused.next = _with_target(refused.next, kwargs)
                     raise _exit(f"{PROGRAM} {name}: {refused}", refused.code) from None
                 traceback.print_exc()
-                raise Exit(_internal_error(file), code=1) from None
+                raise Exit(_internal_error(file), code=FAILED) from None
 
     task.of_railhead = True  # type: ignore[attr-defined]
     return task

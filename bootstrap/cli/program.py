@@ -21,7 +21,7 @@ from railhead.documents.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.documents.version import VERSION
 
 from ..console.output import printable
-from ..errors import Command
+from ..errors import FAILED, INTERRUPTED, USAGE, Command
 from ..inventory.files import RUN_ID
 from . import habits, help
 from .core_options import refuse_without_effect
@@ -168,11 +168,13 @@ class Program(Fab):  # type: ignore[misc]
         except ParseError as wrong:
             # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
             message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
-            raise Exit(f"{message}\n  next: {self._nearest(wrong)}", code=2) from None
+            raise Exit(f"{message}\n  next: {self._nearest(wrong)}", code=USAGE) from None
         except BrokenPipeError:
             raise output_closed() from None
         except (UnknownFileType, OSError, yaml.YAMLError) as wrong:
-            raise Exit(f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=2) from None
+            raise Exit(
+                f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE
+            ) from None
 
     def _nearest(self, wrong: ParseError) -> str:
         """The task or option most like the unknown one, otherwise the command that lists them."""
@@ -191,7 +193,9 @@ def main() -> None:
         new_program().run(argv)
     except BrokenPipeError:  # before the tasks are read, as of `--version | head`
         output_closed()
-        sys.exit(1)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:  # before a task has begun
+        sys.exit(INTERRUPTED)
 
 
 def new_program() -> Program:
@@ -224,7 +228,7 @@ def join_task_name(args: list[str]) -> list[str]:
     got = f", not {args[1]!r}" if len(args) > 1 else ""
     hint = "   # or: ".join(f"{PROGRAM} --help {args[0]} {choice}" for choice in choices)
     wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
-    raise Exit(f"{PROGRAM} {args[0]} takes {wanted}{got}\n  next: {hint}", code=2)
+    raise Exit(f"{PROGRAM} {args[0]} takes {wanted}{got}\n  next: {hint}", code=USAGE)
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
@@ -249,7 +253,7 @@ def _is_loaded(fabfile: Path) -> bool:
 
 
 def _usage(rule: str, hint: str) -> Exit:
-    return Exit(printable(f"{PROGRAM}: {rule}\n  next: {hint}"), code=2)
+    return Exit(printable(f"{PROGRAM}: {rule}\n  next: {hint}"), code=USAGE)
 
 
 if __name__ == "__main__":

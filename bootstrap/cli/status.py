@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..clouds.base import UNKNOWN
 from ..console.output import print_lines
 from ..console.text import count
-from ..errors import HostsFailed
+from ..errors import HostsFailed, HostsNotReached
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
@@ -37,7 +37,7 @@ def show(
         machines: of a stack: which machines are where, and those of other stacks.
 
     Raises:
-        HostsFailed: a host whose machine runs cannot be reached.
+        HostsNotReached: a host whose machine runs cannot be reached.
         RailheadError: machines run without a deadline at their cloud.
     """
     error = power.print_status(status, print_lines) if status.instance_states else None
@@ -100,7 +100,8 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
             _show_run(inventory, sessions[chief], run_id)
         _show_endpoints(inventory.name, sessions, there)
     if sessions.failed:
-        raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
+        kind = HostsNotReached if sessions.out_of_reach else HostsFailed
+        raise kind("some hosts cannot be reached", sessions.outcomes)
 
 
 def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:

@@ -16,7 +16,7 @@ from railhead.documents.installation import FABRICS
 from railhead.documents.options.jobs import JobOptions, merged
 from railhead.documents.options.option import Only, Option, chosen, from_texts
 
-from ..errors import UsageError
+from ..errors import USAGE, UsageError
 from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
 from .executor import report_errors
 
@@ -80,7 +80,7 @@ def task(
         @functools.wraps(body)
         def run(c: Context, **texts: Any) -> None:
             if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
-                raise Exit(FABRICS, 2)
+                raise Exit(FABRICS, USAGE)
             body(c, **values_of(parts, texts))
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ..console.output import Reporter
 from ..console.wait import Clock, wait_until
-from ..errors import Command, Hint, RailheadError, UsageError
+from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError
 from ..inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
@@ -31,6 +31,10 @@ class Refused(RailheadError):
     def __init__(self, message: str, error_code: str, *, hint: Hint | Command | str = "") -> None:
         super().__init__(message, hint=hint)
         self.error_code = error_code
+
+
+class StockOut(Refused, NoCapacity):
+    """The cloud has no room for a machine now."""
 
 
 class NoCredentials(UsageError):

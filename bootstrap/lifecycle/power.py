@@ -15,7 +15,15 @@ from ..clouds import base
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..console.output import Reporter, confirm
 from ..console.wait import Clock, wait_until
-from ..errors import Command, Hint, HostsFailed, HostsNotReady, RailheadError, UsageError
+from ..errors import (
+    Command,
+    Hint,
+    HostsFailed,
+    HostsNotReady,
+    NoCapacity,
+    RailheadError,
+    UsageError,
+)
 from ..inventory import local_state, stack_records
 from ..inventory.hosts import Host, Inventory
 from ..inventory.stack_records import KnownMachine
@@ -155,6 +163,10 @@ def _made_anew(inventory: Inventory) -> Hint:
     return Hint(up, "   # creates new ones, with empty disks")
 
 
+class NoRoom(HostsFailed, NoCapacity):
+    """Some machines did not start."""
+
+
 def start(
     inventory: Inventory,
     report: Reporter,
@@ -210,7 +222,7 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
     if any(s.state != "running" for s in states.values()):
         _stop_started(cloud, status, report)
         outcomes = {n: f"{s.state} {s.reason}".strip() for n, s in states.items()}
-        raise HostsFailed(
+        raise NoRoom(
             "not all machines came up; a machine that falls back to stopped found no room",
             outcomes,
             hint=Hint(Command("start", **status.inventory.target), "   # later"),

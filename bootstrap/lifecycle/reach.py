@@ -13,7 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..clouds import base
-from ..errors import Command, Hint, HostsNotReady, RailheadError, typed_options
+from ..errors import (
+    Command,
+    Hint,
+    HostsNotReady,
+    NothingReached,
+    RailheadError,
+    typed_options,
+)
 from ..inventory.hosts import Inventory
 from ..ssh import connect
 from ..ssh.connect import STARTING, Sessions, start_agent
@@ -57,7 +64,8 @@ def not_reached(what: str, sessions: Sessions) -> HostsNotReady:
     """The error for hosts that could not be reached."""
     diagnosis = diagnose(sessions)
     what = "; ".join(filter(None, (what, diagnosis.reason)))
-    return HostsNotReady(what, sessions.outcomes, hint=diagnosis.hint)
+    kind = NothingReached if sessions.out_of_reach else HostsNotReady
+    return kind(what, sessions.outcomes, hint=diagnosis.hint)
 
 
 def diagnose(sessions: Sessions) -> Diagnosis:

@@ -20,7 +20,7 @@ from railhead.documents.clouds import is_no_capacity
 from ..clouds.base import STOPPED
 from ..console.output import Reporter, confirm
 from ..console.text import count
-from ..errors import Command, Hint, RailheadError, UsageError, typed_options
+from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError, typed_options
 from ..inventory import pulumi_stack
 from . import consent, destroy, power, stack_machines, stop_policy
 from .stack_machines import StackMachines
@@ -161,7 +161,8 @@ def _broken(
         what += "; what a killed `pulumi up` left is in the way"
         ends = Hint(" && ".join(one.end for one in machines.strays)) if machines.strays else end
         return RailheadError(what, hint=Hint(ends, " && ", up))
-    return RailheadError(what, hint=Hint(up, "   # continues; to end all of it: ", end))
+    kind = NoCapacity if is_no_capacity(result.text) else RailheadError
+    return kind(what, hint=Hint(up, "   # continues; to end all of it: ", end))
 
 
 def _what_runs(machines: StackMachines, report: Reporter) -> str:

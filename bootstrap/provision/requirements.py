@@ -15,6 +15,36 @@ _BUILDS = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", 
 _UNKNOWN = "was not found in"  # uv's message about a name that the index does not have
 
 
+def checked_requirements(file: str) -> Path:
+    """The file of --requirements, checked as far as possible without a host.
+
+    Raises:
+        UsageError: it is missing, a line is not a requirement, or it installs Horovod.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # 40 ms
+
+    path = Path(file)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not a text file"
+        raise UsageError(f"--requirements {file}: must be a file of packages: {why}") from None
+    for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
+        wanted = re.split(r"(?:^|\s)(?:#|--)", line)[0].strip()
+        if not wanted or wanted.startswith("-") or "/" in wanted:  # an option, a URL or a path
+            continue
+        try:
+            Requirement(wanted)
+        except InvalidRequirement as error:
+            raise UsageError(
+                f"--requirements {file}: line {number} must be a package and its versions, such as"
+                f" keras-cv>=0.9: {error}"
+            ) from None
+    if "horovod" in names_in(text):
+        raise _brings_horovod(path, "the runtimes have it, compiled for the hosts")
+    return path
+
+
 def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     """Lock the user's requirements together with the runtime's pins; returns the locked text.
 
@@ -22,11 +52,9 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     version, so that a contradiction is found, and then left out.
 
     Raises:
-        UsageError: the file is missing, names a package of the runtime, or conflicts with the
-            runtime; the message has uv's output.
+        UsageError: the file names a package of the runtime, or conflicts with the runtime; the
+            message has uv's output.
     """
-    if not requirements.is_file():
-        raise UsageError(f"--requirements {requirements}: there is no such file")
     runtime = environment.runtime
     _refuse_ours(requirements, requirements.read_text(errors="replace"), runtime)
     argv = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"]
@@ -63,8 +91,7 @@ def _refuse_ours(requirements: Path, text: str, runtime: Runtime) -> None:
             if runtime.horovod
             else f"runtime {runtime.row.name} has none; {with_horovod} has it"
         )
-        hint = f"remove it from {requirements.name}, and the package that requires it, if any"
-        raise UsageError(f"--requirements {requirements} installs horovod: {why}", hint=hint)
+        raise _brings_horovod(requirements, why)
     own = "tensorflow" if runtime.gpu else "tensorflow-cpu"
     if runtime.framework is not TENSORFLOW:
         return
@@ -74,6 +101,11 @@ def _refuse_ours(requirements: Path, text: str, runtime: Runtime) -> None:
             f" TensorFlow {runtime.version} of the runtime ({own})",
             hint=f"write tensorflow instead, or nothing, in {requirements.name}",
         )
+
+
+def _brings_horovod(requirements: Path, why: str) -> UsageError:
+    hint = f"remove it from {requirements.name}, and the package that requires it, if any"
+    return UsageError(f"--requirements {requirements} installs horovod: {why}", hint=hint)
 
 
 def _conflict(requirements: Path, runtime: Runtime, stderr: str) -> UsageError:

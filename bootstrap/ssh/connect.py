@@ -144,6 +144,16 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
 }
 
 
+def is_out_of_reach(error: Exception) -> bool:
+    """Whether the network or the host is the reason, rather than a key or an account: the same
+    command may work later."""
+    if isinstance(error, JumpHostFailed):
+        return is_out_of_reach(error.cause)
+    if isinstance(error, (UnknownHostKey, ChangedHostKey, AuthenticationException, RailheadError)):
+        return False
+    return not (getattr(error, "filename", None) or "authentication methods" in str(error))
+
+
 def _dest(host: Host) -> list[str]:
     user = f"{host.user}@" if host.user else ""
     return [*(["-p", str(host.port)] if host.port else []), user + host.address]
@@ -182,6 +192,11 @@ class Sessions(dict[str, Session]):
     def outcomes(self) -> dict[str, str]:
         """Each host's outcome: "ok", or the reason why it could not be reached."""
         return dict.fromkeys(self.inventory.names, "ok") | self.reasons
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether each host that was not reached may be reached later."""
+        return all(map(is_out_of_reach, self.failed.values()))
 
     def drop(self, errors: Mapping[str, Exception]) -> None:
         """Close sessions, and count their hosts as not reached, each for its error."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..errors import HostsNotReady, UsageError
+from ..errors import HostsNotReady, NothingReached, UsageError
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
@@ -25,7 +25,9 @@ def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
     unknown = {name: error for name, error in failed.items() if isinstance(error, UnknownHostKey)}
     if len(unknown) < len(failed):
         outcomes = sessions.outcomes | dict.fromkeys(unknown, "ok")
-        raise HostsNotReady("the keys of some hosts cannot be read", outcomes)
+        others = (error for name, error in failed.items() if name not in unknown)
+        kind = NothingReached if all(map(connect.is_out_of_reach, others)) else HostsNotReady
+        raise kind("the keys of some hosts cannot be read", outcomes)
     return unknown
 
 

@@ -16,8 +16,10 @@ from ..errors import (
     Command,
     Hint,
     HostsFailed,
+    HostsNotReached,
     RailheadError,
-    RunFailed,
+    RunInterrupted,
+    RunNotReached,
     Terminated,
     UsageError,
 )
@@ -46,7 +48,7 @@ def attach(inventory: Inventory, run_id: str | None) -> None:
             follow(connection)
             finish(connection)
     except KeyboardInterrupt:
-        raise RunFailed("detached; the run continues", hint=_again(run)) from None
+        raise RunInterrupted("detached; the run continues", hint=_again(run)) from None
 
 
 def _again(run: Run) -> Command:
@@ -138,9 +140,8 @@ def _cancel(inventory: Inventory, run: Run) -> None:
     if sessions.failed:
         what = f"{len(sessions.failed)} of {len(inventory.hosts)} hosts cannot be reached"
         again = Command("cancel", run=run.run_id)
-        raise HostsFailed(
-            f"{what}; the run was cancelled on the others", sessions.outcomes, hint=again
-        )
+        kind = HostsNotReached if sessions.out_of_reach else HostsFailed
+        raise kind(f"{what}; the run was cancelled on the others", sessions.outcomes, hint=again)
 
 
 @contextmanager
@@ -157,7 +158,9 @@ def follow(connection: RunConnection) -> None:
         with board_of(connection.inventory.names) as board:
             follow_to_end(connection, board)
     except ConnectionLost as lost:
-        raise RunFailed(f"{lost}; the run itself continues", hint=_again(connection.run)) from None
+        raise RunNotReached(
+            f"{lost}; the run itself continues", hint=_again(connection.run)
+        ) from None
 
 
 def follow_started(connection: RunConnection) -> None:
@@ -165,7 +168,7 @@ def follow_started(connection: RunConnection) -> None:
     try:
         follow(connection)
     except Terminated:
-        raise RunFailed("terminated; the run continues", hint=_again(connection.run)) from None
+        raise RunInterrupted("terminated; the run continues", hint=_again(connection.run)) from None
     except KeyboardInterrupt:
         _cancel_after_interrupt(connection.inventory, connection.run)
 
@@ -178,9 +181,9 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
     except KeyboardInterrupt:  # possibly before anything was cancelled
         what = "stopped waiting: the run may still have processes"
         again = Hint(Command("cancel", run=run.run_id), "   # checks each host")
-        raise RunFailed(what, hint=again) from None
+        raise RunInterrupted(what, hint=again) from None
     hint = Hint(Command("fetch", run=run.run_id), "   # for its results so far")
-    raise RunFailed(f"run {run.run_id} was cancelled", hint=hint)
+    raise RunInterrupted(f"run {run.run_id} was cancelled", hint=hint)
 
 
 def fetch_ended(connection: RunConnection) -> None:

@@ -8,7 +8,7 @@ from railhead.documents.agent.runs import Follow, LogLine, RunEvent
 from ..clouds.bucket import bucket_of
 from ..console.output import print_lines
 from ..console.text import last_state
-from ..errors import Command, HostsFailed, RunFailed, UsageError
+from ..errors import Command, HostsFailed, RunInterrupted, UsageError
 from ..inventory.hosts import Inventory, whole_number
 from ..lifecycle import power
 from ..lifecycle.power import ClusterStatus
@@ -28,7 +28,7 @@ def show(
     output. `rank` is a rank's number, "mpirun" or "supervisor". `start`: start stopped machines.
 
     Raises:
-        RunFailed: the output was interrupted; the run continues.
+        RunInterrupted: the output was interrupted; the run continues.
     """
     run, name = find_run(status.inventory, run_id), _log_name(rank)
     inventory = run.part_of(status.inventory)
@@ -78,7 +78,7 @@ def _follow(inventory: Inventory, run: Run, rank: str) -> None:
         with connected(inventory, run) as connection:
             connection.chief.call(Follow(run.folder, log=_log_name(rank)), on_event=show_line)
     except KeyboardInterrupt:
-        raise RunFailed("the run continues", hint=Command("attach", run=run.run_id)) from None
+        raise RunInterrupted("the run continues", hint=Command("attach", run=run.run_id)) from None
 
 
 def _log_name(rank: str) -> str:

@@ -23,6 +23,7 @@ from ..plan.internet import MOST_CERTIFICATES, Internet, check_certificates, rea
 from ..plan.runtimes import row_named
 from ..plan.steps import Plan
 from ..provision import survey
+from ..provision.requirements import checked_requirements
 from ..ssh.cluster import ConnectedCluster
 
 
@@ -39,7 +40,7 @@ def ready_options(
     proxy = read_proxy(ready.proxy, os.environ.get("RAILHEAD_PROXY", ""))
     return Options(
         ready.system,
-        Path(program.requirements) if program.requirements else None,
+        checked_requirements(program.requirements) if program.requirements else None,
         tuple(check_peer_address(text) for text in ready.peer_address),
         launcher,
         program.runtime,

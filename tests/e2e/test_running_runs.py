@@ -39,7 +39,7 @@ def test_a_run_is_left_watched_fetched_and_cancelled(operator: Operator) -> None
     out = read_until(process, "tick 3\n")
     out += interrupt(process, signal.SIGTERM)
     run = run_id(out)
-    assert process.returncode == 1 and has_ranks(operator), out
+    assert process.returncode == 130 and has_ranks(operator), out
     assert f"terminated; the run continues\n  next: fab attach --run {run}" in out
     operator.fab("train", "--preset", "smoke").ended(2, f"busy with run {run}")
     operator.fab("status").ended(0, "running (heartbeat")
@@ -48,7 +48,7 @@ def test_a_run_is_left_watched_fetched_and_cancelled(operator: Operator) -> None
     attached = operator.start("attach")
     wait_until((operator.run_folder(run) / "attached").exists, 60, "the run is watched")
     out = interrupt(attached)
-    assert (attached.returncode, operator.state(run)) == (1, "running"), out
+    assert (attached.returncode, operator.state(run)) == (130, "running"), out
 
     no_log = f"run {run} has no log of rank 7; choices: 0 to 1, mpirun, supervisor"
     operator.fab("logs", "--rank", "7").ended(2, no_log)
@@ -56,7 +56,7 @@ def test_a_run_is_left_watched_fetched_and_cancelled(operator: Operator) -> None
     interrupted, followed = (operator.start("logs", "--follow", "--rank", "1") for _ in range(2))
     read_until(interrupted, "tick 9\n")
     assert f"next: fab attach --run {run}" in interrupt(interrupted)
-    assert (interrupted.returncode, operator.state(run)) == (1, "running")
+    assert (interrupted.returncode, operator.state(run)) == (130, "running")
 
     results = operator.home / "there" / run
     log = results / "logs/rank-1.log"
@@ -108,7 +108,7 @@ def test_ctrl_c_cancels_and_waits_for_the_answer_of_each_host(operator: Operator
     process = operator.start("train", "--script", "slow.py")
     wait_until(lambda: has_ranks(operator) and is_followed(operator.home), 60, "it is followed")
     out = interrupt(process)
-    assert process.returncode == 1, out
+    assert process.returncode == 130, out
     assert "[h1] no process of the run is left" in out and "[h2] no process" in out
     assert marked(operator.home) == []
 
@@ -121,7 +121,7 @@ def test_a_second_ctrl_c_stops_only_the_waiting(operator: Operator) -> None:
     process.send_signal(signal.SIGINT)
     out = read_until(process, "press Ctrl-C again to stop waiting")
     out += interrupt(process)
-    assert process.returncode == 1, out
+    assert process.returncode == 130, out
     assert "stopped waiting: the run may still have processes" in out
     hint = f"fab cancel --run {run_id(out)}"
     assert f"next: {hint}" in out

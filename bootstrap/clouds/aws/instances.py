@@ -20,6 +20,7 @@ from ..base import (
     Deadline,
     InstanceState,
     Refused,
+    StockOut,
     start_later,
     utc_now,
 )
@@ -214,9 +215,9 @@ class Aws:
         owner = f"; the machines were seen in {known}" if known else ""
         return InstanceState("unknown", None, EC2, now, f"not visible to {current}{owner}")
 
-    def _stock_out(self, refused: Refused) -> Refused:
+    def _stock_out(self, refused: Refused) -> StockOut:
         zones = ", ".join(sorted({h.zone for h in self.inventory.hosts if h.zone}))
-        return Refused(
+        return StockOut(
             f"EC2 has no such machine free in {zones} now ({refused.error_code}); "
             "nothing was started, and stopped machines keep their disks",
             refused.error_code,

@@ -20,6 +20,7 @@ from ..base import (
     Deadline,
     InstanceState,
     Refused,
+    StockOut,
     start_later,
     utc_now,
 )
@@ -257,7 +258,7 @@ def _deadline(host: Host, instance: Instance) -> Deadline:
 def _stock_out(host: Host, refused: Refused, inventory: Inventory) -> RailheadError:
     if not any(code in refused.error_code for code in STOCK_OUTS):
         return refused
-    return Refused(
+    return StockOut(
         f"{host.name}: Google has no such machine free in {host.zone} now; it is stopped and keeps "
         f"its disk\n  {refused.message}",
         refused.error_code,

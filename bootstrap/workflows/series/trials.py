@@ -29,8 +29,10 @@ from ...errors import (
     Hint,
     HostsBusy,
     HostsFailed,
+    Interrupted,
     RailheadError,
     RunFailed,
+    RunInterrupted,
     Terminated,
     UsageError,
 )
@@ -178,7 +180,7 @@ class Trials:
         try:
             wait()
         except Terminated:
-            raise RunFailed("terminated; the runs continue", hint=AGAIN) from None
+            raise RunInterrupted("terminated; the runs continue", hint=AGAIN) from None
         except KeyboardInterrupt:
             running = self._interrupt()
             runs = count(len(running), "run")
@@ -190,7 +192,7 @@ class Trials:
             except KeyboardInterrupt:  # possibly before anything was cancelled
                 what = "stopped waiting: the runs may still have processes"
                 hint = Hint(Command("status"), "   # shows which runs are in progress")
-                raise RunFailed(what, hint=hint) from None
+                raise RunInterrupted(what, hint=hint) from None
 
     def _interrupt(self) -> list[tuple[Inventory, str]]:
         """Start no more trials, and delete the records of those in progress; returns these."""
@@ -367,12 +369,12 @@ class Trials:
         ]
         first = next(iter([*still_running, *self.errors.values()]), None)
         if self.interrupted and first:
-            return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.next)
+            return RunInterrupted(f"the sweep was interrupted: {first.message}", hint=first.next)
         if self.interrupted and self._any_in_progress():
             what = "the sweep was interrupted; trials of an earlier command may be in progress"
-            return RunFailed(what, hint=AGAIN)
+            return RunInterrupted(what, hint=AGAIN)
         if self.interrupted:
-            return RailheadError(
+            return Interrupted(
                 "the sweep was interrupted; none of its runs is in progress", hint=AGAIN
             )
         if first is None or not known:

@@ -70,7 +70,7 @@ def test_dry_prints_the_plan_of_a_task_that_has_one(tmp_path: Path, home: Path, 
         forked_fab(tmp_path, *args.split(), "--hosts", CLOSED)
         for args in (f"--dry {task}", f"{task} --dry", "plan")
     ]
-    assert {(one.returncode, one.stdout) for one in process} == {(2, process[2].stdout)}
+    assert {(one.returncode, one.stdout) for one in process} == {(4, process[2].stdout)}
     reasons = [one.stderr.partition(": ")[2] for one in process]
     assert "cannot be reached" in reasons[0] and {*reasons} == {reasons[2]}
 

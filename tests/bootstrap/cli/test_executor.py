@@ -21,7 +21,9 @@ from standins.forks import FAB, Done, forked_fab
 FABFILE = """
 from invoke import task
 from bootstrap.cli import executor
-from bootstrap.errors import BelowThreshold, Command, Hint, RailheadError, UsageError
+from bootstrap.errors import (
+    BelowThreshold, Command, Hint, NothingReached, RailheadError, RunInterrupted, UsageError,
+)
 from bootstrap.cli.executor import report_errors
 
 
@@ -32,6 +34,8 @@ WRONG = {
     ),
     "failed": RailheadError("it failed"),
     "below": BelowThreshold("too low"),
+    "away": NothingReached("not there", {"h1": "refused"}),
+    "left": RunInterrupted("detached"),
     "ours": ZeroDivisionError("ours"),
     "ctrl-c": KeyboardInterrupt(),
     "full": OSError(28, "No space left on device", "/x y/a"),
@@ -190,9 +194,11 @@ def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(
         ("usage", 2, "fab ssh-config: a rule\n  next: fab --list\n"),
         ("failed", 1, "fab ssh-config: it failed\n"),
         ("below", 3, "fab ssh-config: too low\n"),
+        ("away", 4, "fab ssh-config: not there\n  h1  refused\n"),
+        ("left", 130, "fab ssh-config: detached\n"),
         (
             "ctrl-c",
-            1,
+            130,
             "fab ssh-config: interrupted\n  next: fab status   # shows the hosts and the run\n",
         ),
         ("full", 1, "fab ssh-config: /x y/a: No space left on device\n" + SPACE),
@@ -237,7 +243,7 @@ def waiting(folder: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
 def test_ctrl_c_ends_fab(waiting: Callable[[str], subprocess.Popen[str]]) -> None:
     fab = waiting("{fab}")
     fab.send_signal(signal.SIGINT)
-    assert fab.wait(60) == 1
+    assert fab.wait(60) == 130
     assert fab.stderr and fab.stderr.read().startswith("fab attach: interrupted\n")
 
 

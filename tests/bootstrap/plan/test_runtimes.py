@@ -373,8 +373,3 @@ def test_packages_that_do_not_go_with_the_runtime_are_reported_in_uvs_text(tmp_p
         resolve_extra(Environment(CPU, "3.11", ""), request, str(uv))
     assert "Because you require numpy<1.20" in caught.value.message
     assert caught.value.hint.startswith("loosen the versions in requirements.txt")
-
-
-def test_requirements_that_are_not_there_are_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--requirements .*none.txt: there is no such file"):
-        resolve_extra(Environment(CPU, "3.11", ""), tmp_path / "none.txt", "/nowhere/uv")
