@@ -6,6 +6,7 @@ from typing import Any
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import described
+from railhead.documents.records import KINDS
 from railhead.documents.result import Result
 from railhead.documents.run import RunDocument
 
@@ -19,6 +20,7 @@ def parts() -> dict[str, str]:
         "cluster-document": _table([*keys(ClusterDocument), *hosts]),
         "run-document": _table(keys(RunDocument)),
         "result": _table(keys(Result)),
+        "records": table(("kind", "keys"), [(f"`{kind}`", doc) for kind, doc in KINDS.items()]),
     }
 
 
