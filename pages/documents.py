@@ -37,4 +37,9 @@ def keys(kind: type[Any], before: str = "") -> list[tuple[str, str]]:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    return table(("key", "value"), rows)
+    """A key whose text has several lines has several rows."""
+    lines = [(key, doc.split("\n")) for key, doc in rows]
+    return table(
+        ("key", "value"),
+        [(key if line is doc[0] else "", line) for key, doc in lines for line in doc],
+    )
