@@ -32,7 +32,6 @@ test-fast:
 generate:
 	@$(bin)/python -m bootstrap.cli.generate
 	@$(bin)/python -m pages
-	@$(bin)/python -m tests.tested_programs
 
 # The pictures of the README, drawn again; RUN=results/ID: from another run. Needs chromium.
 pictures:

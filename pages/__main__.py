@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import config, documents, tasks
+from . import campaigns, config, documents, failures, interface, tasks, training
 from .marked import DOCS, filled
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
     "tasks.md": tasks.parts,
     "config.md": config.parts,
     "architecture.md": documents.parts,
+    "training.md": training.parts,
+    "data.md": training.parts_of_data,
+    "troubleshooting.md": failures.parts,
+    "python.md": interface.parts,
+    "reliability.md": campaigns.parts,
 }
 
 

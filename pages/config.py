@@ -35,19 +35,25 @@ def _default(key: Key) -> str:
 def machines_aws() -> str:
     """The machine types of AWS."""
     rows = [
-        (f"`{m.name}`", m.vcpus, f"{m.gpus} {m.gpu}" if m.gpu else "none", m.usd_per_hour)
+        (
+            f"`{m.name}`",
+            m.vcpus,
+            f"{m.gpus} {m.gpu}" if m.gpu else "none",
+            m.usd_per_hour,
+            aws.PRICES.date_of(m.name),
+        )
         for m in aws.TYPES.values()
     ]
-    return table(("type", "vCPUs", "GPUs", "USD per hour"), rows)
+    return table(("type", "vCPUs", "GPUs", "USD per hour", "on"), rows)
 
 
 def machines_gcp() -> str:
     """The machine types of Google Cloud with GPUs of their own."""
     rows = [
-        (f"`{name}`", vcpus, f"{count} {gpu}", gcp.PRICES.machines[name])
+        (f"`{name}`", vcpus, f"{count} {gpu}", gcp.PRICES.machines[name], gcp.PRICES.date_of(name))
         for name, (vcpus, gpu, count) in gcp.WITH_GPUS.items()
     ]
-    return table(("type", "vCPUs", "GPUs", "USD per hour"), rows)
+    return table(("type", "vCPUs", "GPUs", "USD per hour", "on"), rows)
 
 
 def zones() -> str:

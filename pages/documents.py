@@ -6,6 +6,7 @@ from typing import Any
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import described
+from railhead.documents.records import KINDS
 from railhead.documents.result import Result
 from railhead.documents.run import RunDocument
 
@@ -19,6 +20,7 @@ def parts() -> dict[str, str]:
         "cluster-document": _table([*keys(ClusterDocument), *hosts]),
         "run-document": _table(keys(RunDocument)),
         "result": _table(keys(Result)),
+        "records": table(("kind", "keys"), [(f"`{kind}`", doc) for kind, doc in KINDS.items()]),
     }
 
 
@@ -35,4 +37,9 @@ def keys(kind: type[Any], before: str = "") -> list[tuple[str, str]]:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    return table(("key", "value"), rows)
+    """A key whose text has several lines has several rows."""
+    lines = [(key, doc.split("\n")) for key, doc in rows]
+    return table(
+        ("key", "value"),
+        [(key if line is doc[0] else "", line) for key, doc in lines for line in doc],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,14 @@ def marked(name: str, text: str) -> str:
 def by_hand(page: str) -> str:
     """The page without its generated parts and without its blocks of code."""
     return re.sub(r"^ *```.*?^ *```$", "", PART.sub("", page), flags=re.M | re.S)
+
+
+def about(module: str) -> str:
+    """The first paragraph of a module's docstring, on one line, without its last full stop."""
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    path = path if path.exists() else path.with_suffix("") / "__init__.py"
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

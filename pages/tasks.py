@@ -10,6 +10,10 @@ from typing import Any
 from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.task import GroupTask, Part
 from bootstrap.errors import EXIT_CODES
+from bootstrap.facts.xid import REPLACE, RESET, XIDS
+from bootstrap.plan.runtimes import ROWS
+from railhead.documents.codec import described
+from railhead.documents.evaluation import Evaluation
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, type_of
@@ -34,7 +38,16 @@ def parts() -> dict[str, str]:
     """The generated parts of docs/tasks.md."""
     with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
     named = {f"options-{name}": options(task) for name, task in with_options.items()}
-    return {**named, "exit-codes": exit_codes(), "presets": presets(), "settings": settings()}
+    return {
+        **named,
+        "exit-codes": exit_codes(),
+        "tasks": task_table(),
+        "presets": presets(),
+        "settings": settings(),
+        "runtimes": runtimes(),
+        "evaluation": evaluation(),
+        "xids": xids(),
+    }
 
 
 def exit_codes() -> str:
@@ -51,6 +64,17 @@ def all_tasks() -> Iterator[GroupTask]:
 def dashed(task: GroupTask) -> str:
     """The name of a task on the command line."""
     return str(task.name).replace("_", "-")
+
+
+def task_table() -> str:
+    """The tasks with the first line of their help."""
+    named = {dashed(task): str(task.__doc__) for task in all_tasks()}
+    rows = [(f"[{name}](#{name})", _first_line(doc)) for name, doc in sorted(named.items())]
+    return table(("task", "what it does"), rows)
+
+
+def _first_line(doc: str) -> str:
+    return " ".join(doc.split("\n\n")[0].split()).removesuffix(".")
 
 
 def options(task: GroupTask) -> str:
@@ -139,3 +163,38 @@ def _rules(field: dict[str, Any]) -> str:
         texts.insert(0, "one of " + ", ".join(f"`{choice}`" for choice in field["choices"]))
     doc = re.sub(r"\s+", " ", field["doc"])
     return "; ".join([doc, *([", ".join(texts)] if texts else [])])
+
+
+def runtimes() -> str:
+    """The runtimes: what `--runtime` takes."""
+    rows = [
+        (
+            f"`{row.name}`",
+            f"{row.framework.title} {row.version}",
+            ", ".join(sorted(row.pythons, key=lambda python: int(python.partition(".")[2]))),
+            ", ".join(f"`{launcher}`" for launcher in row.launchers),
+        )
+        for row in ROWS.values()
+    ]
+    return table(("`--runtime`", "framework", "Python of the hosts", "`--launcher`"), rows)
+
+
+def evaluation() -> str:
+    """The keys of evaluation.json."""
+    rows = [(f"`{name}`", doc) for name, doc in described(Evaluation).items() if doc]
+    return table(("key", "value"), rows)
+
+
+def xids() -> str:
+    """The Xids that `fab health` explains."""
+    rows = [
+        (number, meaning.what, f"{'note: ' * meaning.harmless}{_remedy(meaning.todo)}")
+        for number, meaning in XIDS.items()
+    ]
+    return table(("Xid", "meaning", "what to do"), rows)
+
+
+def _remedy(todo: str) -> str:
+    return todo.replace(REPLACE, "reset; if it happens again, use another machine").replace(
+        RESET, "reset"
+    )

@@ -15,39 +15,75 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = {
-    "fuzz": "-m tests.fuzz --cases 100 --seed {seed}",
-    # A thousand scenarios of the model; one with the real commands.
-    "launches": "-m tests.launches --first {seed}000 --count 1000",
-    "engine-launches": "-m tests.engine.launches --first {seed}",
-    "torch": "-m pytest -q tests/e2e/torch_launcher.py",  # the same for every seed
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The command of a seed, without `python`, and what a seed does, for docs/reliability.md."""
+
+    command: str
+    seed: str
+
+
+CAMPAIGNS = {
+    "launches": Campaign(
+        "-m tests.launches --first {seed}000 --count 1000",
+        "1,000 simulated launches in a model of a cloud",
+    ),
+    "engine-launches": Campaign(
+        "-m tests.engine.launches --first {seed}",
+        "one such launch with the real commands; even seeds: AWS, odd: Google Cloud",
+    ),
     # A case's number decides what is killed during what: 12 seeds have all of it, on both clouds.
-    "kills": "-m tests.engine.kills --seed {seed} --first {seed} --count 2",
-    # One or two replicas, two runtimes, two Pythons: 8 seeds have all.
-    "keras": "-m tests.keras_campaign --seed {seed}",
-    # Public programs, two TensorFlows and each --keras: 6 seeds have all.
-    "programs": "-m tests.public_programs --seed {seed}",
-    # Kills in a training: five runs of the built-in training on two local hosts.
-    "survive": "-m tests.survive_campaign --seed {seed}",
-    # Each kind of hang once; twenty healthy programs that take long.
-    "hangs": "-m tests.hangs --seed {seed}",
-    "hangs-light": "-m tests.hangs --light --seed {seed}",
-    "healthy": "-m tests.hangs --healthy --seed {seed}",
-    "healthy-light": "-m tests.hangs --light --healthy --seed {seed}",
-    # Two versions of Keras on one TensorFlow, and another TensorFlow: 3 seeds have all.
-    "horovod": "-m tests.horovod_campaign --seed {seed}",
+    "kills": Campaign(
+        "-m tests.engine.kills --seed {seed} --first {seed} --count 2",
+        "two commands of a stack, killed at random moments; 12 seeds have all kinds",
+    ),
+    "survive": Campaign(
+        "-m tests.survive_campaign --seed {seed}",
+        "five runs of the built-in training, each with one to three kills",
+    ),
+    "hangs": Campaign("-m tests.hangs --seed {seed}", "each kind of hang, on two local hosts"),
+    "hangs-light": Campaign(
+        "-m tests.hangs --light --seed {seed}", "the kinds that need no TensorFlow"
+    ),
+    "healthy": Campaign(
+        "-m tests.hangs --healthy --seed {seed}", "20 programs that are slow and healthy"
+    ),
+    "healthy-light": Campaign(
+        "-m tests.hangs --light --healthy --seed {seed}", "the same without TensorFlow"
+    ),
+    "fuzz": Campaign(
+        "-m tests.fuzz --cases 100 --seed {seed}", "100 commands with random bad input"
+    ),
+    "keras": Campaign(
+        "-m tests.keras_campaign --seed {seed}",
+        "trainings with Keras 3 in two ranks; 8 seeds have all replicas, runtimes and Pythons",
+    ),
+    "horovod": Campaign(
+        "-m tests.horovod_campaign --seed {seed}",
+        "Horovod with Keras 3; 3 seeds have all versions of Keras and TensorFlow",
+    ),
+    "programs": Campaign(
+        "-m tests.public_programs --seed {seed}",
+        "public programs, unchanged; 6 seeds have each TensorFlow and each `--keras`",
+    ),
+    "torch": Campaign(
+        "-m pytest -q tests/e2e/torch_launcher.py", "`--launcher torch`; the same for every seed"
+    ),
 }
 
 
 def main() -> int:
     """Exit code 1 if a seed failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
-    parser.add_argument("name", choices=sorted(COMMANDS))
+    parser.add_argument("name", choices=sorted(CAMPAIGNS))
     parser.add_argument("seeds", type=seeds, metavar="a:b", help="from seed a, up to and without b")
     options = parser.parse_args()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -58,7 +94,7 @@ def main() -> int:
         line["seed"] for line in recorded(record) if line["tree"] == tree and not line["code"]
     }
     for seed in options.seeds:
-        command = [sys.executable, *shlex.split(COMMANDS[options.name].format(seed=seed))]
+        command = [sys.executable, *shlex.split(CAMPAIGNS[options.name].command.format(seed=seed))]
         if seed in passed:
             print(f"seed {seed}: passed before", flush=True)
             continue

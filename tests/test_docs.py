@@ -294,6 +294,9 @@ RULE = re.compile(
     r"|the rows are for|locked for x86_64 only|cannot be used with|has another meaning"
     r"|is not closed|name another folder|use different ones|contradict each other"
     r"|can only read|is not projects/|the model has the inputs"
+    r"|is not (?:a|an|the|JSON|UTF-8)\b|not UTF-8|there is no|is given twice|has no files|groups:"
+    r"|without a NUL|a fixed number|is longer than|has no certificate|the run has|it has \0"
+    r"|never ends|this computer has|can have this name|there are \0|, not here"
 )
 # Every one of them lists the hosts, each with its own message.
 LISTS = {"HostsFailed", "HostsNotReady", "HostsBusy"}

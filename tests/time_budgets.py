@@ -1,7 +1,7 @@
 """The CPU seconds of each test file, and the files that may take many.
 
 It is a pytest plugin; tests/conftest.py loads it. A file that takes more than LIMIT fails the run,
-unless docs/contributing.md lists it with its budget. What counts is the CPU time of the worker,
+unless time_budgets.txt lists it with its budget. What counts is the CPU time of the worker,
 of the processes that it has waited for, and of its helpers: it hardly depends on what else the
 machine does.
 """
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from places import ROOT
 
-PAGE = ROOT / "docs/contributing.md"
-LIMIT = 30.0  # CPU seconds of a file that the page does not list
+LIST = ROOT / "tests/time_budgets.txt"
+LIMIT = 30.0  # CPU seconds of a file that LIST does not have
 # A busy machine makes the same work take longer, and the first test of a worker that uses what the
 # session shares pays for it.
 TOLERANCE = 3.0
@@ -30,8 +30,8 @@ PROPERTY = "cpu seconds"
 
 
 def budgets() -> dict[str, float]:
-    """The CPU seconds of the files that may take more than LIMIT, from the page."""
-    rows = re.findall(r"^\| `(tests/[\w/]+\.py)` \| (\d+) s \|", PAGE.read_text(), re.M)
+    """The CPU seconds of the files that may take more than LIMIT."""
+    rows = re.findall(r"^(tests/[\w/]+\.py) (\d+)  ", LIST.read_text(), re.M)
     return {file: float(seconds) for file, seconds in rows}
 
 
@@ -133,7 +133,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     slowest = sorted(by_file(clock).items(), key=lambda item: -item[1])[:SLOWEST]
     print_seconds(reporter, dict(slowest), files, "the slowest files")
     if found := over_budget(files, budgets()):
-        reporter.section("files over their budget (docs/contributing.md)", red=True)
+        reporter.section("files over their budget (tests/time_budgets.txt)", red=True)
         for line in found:
             reporter.line(line)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

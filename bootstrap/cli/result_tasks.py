@@ -52,9 +52,8 @@ def evaluate(
         only(
             *EVALUATES,
             launcher="as with [`train`](#train); default: that of the run",
-            data="`test=URI` or `validation=URI`, as with [`train`](#train). Default: the data of"
-            " the run, of which `test` is used if there is one, else `validation`, else the part"
-            " that was held out",
+            data="`test=URI` or `validation=URI`. Default: the run's `test`, otherwise its"
+            " `validation`, otherwise the part that was held out",
             metrics="with `--script`: as with [`train`](#train); the last value counts",
         ),
     ],

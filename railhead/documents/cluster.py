@@ -77,9 +77,8 @@ class DocumentHost:
     host_key_source: Literal["guest-attributes", "console", "injected"] | None = key(
         None,
         omit=True,
-        doc="optional: `guest-attributes` or `console`: the key can be read there after boot;"
-        " or `injected`: `host_key` was given to the machine, and is replaced at the "
-        "first login",
+        doc="optional: `guest-attributes` or `console`, where the key can be read after boot;"
+        " `injected`: it is replaced at the first login",
     )
     stop: tuple[str, ...] | None = key(
         None,
@@ -150,9 +149,8 @@ class ClusterDocument:
         "is left to your ssh",
     )
     deadlines: tuple[DocumentDeadline, ...] = key(
-        doc="a list of the cloud's resources that stop the machines, one for each host: "
-        "`kind`, `id`, `host` (its name), `seconds` (from each start); `at` (a time) is "
-        "optional",
+        doc="the cloud's resources that stop the machines, for each host: `kind`, `id`, `host`,"
+        " `seconds` (from each start), optional: `at` (a time)",
     )
     price: Price | None = key(
         doc="`per_hour`, `currency`, `source`, `date`; or null",

@@ -53,20 +53,33 @@ class Evaluation:
     """`metrics` are what the program reported under its own names, as it wrote it. `confusion`
     has a row for each label and a column for each prediction. `model` and `data` are sha256."""
 
-    samples: Number = None
-    split: Text = ""
-    classes: Texts = ()
-    confusion: Rows = ()
-    per_class: Annotated[tuple[ClassFigures, ...], each(ClassFigures)] = ()
-    worst: Annotated[tuple[Mistake, ...], each(Mistake)] = ()
-    worst_of: Number = None
-    model: Text = ""
-    data: Text = ""
-    threshold: Number = None
-    thresholds: Annotated[tuple[Threshold, ...], each(Threshold)] = ()
-    failed: Texts = ()
-    passed: Flag = None
-    metrics: Mapping[str, Any] = key({}, rest=True)
+    samples: Number = key(None, doc="how many samples were evaluated")
+    split: Text = key("", doc="`test` or `validation`")
+    classes: Texts = key((), doc="the names of the classes")
+    confusion: Rows = key(
+        (), doc="counts by label (row) and prediction (column), up to 100 classes"
+    )
+    per_class: Annotated[tuple[ClassFigures, ...], each(ClassFigures)] = key(
+        (), doc="for each class `samples`, `precision`, `recall`, `f1`"
+    )
+    worst: Annotated[tuple[Mistake, ...], each(Mistake)] = key(
+        (), doc="of images: the wrong predictions with the highest loss, in `worst/`"
+    )
+    worst_of: Number = key(None, doc="of how many samples `worst` was chosen")
+    model: Text = key("", doc="the sha256 of `model.keras`")
+    data: Text = key("", doc="the sha256 of inputs and labels")
+    threshold: Number = key(None, doc="the setting `min_accuracy`")
+    thresholds: Annotated[tuple[Threshold, ...], each(Threshold)] = key(
+        (), doc="all thresholds: `metric`, `bound`, `value`"
+    )
+    failed: Texts = key((), doc="the thresholds that were missed")
+    passed: Flag = key(None, doc="whether all thresholds were reached")
+    metrics: Mapping[str, Any] = key(
+        {},
+        rest=True,
+        doc="as keys of their own: `loss`, `accuracy` and others that the task has; `epoch`, whose"
+        " model was evaluated, from 1",
+    )
 
     @property
     def figures(self) -> Mapping[str, float]:

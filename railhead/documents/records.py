@@ -1,6 +1,6 @@
 """A line of metrics.jsonl, which the program of a run may have written: nothing in it is refused.
 
-The keys of each kind are in docs/architecture.md. A key without a field counts as a figure.
+A key without a field counts as a figure.
 """
 
 from __future__ import annotations
@@ -9,6 +9,24 @@ from dataclasses import dataclass
 
 from railhead.documents.codec import key
 from railhead.documents.lenient import Integer, Number, Numbers, Shown, Text, finite
+
+# What a program may report: kind -> its keys, for docs/architecture.md.
+KINDS = {
+    "message": "`text`",
+    "start": "`step`, `epoch` after which the built-in training begins; or `since`, a time. Curves"
+    " leave earlier records of later steps out",
+    "progress": "`epoch`, `epochs`, `step`, `steps`, `loss`, `learning_rate`, `samples_per_s` (all"
+    " ranks), `seconds_left`, `step_s`, `input_s`",
+    "epoch": "`epoch`, `epochs`, `loss`, `accuracy` (or `mae`, `binary_accuracy`), `val_...` of"
+    " held-out samples, `learning_rate`, `samples_per_s`, `step_s`, `input_s`",
+    "validation": "inside an epoch: `epoch`, `step`, `val_loss`, `val_accuracy`, further metrics",
+    "evaluation": "as [`evaluation.json`](tasks.md#thresholds), without the values by class and by"
+    " sample",
+    "checkpoint": "a complete one: its `step`, `pause_s` (the training stood still), `write_s`"
+    " (until it was complete)",
+    "stall": "`text`: which rank the others wait for; without `rank` and `host`",
+    "metric": "`name` and `value` of a `--metric`; `number` counts its values from 1",
+}
 
 
 @dataclass(frozen=True)

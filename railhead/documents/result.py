@@ -124,20 +124,17 @@ class Result:
     )
     culprit: Culprit | None = key(
         None,
-        doc="null unless the run failed: `rank`, `host`, `exit` or `signal` of the rank that "
-        "caused the failure, and `lines`, the last lines that it printed; `rank` is null "
-        "if a whole host was lost. If the run"
-        " [stalled](troubleshooting.md#a-run-that-stalls), `stall`: `text` (the sentence of the"
-        " message), `seconds` (without a step), `behind` (those that the others wait for; none if"
-        " all are at the same line), and `places`, with `rank`, `host`, `doing`, `file`, `line`,"
-        " `text`, `detail` and `busy` of each rank",
+        doc="null unless the run failed. `rank` (null for a whole host), `host`, `exit` or"
+        " `signal` of the failure, and its last `lines`\nof a"
+        " [stall](troubleshooting.md#a-run-that-stalls): `text`, `seconds` (without a step),"
+        " `behind` (the ranks that the others wait for)\nand `places`, for each rank `rank`,"
+        " `host`, `doing`, `file`, `line`, `text`, `detail`, `busy`",
     )
     cause: Cause | None = key(
         None,
         omit=True,
-        doc="only if the run failed: its `class`, one of"
-        " [these](troubleshooting.md#why-a-run-failed), the `evidence` (a line of the program or of"
-        " the kernel, or how the rank ended), `host` and `rank`",
+        doc="only of a failed run: its `class` ([these](troubleshooting.md#why-a-run-failed)),"
+        " the `evidence` (a line, or how the rank ended), `host` and `rank`",
     )
     started: str | None = key(
         None,
@@ -161,9 +158,8 @@ class Result:
     )
     evaluation: Reported | None = key(
         None,
-        doc="the last record of kind `evaluation`, or null: `accuracy`, `loss`, `samples`, "
-        "`threshold`, `passed`, `precision`, `recall`, `f1`; for your own script, the "
-        "keys that it printed; with thresholds also `thresholds` and `failed`",
+        doc="the last record of kind `evaluation`, or null; with thresholds also `thresholds`,"
+        " `failed`, `passed`",
     )
     why: str | None = key(
         None,
@@ -181,19 +177,17 @@ class Result:
     )
     swept: Mapping[str, Swept | NotSwept] = key(
         {},
-        doc="for each host: how many processes of the run were terminated after its end "
-        "(`ended`), and which remain (`left`); or `unknown` with the reason, if the host "
-        "did not answer",
+        doc="for each host: how many processes were terminated at the end (`ended`) and which"
+        " remain (`left`), or `unknown`: why it did not answer",
     )
     attempts: tuple[Attempt, ...] = key(
         (),
         omit=True,
-        doc="only if the run started again: for each failed attempt `keras`, `culprit`, `seconds`"
-        " and `kind`: `keras` (the default) [with the other Keras](tasks.md#keras-2-or-3), `retry`"
-        " [from a checkpoint](training.md#runs-that-survive). A `retry` also has `cause`, `step`"
-        " (the last known one), `from_step` (of the checkpoint; null for a script), `lost`: the"
-        " seconds from that checkpoint to the next attempt, and `hosts`: those of the next attempt,"
-        " if it has not all. `elastic`: an attempt that was ended to take a host back",
+        doc="only if the run started again. Each attempt: `keras`, `culprit`, `seconds`,"
+        " `kind`\n`kind`: `keras` (the other [Keras](tasks.md#keras-2-or-3)), `retry` ([from a"
+        " checkpoint](training.md#runs-that-survive)) or `elastic` (ended to take a host"
+        " back)\nof a retry: `cause`, the last known `step`, `from_step` (null for a script),"
+        " `lost` seconds, and `hosts`, if some are missing",
     )
 
     @property

@@ -183,28 +183,26 @@ class RunDocument:
         "`script` with `path`, `args` and `sagemaker` (whether `--sagemaker` was given)",
     )
     data: tuple[RunData, ...] = key(
-        doc="a list with one entry per `--data`: `name`, `uri`, `distribution` (`shard`, "
-        "`replicate` or null), `mode` (`file`, `stream` or null), and `paths`, the path "
-        "on each host, in the order of the hosts (null for data that the hosts read from "
-        "a bucket). Where `distribution` or `mode` is null, the built-in training chooses",
+        doc="for each `--data`: `name`, `uri`, `distribution` (`shard`, `replicate`) and `mode`"
+        " (`file`, `stream`); null: the built-in training chooses\n`paths`: the path on each"
+        " host, in their order; null for data that the hosts read from a bucket",
     )
     bundle: str = key(
         check=NAME,
         doc="the digest of the files that were sent",
     )
     hosts: tuple[RunHost, ...] = key(
-        doc="a list, the chief first: `name`, `peer_address`, `interface` (the network "
-        "interface with this address, or null), `slots` (the number of processes, each of"
-        " which is a rank) and, where there are any, `gpus`, their names",
+        doc="the chief first: `name`, `peer_address`, `interface` (the network interface with"
+        " this address, or null)\n`slots` (the number of its ranks) and, where there are any,"
+        " the names of its `gpus`",
     )
     size: int = key(
         at_least=1,
         doc="the number of ranks",
     )
     roles: tuple[Role, ...] | None = key(
-        doc="for each rank the `task` of `TF_CONFIG`: `type` (`chief`, `ps` or `worker`) and "
-        "`index`; null without `TF_CONFIG`. There is no evaluator role: the chief or the "
-        "workers evaluate",
+        doc="for each rank the `task` of `TF_CONFIG`: `type` (`chief`, `ps` or `worker`) and"
+        " `index`; null without `TF_CONFIG`",
     )
     tf_cluster: Mapping[str, tuple[str, ...]] | None = key(
         doc="the `cluster` of `TF_CONFIG`, an address and a port for each rank by role; null "
@@ -238,9 +236,8 @@ class RunDocument:
         doc="the value of `--max-hours`, or null",
     )
     stop: Stop | None = key(
-        doc="null if the machines keep running after the run; otherwise `argv`, the stop "
-        "command of each host (null if it has none), and `keep_minutes`, how long the "
-        "machines are kept after a failure",
+        doc="null if the machines keep running; otherwise `argv`, the stop command of each host"
+        " or null, and `keep_minutes`, for a failure",
     )
     bucket: RunBucket | None = key(
         doc="null, or the `url` of the stack's bucket and `client`, the digest of the Python "

@@ -65,15 +65,12 @@ KEYS = (
     Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
     Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
-    Key("deadline_hours", ALL, validators.deadline, "after how many hours each machine "
-        "powers itself off, and the cloud stops it, 0.25 to 168. Counted from when the machine "
-        "was created, and again from each `fab start`. local: no effect, nothing stops local hosts "
-        "by itself", default="8"),
+    Key("deadline_hours", ALL, validators.deadline, "hours after which a machine "
+        "powers itself off and the cloud stops it, 0.25 to 168, from each creation and "
+        "`fab start`", default="8"),
     Key("region", REMOTE, validators.region, "the cloud's region"),
-    Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas. All "
-        "hosts go into one zone: aws: the first that offers the machine type; gcp: the first that "
-        "the region has. Unset: all zones with the type, sorted by name, without AWS's Local and "
-        "Wavelength Zones (gcp: the table below)"),
+    Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas; all "
+        "hosts go into one. Unset: all zones with the machine type, by name"),
     Key("machine_type", REMOTE, validators.machine_type, "the machine type"),
     Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine. Unset: "
         "nvidia-tesla-t4. Other machine types have their own GPUs, or none"),
@@ -87,8 +84,7 @@ KEYS = (
     Key("disk_gb", REMOTE, validators.disk_gb, "the size of each host's disk", default="100"),
     Key("disk_mbps", AWS, validators.disk_mbps, "the disk's throughput, MiB/s", default="250"),
     Key("image", REMOTE, validators.image, "the system image: one of our names, or the cloud's own "
-        "id. Unset: the cloud's deep learning image; Ubuntu's for machines without GPUs and for "
-        "V100, which the driver of the deep learning image no longer supports"),
+        "id. Unset: the cloud's deep learning image; for V100 and without GPUs, Ubuntu's"),
     Key("ssh_cidrs", REMOTE, validators.cidrs, "the networks that may connect by SSH, separated by "
         "commas: your own address with /32", required=True),
     Key("allow_wide_cidr", REMOTE, switch, "allow SSH from networks wider than /16 (IPv4) or /48 "
@@ -96,18 +92,17 @@ KEYS = (
     Key("ssh_user", REMOTE, validators.user, "the user name on the hosts"),
     Key("public_key_file", REMOTE, validators.public_key_file, "your public SSH key; the private "
         "key is not read", default="~/.ssh/id_ed25519.pub"),
-    Key("host_keys", AWS, choice("console", "injected"), "how host keys of new machines are "
-        "verified. console: read from the machine's console output, some minutes after the first "
-        "boot. injected: created by `pulumi up`, given to the machine, known at once, and replaced "
-        "at the first login", default="console"),
+    Key("host_keys", AWS, choice("console", "injected"), "host keys of new machines. "
+        "console: read from the console output after the first boot. injected: created by `pulumi "
+        "up`, replaced at the first login", default="console"),
     Key("network", REMOTE, validators.network, "an existing VPC (aws: its id, gcp: its name). "
         "Unset: the stack creates one"),
     Key("bucket", REMOTE, switch, "create a bucket for results", default="true"),
     Key("bucket_name", REMOTE, validators.bucket_name, "the bucket's globally unique name. Unset: "
         "derived from the cluster's name"),
-    Key("data_buckets", REMOTE, data_prefixes, "data that the hosts may read: up to 10 addresses "
-        "in buckets that exist, separated by commas. aws: s3://BUCKET/FOLDER, gcp: "
-        "gs://BUCKET/FOLDER; without a folder the whole bucket"),
+    Key("data_buckets", REMOTE, data_prefixes, "data that the hosts may read: up to 10 addresses, "
+        "separated by commas, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; without a folder the whole "
+        "bucket"),
     Key("quotas", REMOTE, choice("check", "request"), "check: `pulumi up` fails where a quota is "
         "too small. request: where it is too small, `pulumi up` requests more and makes no "
         "machines", default="check"),

@@ -1,4 +1,4 @@
-"""Shards, read from front to back: TFRecord files with a manifest, in a folder or a bucket."""
+"""Shards, whatever the value of `data`: TFRecord files with a manifest, read from front to back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small convolutional network for small pictures: learns the digits on a CPU in seconds."""
+"""A small convolutional network for small images: for a first try on a CPU."""
 
 from __future__ import annotations
 

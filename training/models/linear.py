@@ -1,4 +1,4 @@
-"""One weight per input and class: the least model, for launch tests."""
+"""Softmax or linear regression: the baseline that any other model must exceed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A multilayer perceptron, for tables."""
+"""Batch normalization, then two hidden layers: for tables, also with columns of other scales."""
 
 from __future__ import annotations
 

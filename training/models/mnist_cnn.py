@@ -1,4 +1,4 @@
-"""The MNIST network of SageMaker's distributed data parallel (SMDDP) tutorial."""
+"""The MNIST network of SageMaker's SMDDP tutorial, with dropout: for gray images."""
 
 from __future__ import annotations
 

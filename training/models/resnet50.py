@@ -1,4 +1,4 @@
-"""ResNet-50 of keras.applications, from random weights or a file of weights."""
+"""ResNet-50, from random weights or a file (`weights`): for many images, and GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text classifier: the mean of its words' vectors, then one hidden layer."""
+"""The mean of word vectors, one hidden layer: for texts in which the order matters little."""
 
 from __future__ import annotations
 

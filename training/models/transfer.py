@@ -1,4 +1,4 @@
-"""Transfer learning: a frozen MobileNetV2 that knows ImageNet, and one new layer."""
+"""A frozen MobileNetV2 and one new layer; `weights` is a file or `imagenet`: for few photos."""
 
 from __future__ import annotations
 

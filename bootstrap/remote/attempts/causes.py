@@ -220,6 +220,18 @@ ROWS = (
     _row("program", END, r""),
 )
 # What shows more, by class: a task of `fab`.
+MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooting.md
+    "program": "an exception, a crash, another exit code; a loss that is not a number; an Xid that"
+    " the program caused",
+    "usage": "a wrong argument, exit code 2, a script that never called `hvd.init()`",
+    "data": "a missing or damaged file",
+    "memory": "the kernel killed the rank for its memory; a failed allocation on the host or GPU",
+    "disk": "no space, a quota, an I/O error",
+    "network": "a broken or refused connection; an error of Horovod, NCCL or Open MPI",
+    "host": "a lost or silent host; a rank that somebody else killed (signals 1, 2, 9, 15)",
+    "gpu": "an Xid in the kernel's log; an error that ECC cannot correct",
+    "stall": "no progress",
+}
 COMMANDS: Mapping[str, str] = {
     "disk": "exec",
     "network": "health",

@@ -35,8 +35,8 @@ class TargetOptions:
     start: bool = option(
         False,
         "start the stack's machines that are not running",
-        doc="start the stack's machines that are not running, as [`fab start`](#start) does."
-        " Without this option `fab` asks at a terminal, and otherwise exits with code 2",
+        doc="start the stack's machines that are not running. Without it `fab` asks at a"
+        " terminal, and otherwise exits with code 2",
     )
 
 
@@ -48,8 +48,8 @@ class ReadyOptions:
         (),
         "IP addresses that the hosts use to reach each other, comma-separated, in the order of the"
         " hosts",
-        doc="the IP addresses that the hosts use to reach each other, in the order of the hosts,"
-        " separated by commas. Default: the address of each host on its route to the others",
+        doc="the IP addresses that the hosts use to reach each other, in the order of the hosts."
+        " Default: those on the routes between them",
         separator=",",
     )
     system: bool = option(
@@ -119,9 +119,8 @@ class TeardownOptions:
     destroy: bool = option(
         False,
         "also delete local hosts, or all resources of the stack",
-        doc="hosts of `fab demo`: also remove their homes and their record. Machines of a stack:"
-        " delete everything that the stack created; refused while results are neither on this"
-        " computer nor in a bucket that is kept",
+        doc="hosts of `fab demo`: also remove their homes. A stack: delete everything that it"
+        " created; refused while results would be lost",
     )
     yes: bool = option(
         False,

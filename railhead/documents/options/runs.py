@@ -20,16 +20,15 @@ class ProgramOptions:
     launcher: str | None = option(
         None,
         "{launchers}; default: that of --strategy, or {launcher}",
-        doc="`horovod`: one rank per slot, the program calls Horovod. `tensorflow`: TensorFlow's"
-        " own strategies. `jax` and `torch`: [scripts of JAX and PyTorch](#jax-and-pytorch)."
-        " Default: the launcher of `--strategy`, otherwise `horovod`",
+        doc="`horovod`: one rank per slot. `tensorflow`: TensorFlow's own strategies. `jax`,"
+        " `torch`: [their scripts](#jax-and-pytorch). Default: that of `--strategy`, otherwise"
+        " `horovod`",
     )
     strategy: str | None = option(
         None,
         "{strategies}",
-        doc="a name in [Strategies](training.md#strategies). Default with `--launcher tensorflow`:"
-        " `multiworker` for several hosts, `mirrored` for one. `auto`, only for the built-in"
-        " training, chooses a strategy and prints which one and why",
+        doc="a name in [Strategies](training.md#strategies), or `auto` (built-in training)."
+        " Default of `tensorflow`: `multiworker` for several hosts, `mirrored` for one",
     )
     ps: int | None = option(
         None,
@@ -187,8 +186,8 @@ class EndingOptions:
     keep: float | None = option(
         None,
         "time until machines stop after a failed run, such as 30m; a number is minutes (20)",
-        doc="machines of a stack: how long they keep running after the run failed or was cancelled,"
-        " 0 to 1440 minutes; default 20. After a success they stop at once",
+        doc="machines of a stack: how long they run after a failure or cancel, 0 to 1440"
+        " minutes; default 20. After a success: 0",
         at_least=0,
         at_most=1440,
         unit="m",
@@ -202,8 +201,8 @@ class EndingOptions:
     max_hours: float | None = option(
         None,
         "cancel the run after this time, such as 90m or 2h; a number is hours",
-        doc="cancel the run after this time, 0.01 to 168 hours. Earlier deadlines of the machines"
-        " are moved; on Google Cloud a time after the end of `maxRunDuration` is refused",
+        doc="cancel the run after this time, 0.01 to 168 hours. Earlier deadlines are moved; on"
+        " Google Cloud, not beyond `maxRunDuration`",
         at_least=0.01,
         at_most=168,
         unit="h",
@@ -211,10 +210,9 @@ class EndingOptions:
     on_stall: str = option(
         "stop",
         "stop, restart or wait: what happens when the run makes no progress; default: stop",
-        doc="what happens when the run makes no progress ([A run that stalls]"
-        "(troubleshooting.md#a-run-that-stalls)): `stop` shows the line that the others wait for,"
-        " and ends the run if that lasts; `restart` also starts it again, as `--retries` describes;"
-        " `wait` only shows it, and needs `--max-hours` or machines with a deadline",
+        doc="without progress ([stalls](troubleshooting.md#a-run-that-stalls)): `stop` ends the"
+        " run, `restart` starts it again, `wait` only shows it and needs a time limit."
+        " Default: `stop`",
         choices=ON_STALL,
     )
     stall_after: float = option(
@@ -239,9 +237,8 @@ class StartOptions:
     elastic: str | None = option(
         None,
         "MIN:MAX hosts: a retry continues without hosts that do not answer",
-        doc="`MIN:MAX`, numbers of hosts: after a failure the run continues with the hosts that"
-        " answer, at least `MIN`, and takes others back after a checkpoint:"
-        " [Elastic runs](training.md#elastic-runs)",
+        doc="`MIN:MAX` hosts: after a failure the run continues with those that answer, and takes"
+        " others back: [Elastic runs](training.md#elastic-runs)",
         python='"MIN:MAX", numbers of hosts: a retry continues without hosts that do not answer',
     )
     retries: int | None = option(
@@ -271,8 +268,8 @@ class EvaluateOptions:
     here: bool = option(
         False,
         "evaluate on this computer instead of the hosts",
-        doc="evaluate on this computer instead of the hosts, as one rank without a GPU, with the"
-        " runtime `tf2.18` (needs Linux on x86_64, and `fab` on Python 3.10 to 3.12)",
+        doc="evaluate on this computer, as one rank without a GPU (Linux on x86_64, Python 3.10"
+        " to 3.12)",
     )
     model: str | None = option(
         None,
@@ -344,9 +341,8 @@ class SweepOptions:
     at_once: int = option(
         1,
         "trials at the same time, each on an equal slice of the hosts",
-        doc="number of trials that run at the same time. The hosts, in their order, are divided"
-        " into this number of equal slices, and each trial runs on one slice. A number that does"
-        " not divide the number of hosts, or that is larger than the number of trials, is refused",
+        doc="number of trials at the same time, each on an equal slice of the hosts. It must"
+        " divide the number of hosts",
         at_least=1,
         at_most=100,
     )

@@ -52,7 +52,7 @@ def test_a_command_ends_with_its_code(tmp_path: Path, args: str, code: int) -> N
         ([ConnectionRefusedError()], 4),
         ([TimeoutError(), OSError(113, "No route to host")], 4),
         ([TimeoutError(), UnknownHostKey("h1", paramiko.RSAKey.generate(1024))], 2),
-        ([PermissionError(13, "Permission denied", "/home/me/.ssh/id")], 2),
+        ([PermissionError(13, "Permission denied", "~/.ssh/id")], 2),
     ],
 )
 def test_hosts_that_may_answer_later_have_another_code(failed: list[Exception], code: int) -> None:

@@ -1,4 +1,4 @@
-"""CIFAR-10: the binary version, data_batch_1.bin to data_batch_5.bin and test_batch.bin.
+"""CIFAR-10, the binary version: `data_batch_1.bin` to `data_batch_5.bin`, and `test_batch.bin`.
 
 Each record is a label and 3072 pixels: 32 x 32 red, then green, then blue.
 """

@@ -1,8 +1,9 @@
-"""CSV files: a header, one sample per line, one column of labels, all other columns numbers.
+"""`train.csv` with a header, optionally `validation.csv`, `test.csv`. The setting `label` names the
+column of labels; all other columns are numbers.
 
 FOLDER/train.csv, validation.csv, test.csv      or a folder with one .csv, or a file
 
-UTF-8, separated by `,`, `;` or tabs: by the one that makes the column of labels a column.
+UTF-8, separated by `,`, `;` or tabs: by the one with which the labels are a column.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""1797 real handwritten digits of 8x8 pixels, shipped here so that no download is needed.
+"""1797 real handwritten digits of 8x8 pixels, built in; the last fifth is held out.
 
 Origin: `digits.csv.gz` is the file of that name in scikit-learn 1.9.1 (sklearn/datasets/data),
 unchanged; sha256 09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22. It is a copy of

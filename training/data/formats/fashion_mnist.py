@@ -1,4 +1,4 @@
-"""Fashion-MNIST: pictures of clothes in MNIST's format and under its file names."""
+"""Images of clothes in files of MNIST's format, with its file names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Image files: one folder per class, or Cassava's train.csv beside a folder of images.
+"""A folder of images per class (JPEG, PNG, BMP, GIF), also in `train/`, `validation/`, `test/`; or
+`train.csv` (`image_id`, `label`) beside `train_images/`.
 
 FOLDER/CLASS/*.jpg                          labels are the names of the folders, sorted
 FOLDER/train/CLASS/*.jpg, validation/, test/

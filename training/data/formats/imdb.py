@@ -1,5 +1,4 @@
-"""Texts: folders train/CLASS/*.txt, test/CLASS/*.txt such as those of the IMDb reviews, or Keras's
-imdb.npz (word numbers).
+"""Texts in `train/CLASS/*.txt`, optionally `validation/` and `test/`; or Keras's `imdb.npz`.
 
 A text becomes `text_length` word numbers, filled up with 0. Words of texts get their numbers by a
 hash, so there is no vocabulary to build or to ship.

@@ -1,4 +1,4 @@
-"""MNIST: the IDX files of its authors, plain or .gz, in one folder, or fetched by Keras."""
+"""IDX files, plain or `.gz`: `train-images...`, `train-labels...`; test data in `t10k-...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""NumPy files: x.npy and y.npy, or one .npz with x and y, or with x_train, y_train, x_test, y_test.
+"""`x.npy` and `y.npy`, or one `.npz` with `x` and `y`, or with `x_train`, `y_train`, `x_test`,
+`y_test`. Labels are numbers or rows of 0 and 1.
 
 Validation data may be x_validation, x_val or x_valid.
 """

@@ -1,4 +1,4 @@
-"""Made-up images, for launch tests and for benchmarks of everything but the data.
+"""Generated images, without a folder: for launch tests and benchmarks.
 
 The label is the brightest of the first ten pixels, so a loss that does not fall means a fault
 (or a `shift` other than 0, which moves those pixels).

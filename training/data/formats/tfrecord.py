@@ -1,6 +1,6 @@
-"""TFRecord files of tf.train.Example records, as TensorFlow's own tools write them; plain or gzip.
+"""TFRecord files of `tf.train.Example` records, as TensorFlow's tools write them; plain or gzip.
 
-FOLDER/train-00000-of-00010, validation-00000-of-00002      or FOLDER/train/*.tfrecord, or a file
+FOLDER/train-00000-of-00010, validation-00000-of-00002   or FOLDER/train/*.tfrecord, or a file
 
 The input of a record is an encoded image, or numbers; its label is one number. Each file is read
 once when it is opened: that checks every record's CRC and finds the places of the images. Before,
