@@ -18,6 +18,7 @@ from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, type_of
 from railhead.documents.options.runs import EndingOptions, ProgramOptions
+from railhead.documents.variables import DEFAULTS, OF_RANKS
 from training import configs
 from training.config import describe_fields
 
@@ -38,15 +39,18 @@ def parts() -> dict[str, str]:
     """The generated parts of docs/tasks.md."""
     with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
     named = {f"options-{name}": options(task) for name, task in with_options.items()}
+    about = {f"about-{dashed(task)}": what_it_does(task) for task in all_tasks()}
     return {
         **named,
         "exit-codes": exit_codes(),
+        **about,
         "tasks": task_table(),
         "presets": presets(),
         "settings": settings(),
         "runtimes": runtimes(),
         "evaluation": evaluation(),
         "xids": xids(),
+        "variables": variables(),
     }
 
 
@@ -71,6 +75,11 @@ def task_table() -> str:
     named = {dashed(task): str(task.__doc__) for task in all_tasks()}
     rows = [(f"[{name}](#{name})", _first_line(doc)) for name, doc in sorted(named.items())]
     return table(("task", "what it does"), rows)
+
+
+def what_it_does(task: GroupTask) -> str:
+    """The first line of a task's help, below its heading."""
+    return _line(f"{_first_line(str(task.__doc__))}.")
 
 
 def _first_line(doc: str) -> str:
@@ -163,6 +172,13 @@ def _rules(field: dict[str, Any]) -> str:
         texts.insert(0, "one of " + ", ".join(f"`{choice}`" for choice in field["choices"]))
     doc = re.sub(r"\s+", " ", field["doc"])
     return "; ".join([doc, *([", ".join(texts)] if texts else [])])
+
+
+def variables() -> str:
+    """The variables that a script receives."""
+    own = [(f"`{name}`", value) for name, value in OF_RANKS.items()]
+    rest = [(f"`{name}`", f"unless it is set: {value}") for name, value in DEFAULTS.items()]
+    return table(("variable", "value"), [*own, *rest])
 
 
 def runtimes() -> str:
