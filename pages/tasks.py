@@ -87,7 +87,7 @@ def _first_line(doc: str) -> str:
 
 
 def options(task: GroupTask) -> str:
-    """The options of a task: a table of its own, and the names of those described elsewhere."""
+    """The options of a task: its own table, and the names of those described elsewhere."""
     pairs = [(part, one) for part in task.parts for one in part.options]
     hosts = [one for part, one in pairs if _says_which_hosts(part, one)]
     shared = [one for part, one in pairs if one not in hosts and _is_of_train(task, part, one)]

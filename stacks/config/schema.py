@@ -31,7 +31,7 @@ class Key:
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        """The defaults of the clouds that have one of their own."""
+        """The defaults of the clouds that have one."""
         texts = {name: CLOUDS[name].key_defaults.get(self.name) for name in self.clouds}
         return {name: text for name, text in texts.items() if text}
 
