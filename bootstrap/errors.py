@@ -223,7 +223,7 @@ def refusal(error: OSError) -> RailheadError | None:
         free_space = Hint(
             "free some disk space, then: ", Command("status"), "   # shows the hosts and the run"
         )
-        return RailheadError(f"{place or 'this machine'}: {error.strerror}", hint=free_space)
+        return RailheadError(f"{place or 'this computer'}: {error.strerror}", hint=free_space)
     if error.errno in _FORBIDDEN and place:
         hint = f"ls -ld {shlex.quote(place)}   # whose it is; its folder too"
         return RailheadError(f"{place}: {error.strerror}", hint=hint)

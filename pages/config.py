@@ -48,7 +48,7 @@ def machines_aws() -> str:
 
 
 def machines_gcp() -> str:
-    """The machine types of Google Cloud with GPUs of their own."""
+    """The machine types of Google Cloud with built-in GPUs."""
     rows = [
         (f"`{name}`", vcpus, f"{count} {gpu}", gcp.PRICES.machines[name], gcp.PRICES.date_of(name))
         for name, (vcpus, gpu, count) in gcp.WITH_GPUS.items()

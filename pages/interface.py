@@ -23,7 +23,7 @@ def _when(error: type[RailheadError]) -> str:
 
 
 def _codes(error: type[RailheadError]) -> str:
-    """The exit codes of an error and of its kinds that have no row of their own."""
+    """The exit codes of an error and of its kinds without a row."""
     return ", ".join(map(str, sorted({kind.code for kind in _kinds(error)})))
 
 

@@ -28,7 +28,7 @@ SIZE = "1000,1150"  # pixels
 
 
 def record(results: Path) -> None:
-    """Keep another run: the files of its results that the pictures are made of."""
+    """Keep another run: the files of its results from which the pictures are drawn."""
     DEMO.mkdir(parents=True, exist_ok=True)
     for name in RECORDED:
         shutil.copy(results / name, DEMO / name)

@@ -1,6 +1,6 @@
 """The site: `make site` builds it from the same pages, with search and `llms.txt`.
 
-Zensical builds it, in an environment of its own (locks/site.txt). Sphinx with MyST was the
+Zensical builds it, in a separate environment (locks/site.txt). Sphinx with MyST was the
 alternative: alive too, with six times the packages, and a search that indexes pages, not sections.
 """
 

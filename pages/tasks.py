@@ -18,6 +18,7 @@ from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, type_of
 from railhead.documents.options.runs import EndingOptions, ProgramOptions
+from railhead.documents.variables import DEFAULTS, OF_RANKS
 from training import configs
 from training.config import describe_fields
 
@@ -38,15 +39,18 @@ def parts() -> dict[str, str]:
     """The generated parts of docs/tasks.md."""
     with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
     named = {f"options-{name}": options(task) for name, task in with_options.items()}
+    about = {f"about-{dashed(task)}": what_it_does(task) for task in all_tasks()}
     return {
         **named,
         "exit-codes": exit_codes(),
+        **about,
         "tasks": task_table(),
         "presets": presets(),
         "settings": settings(),
         "runtimes": runtimes(),
         "evaluation": evaluation(),
         "xids": xids(),
+        "variables": variables(),
     }
 
 
@@ -73,12 +77,17 @@ def task_table() -> str:
     return table(("task", "what it does"), rows)
 
 
+def what_it_does(task: GroupTask) -> str:
+    """The first line of a task's help, below its heading."""
+    return _line(f"{_first_line(str(task.__doc__))}.")
+
+
 def _first_line(doc: str) -> str:
     return " ".join(doc.split("\n\n")[0].split()).removesuffix(".")
 
 
 def options(task: GroupTask) -> str:
-    """The options of a task: a table of its own, and the names of those described elsewhere."""
+    """The options of a task: its own table, and the names of those described elsewhere."""
     pairs = [(part, one) for part in task.parts for one in part.options]
     hosts = [one for part, one in pairs if _says_which_hosts(part, one)]
     shared = [one for part, one in pairs if one not in hosts and _is_of_train(task, part, one)]
@@ -163,6 +172,13 @@ def _rules(field: dict[str, Any]) -> str:
         texts.insert(0, "one of " + ", ".join(f"`{choice}`" for choice in field["choices"]))
     doc = re.sub(r"\s+", " ", field["doc"])
     return "; ".join([doc, *([", ".join(texts)] if texts else [])])
+
+
+def variables() -> str:
+    """The variables that a script receives."""
+    own = [(f"`{name}`", value) for name, value in OF_RANKS.items()]
+    rest = [(f"`{name}`", f"unless it is set: {value}") for name, value in DEFAULTS.items()]
+    return table(("variable", "value"), [*own, *rest])
 
 
 def runtimes() -> str:

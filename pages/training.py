@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from railhead.documents.variables import AS_IN_SAGEMAKER, OF_SAGEMAKER
 from training import data, models
 
 from .marked import ROOT, about, table
@@ -20,7 +21,17 @@ def parts() -> dict[str, str]:
 def parts_of_data() -> dict[str, str]:
     """The generated parts of docs/data.md."""
     rows = [(f"`{name}`", about(module)) for name, module in data.DATASETS.items()]
-    return {"formats": table(("`data`", "what is in the folder"), rows)}
+    return {
+        "formats": table(("`data`", "what is in the folder"), rows),
+        "sagemaker": sagemaker(),
+    }
+
+
+def sagemaker() -> str:
+    """The variables of `--sagemaker`."""
+    rows = [(f"`{name}`", value) for name, value in OF_SAGEMAKER.items()]
+    others = ", ".join(f"`{name}`" for name in AS_IN_SAGEMAKER)
+    return table(("variable", "value"), [*rows, (others, "as in the toolkit")])
 
 
 def model_table() -> str:

@@ -85,6 +85,6 @@ def _commands(config: ClusterConfig) -> str:
     stack = shlex.quote(pulumi.get_stack())
     return (
         f"When all machines run, {cost(config)}. To see what runs: {PROGRAM} status "
-        f"--stack {stack}; to go on: {PROGRAM} up --stack {stack}; "
+        f"--stack {stack}; to continue: {PROGRAM} up --stack {stack}; "
         f"to end all of it: {PROGRAM} teardown --destroy --stack {stack}"
     )

@@ -36,7 +36,7 @@ def price_per_machine(config: ClusterConfig) -> Price | None:
 def cost(config: ClusterConfig) -> str:
     """One phrase for people: what the whole cluster costs per hour, as far as that is known."""
     if CLOUDS[config.cloud].free:
-        return "it costs nothing: the hosts are on this machine"
+        return "it costs nothing: the hosts are on this computer"
     found = price(config)
     if found is None:
         return "its cost per hour is not in our table (pulumi config set price_per_hour ...)"

@@ -1,7 +1,7 @@
 """The first deadline of a cloud machine: a systemd timer on it, from its user data. Pure.
 
-It needs nobody: no second resource of the cloud, no connection, no `fab`. So it holds on a machine
-whose `pulumi up` broke off, too. deadline.sh is the tool that user data installs.
+It depends on nothing else: no second resource of the cloud, no connection, no `fab`. So it works
+also on a machine whose `pulumi up` broke off. deadline.sh is the tool that user data installs.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _check_recorded(own: ClusterId, recorded: Place, here: Place) -> None:
 
 
 def _check_unrecorded(own: ClusterId, here: Place) -> None:
-    """For a stack that was made before its place was recorded: refuse a place while something
+    """For a stack that was created before its place was recorded: refuse a place while something
     with its id exists in another region."""
     everywhere = {key: value for key, value in here.items() if key != "region"}
     existing = _existing(own, everywhere)
@@ -86,7 +86,7 @@ def _check_unrecorded(own: ClusterId, here: Place) -> None:
 def _existing(own: ClusterId, place: Place) -> Mapping[str, list[str]]:
     """What exists with the stack's id in a place, by region; without a region in all of them.
 
-    `bootstrap` looks, in a process of its own: it does so for every cloud, also for one that is
+    `bootstrap` looks, in a separate process: it does so for every cloud, also for one that is
     not the stack's any more.
     """
     module = f"{PREFIX}bootstrap.clouds.existing"

@@ -291,12 +291,12 @@ RULE = re.compile(
     r"\b(?:must|one of|as in|at most|is for|needs?|takes?|goes with|goes without|give one of|both"
     r"|name it once|write|remove it|more than|each name once|one for each|is reserved|expected)\b"
     r"|[Cc]hoices: |letters, digits|they have: |is not a number from|name hosts of one kind"
-    r"|the rows are for|locked for x86_64 only|cannot be used with|has another meaning"
+    r"|they are known for|locked for x86_64 only|cannot be used with|has another meaning"
     r"|is not closed|name another folder|use different ones|contradict each other"
     r"|can only read|is not projects/|the model has the inputs"
     r"|is not (?:a|an|the|JSON|UTF-8)\b|not UTF-8|there is no|is given twice|has no files|groups:"
     r"|without a NUL|a fixed number|is longer than|has no certificate|the run has|it has \0"
-    r"|never ends|this computer has|can have this name|there are \0|, not here"
+    r"|never ends|not of this computer|this computer has|can have this name|there are \0|, not here"
 )
 # Every one of them lists the hosts, each with its own message.
 LISTS = {"HostsFailed", "HostsNotReady", "HostsBusy"}

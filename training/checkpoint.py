@@ -47,7 +47,7 @@ class Position:
     best: float | None = None  # lowest held-out loss so far
     waited: int = 0  # epochs since then
     done: bool = False
-    rate_scale: float = 1.0  # what callbacks have made of the learning rate
+    rate_scale: float = 1.0  # by how much callbacks have changed the learning rate
     stopped: bool = False  # by a callback
 
 

@@ -1,6 +1,6 @@
 """Reports that this rank completes steps, so that its run is not taken for one that stalls.
 
-On a cluster the rank provides the module `railhead_ticks`; alone nobody listens.
+On a cluster the rank provides the module `railhead_ticks`; outside a cluster nobody listens.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One custom Keras 3 loop for every strategy: train, evaluate each epoch, write the results.
 
-`Model.fit` would not do: in Keras 3 it works neither with Horovod's optimizer nor with several
+`Model.fit` cannot be used: in Keras 3 it works neither with Horovod's optimizer nor with several
 workers of MultiWorkerMirroredStrategy.
 """
 

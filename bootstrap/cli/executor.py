@@ -31,7 +31,7 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
     """Passes Fabric's core option `--hosts` to the task as an argument; runs the task once."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
-        """One call per task of ours, with the hosts in its arguments; others as Fabric does."""
+        """One call per task of Railhead, with the hosts in its arguments; others as Fabric does."""
         if self.core.remainder:  # Fabric would run it, and accept any host key
             raise Exit(
                 "arguments after -- are not passed on: write --args='--epochs 3'", code=USAGE

@@ -83,7 +83,7 @@ class Method:
     """A method: its options as groups; what does the work is `_NAME`, written by hand.
 
     `first`: options that need not be named. `typed`: other annotations than those of the options.
-    `fixed`: options that the object knows. `extra`: parameters that are no options of `fab`.
+    `fixed`: options that the object knows. `extra`: parameters that are not options of `fab`.
     """
 
     name: str

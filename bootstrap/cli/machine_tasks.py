@@ -129,7 +129,7 @@ def start(
         DeadlineOptions,
         only(
             hours="time from now until the cloud stops the machines by itself, 0.1 to 168 hours;"
-            " default: the length that the stack was made with"
+            " default: the `deadline_hours` of the stack"
         ),
     ],
 ) -> None:

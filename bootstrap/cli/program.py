@@ -50,7 +50,7 @@ class Program(Fab):  # type: ignore[misc]
 
     @property
     def has_our_tasks(self) -> bool:
-        """Whether the fabfile that was loaded has tasks of ours."""
+        """Whether the fabfile that was loaded has tasks of Railhead."""
         collection = getattr(self, "collection", None)
         return collection is not None and any(map(is_ours, collection.tasks.values()))
 

@@ -157,7 +157,7 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
 
     if log.endpoint is not None:
         if target.run or log.follow or log.rank != LogOptions.rank:
-            raise UsageError("--endpoint goes without --run, --rank and --follow")
+            raise UsageError("--endpoint cannot be used with --run, --rank and --follow")
         serving.show_log(log.endpoint, hosts_of_endpoint(log.endpoint, target))
         return
     status = Target(target).status()

@@ -64,7 +64,7 @@ class Forbidden(RailheadError):
 
 class Area(Protocol):
     """An area. `expected`: a config, a record or a stack here names it, or it is always there; of
-    others, missing rights are no failure."""
+    others, missing rights are not a failure."""
 
     @property
     def cloud(self) -> str:

@@ -204,7 +204,7 @@ def shown(text: str) -> str:
 
 
 def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command on this machine as `subprocess.run` does, in text mode, and log it."""
+    """Run a command on this computer as `subprocess.run` does, in text mode, and log it."""
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
         process = subprocess.run(argv, text=True, **{**process_options(), **options})
         notes.append(f"exit {process.returncode}")
@@ -213,7 +213,7 @@ def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]
 
 @contextlib.contextmanager
 def started(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a program on this machine as `subprocess.Popen` does, and log it.
+    """Start a program on this computer as `subprocess.Popen` does, and log it.
 
     The block waits for it or terminates it; otherwise it is logged as still running.
     """

@@ -1,4 +1,4 @@
-"""Text for people: progress, durations, sizes, bars, and text from hosts made safe. Pure.
+"""Text for people: progress, durations, sizes, bars, and safe text from hosts. Pure.
 
 Text from hosts is cleaned before it is printed: an escape sequence in a script's output must not
 reach the user's terminal.

@@ -20,7 +20,7 @@ INSTALL_SSH = "sudo apt-get install openssh-client"
 
 
 def checks(*, with_stack: bool) -> Iterator[Check]:
-    """All checks; without a stack, a missing Pulumi is no obstacle."""
+    """All checks; without a stack, Pulumi may be missing."""
     version = platform.python_version()
     yield Check("Python", "ok", f"{version}, {sys.executable}")
     yield _ssh()

@@ -83,7 +83,7 @@ def _keras_of(earlier: EarlierRun) -> KerasChoice | None:
 def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -> RunRequest:
     """The built-in evaluation, with the settings of the run."""
     if args.args or args.metrics:
-        raise UsageError("--args and --metric go with --script", hint=_with_script(earlier))
+        raise UsageError("--args and --metric need --script", hint=_with_script(earlier))
     trained = earlier.document.program
     if isinstance(trained, Script):
         raise UsageError(

@@ -31,8 +31,8 @@ KINDS = ("progress", "epoch", "evaluation", "metric", "checkpoint", "message")
 @speaks_python
 @dataclass(frozen=True)
 class Run(RunMethods):
-    """A run that was started from this machine, by its id: `railhead.Run("2026...")`. In a notebook
-    it shows its state, its figures and its curves."""
+    """A run that was started from this computer, by its id: `railhead.Run("2026...")`. In a
+    notebook it shows its state, its figures and its curves."""
 
     run_id: str
 

@@ -62,7 +62,7 @@ def in_python(command: Command) -> str:
 
 
 def _call(options: Mapping[str, object], call: str, groups: tuple[type[Any], ...]) -> str:
-    """The call with the options as arguments; "" where one of them is no argument."""
+    """The call with the options as arguments; "" if one of them is not an argument."""
     known = {one.flag.replace("-", "_"): one for group in groups[::-1] for one in options_in(group)}
     given = {n: value for n, value in options.items() if value not in (None, False, "")}
     if not {*given} <= {*known}:

@@ -54,8 +54,8 @@ class CloudKind:
     that of its bucket addresses, and `bucket` the "module:function" that opens a bucket.
     `host_key_source` is where its machines' keys can be read, and `deadline` the kind of its own
     deadlines. `state` has its types in Pulumi's state; None where no stack makes the hosts.
-    `vendor` is in the DMI data of its machines. `in_cloud`: virtual machines that a stack made for
-    one cluster; system changes are allowed on them, and their addresses change at a restart.
+    `vendor` is in the DMI data of its machines. `in_cloud`: machines that a stack created for one
+    cluster; system changes are allowed on them, and their addresses change at a restart.
     `this_machine`: all hosts run on the machine where commands are typed.
     """
 

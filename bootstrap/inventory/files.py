@@ -1,4 +1,4 @@
-"""Files on this machine: atomic writes, and the space for what comes from elsewhere."""
+"""Files on this computer: atomic writes, and the space for what comes from elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
 def existing_path(text: str | Path) -> Path | None:
-    """The file or folder of this machine that a user names, with `~` replaced; None if there is
+    """The file or folder of this computer that a user names, with `~` replaced; None if there is
     none, also for a name that cannot exist."""
     try:
         path = Path(text).expanduser()

@@ -50,7 +50,7 @@ class Host(DocumentHost):
                 "leave the host out to use none of it."
             )
         if self.host_key_source == "injected" and self.host_key is None:
-            raise UsageError(f"{self.name}: host_key_source 'injected' goes with a host_key")
+            raise UsageError(f"{self.name}: host_key_source 'injected' needs a host_key")
         if self.stop == ():
             raise UsageError(f"stop of {self.name} must be a command: a list of strings, not []")
 
@@ -64,8 +64,8 @@ class Host(DocumentHost):
 class Inventory:
     """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
-    `stack` is the Pulumi stack that made them; None for other hosts. `cluster_id` is that stack's
-    id, which its resources have as a tag; None for other hosts.
+    `stack` is the Pulumi stack that created them; None for other hosts. `cluster_id` is its id,
+    which its resources have as a tag; None for other hosts.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""State on this machine, under ~/.railhead: clusters, host keys, runs, the last cluster.
+"""State on this computer, under ~/.railhead: clusters, host keys, runs, the last cluster.
 
 It is written before the first process starts, so that `fab teardown` works after a crash.
 """
@@ -51,7 +51,7 @@ def cluster_folder(name: str) -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Lock a file; another process of this machine that locks it waits."""
+    """Lock a file; another process of this computer that locks it waits."""
     with locks.wait_lock(lock):
         yield
 

@@ -61,7 +61,7 @@ def current() -> str | None:
 
 def project() -> Path | None:
     """The folder of the Pulumi project with the stacks: the working directory or a folder above
-    it, otherwise the clone. None where there is none: a project of other programs is not ours."""
+    it, otherwise the clone. None where there is none; other Pulumi projects do not count."""
     here = Path.cwd()
     places = [here, *here.parents, *([CLONE] if CLONE else [])]
     return next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
@@ -108,7 +108,7 @@ def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
 
 
 def destroy(stack: str) -> None:
-    """Remove everything that a stack made; Pulumi prints to the terminal.
+    """Remove everything that a stack created; Pulumi prints to the terminal.
 
     Raises:
         UsageError: there is no pulumi.
@@ -293,7 +293,7 @@ def set_zones(stack: str, zones: Sequence[str]) -> None:
 
 def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
     """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
-    what it has begun: this waits for it. After `seconds` Pulumi is ended."""
+    what it has begun: this waits for it. After `seconds` Pulumi is terminated."""
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
     command = ["pulumi", *argv, "--non-interactive"]
@@ -445,7 +445,7 @@ def _error(stack: str, stderr: str) -> UsageError:
 
 
 def _unfinished(stack: str) -> UsageError:
-    """The error for a stack without a document: an interrupted `up` may have made machines."""
+    """The error for a stack without a document: an interrupted `up` may have created machines."""
     created = [r for r in resources_of(stack, _exported(stack)) if r.type in MACHINES]
     if machines := [str(r.id) for r in created]:
         return UsageError(

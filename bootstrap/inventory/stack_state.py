@@ -102,7 +102,7 @@ class StackState:
     deadline was created: the names of deadlines contain it. `cloud`, `region`, `project` and
     `account` are those that the stack recorded; its config may have others. `price` is that of one
     machine. `kinds` are the types of all resources except Pulumi's own. `schedules` are the names
-    of the deadlines that are resources of their own. `zones` are those that may have capacity, in
+    of the deadlines that are separate resources. `zones` are those that may have capacity, in
     the order in which they are tried. `ids` are those of all resources of the cloud.
     """
 

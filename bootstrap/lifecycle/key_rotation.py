@@ -36,7 +36,7 @@ cat {KEY}.next.pub"""
 SWITCH = f"""set -e
 PATH=$PATH:/usr/sbin:/sbin
 public() {{ ssh-keygen -y -f "$1" | cut -d ' ' -f 1,2; }}
-[ "$(public {KEY}.next)" = "$NEW" ] || {{ echo 'another key was made meanwhile'; exit 1; }}
+[ "$(public {KEY}.next)" = "$NEW" ] || {{ echo 'another key was created meanwhile'; exit 1; }}
 case "$KNOWN" in *"$(public {KEY})"*) ;; *) echo 'it has another key already'; exit 1 ;; esac
 sync
 mv {KEY}.next.pub {KEY}.pub

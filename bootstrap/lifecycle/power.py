@@ -223,7 +223,7 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
         _stop_started(cloud, status, report)
         outcomes = {n: f"{s.state} {s.reason}".strip() for n, s in states.items()}
         raise NoRoom(
-            "not all machines came up; a machine that falls back to stopped found no room",
+            "not all machines started; the cloud had no capacity for those that are stopped again",
             outcomes,
             hint=Hint(Command("start", **status.inventory.target), "   # later"),
         )

@@ -82,7 +82,7 @@ def _timed_out(error: Exception) -> bool:
 
 
 def _check_firewall(inventory: Inventory) -> Diagnosis:
-    """Whether the cloud's firewall allows this machine's address."""
+    """Whether the cloud's firewall allows this computer's address."""
     try:
         allowed = base.cloud_of(inventory).allowed_cidrs()
     except RailheadError as refused:
@@ -93,7 +93,7 @@ def _check_firewall(inventory: Inventory) -> Diagnosis:
 
 
 def compare_cidrs(allowed: Sequence[str], own: str | None, stack: str | None = None) -> Diagnosis:
-    """The diagnosis for the allowed networks and this machine's address, None if unknown."""
+    """The diagnosis for the allowed networks and this computer's address, None if unknown."""
     listed = ", ".join(allowed) or "no address"
     if own is None:
         return Diagnosis(

@@ -47,7 +47,7 @@ class Options:
 @dataclass(frozen=True)
 class SurveyedCluster:
     """Hosts with their facts, their environment and their addresses for each other. `wheel` is the
-    Horovod wheel for them in this machine's cache, `cached_wheel` the one in the stack's bucket,
+    Horovod wheel for them in this computer's cache, `cached_wheel` the one in the stack's bucket,
     `archive` the URL of a Debian archive that the user gave, `internet` how they reach the package
     index."""
 

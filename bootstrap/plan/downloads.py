@@ -73,7 +73,7 @@ def _no_answer(check: EgressCheck) -> str:
 
 
 def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
-    """UsageError if an image's driver installer lacks outbound access: it uses no proxy of ours."""
+    """UsageError if an image's driver installer lacks outbound access: it ignores our proxy."""
     for name, changes in todo.items():
         installer = changes.driver and changes.driver.installer
         if installer and facts[name].egress.apt.open is False:

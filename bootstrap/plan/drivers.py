@@ -104,14 +104,14 @@ def row(facts: HostFacts) -> DriverRow:
         if card.arch not in KNOWN:
             kind = card.arch or "of an unknown kind"
             raise UsageError(
-                f"no driver row for {card} ({kind}): the rows are for {', '.join(KNOWN)}"
+                f"no driver is known for {card} ({kind}): they are known for {', '.join(KNOWN)}"
             )
     if facts.gpu.installer and not has_volta(facts):
         return _of_image(facts.gpu.installer, facts.gpu.nouveau)
     if facts.os not in SYSTEMS or facts.arch != "x86_64":
         raise UsageError(
-            f"no driver row for {facts.os} on {facts.arch}: the rows are for {', '.join(SYSTEMS)} "
-            "on x86_64"
+            f"no driver is known for {facts.os} on {facts.arch}: they are known for"
+            f" {', '.join(SYSTEMS)} on x86_64"
         )
     flavour = "proprietary" if has_volta(facts) else "open"
     return (_debian if facts.os.startswith("debian") else _ubuntu)(facts, flavour)

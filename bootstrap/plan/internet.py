@@ -55,7 +55,7 @@ def read_proxy(option: str | None, variable: str) -> str:
         raise UsageError(f"{name} must be an address like {_RULE}")
     if option is not None and urlsplit(url).password is not None:
         raise UsageError(
-            "--proxy has a password, which every user of this machine could read there",
+            "--proxy has a password, which every user of this computer could read there",
             hint="export RAILHEAD_PROXY=http://USER:PASSWORD@HOST:PORT, without --proxy",
         )
     return url

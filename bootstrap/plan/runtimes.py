@@ -209,7 +209,7 @@ class LockedEnvironment(ABC):
 
     @property
     def megabytes(self) -> int:
-        """The size of the download in MB, as measured when the lock was made; 0 if unknown."""
+        """The size of the download in MB, as measured when the lock was written; 0 if unknown."""
         header = self.lock.read_text().splitlines()[0]
         match = re.search(rf"\b{re.escape(self.python)} (\d+) MB", header)
         return int(match[1]) if match else 0
@@ -276,7 +276,7 @@ def row_named(name: str, launcher: str | None) -> RuntimeRow:
     if launcher and not ROWS[name].supports(launcher):
         able = ", ".join(row.name for row in ROWS.values() if row.supports(launcher))
         raise UsageError(
-            f"runtime {name} does not serve launcher {launcher}; {able} do",
+            f"runtime {name} does not support launcher {launcher}; {able} do",
             hint=f"--runtime {able.partition(',')[0]}",
         )
     return ROWS[name]

@@ -12,7 +12,7 @@ SECONDS, MINUTES = "seconds", "minutes"
 @dataclass(frozen=True)
 class Step:
     """One change on one host. `takes` is SECONDS or MINUTES, `fetches` the MB that the host itself
-    downloads, `sends` the MB that this machine downloads once and sends over SSH, `reboots`
+    downloads, `sends` the MB that this computer downloads once and sends over SSH, `reboots`
     whether the host reboots."""
 
     host: str

@@ -19,7 +19,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, Request, build_open
 from . import apt_upstream
 
 PIECE = 1 << 14
-ROOM = 100_000_000  # bytes that stay free on this machine's disk
+ROOM = 100_000_000  # bytes that stay free on this computer's disk
 # Files whose content never changes. Package lists change, so they are fetched each time.
 KEPT = re.compile(r"\.deb$|/by-hash/")
 

@@ -1,7 +1,7 @@
-"""An HTTP proxy on this machine for the apt of a host without outbound access.
+"""An HTTP proxy on this computer for the apt of a host without outbound access.
 
 The host reaches it through a port forward of its SSH connection. apt still checks signatures. The
-proxy serves only the mirrors that the plan names, and no address of this machine or its network.
+proxy serves only the mirrors that the plan names, and no address of this computer or its network.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def apt_proxy() -> Iterator[AptProxy]:
     """A proxy with a temporary folder; removes the folders of killed processes first.
 
     Raises:
-        UsageError: the networks of mirrors that this machine names are not networks.
+        UsageError: the networks of mirrors that this computer names are not networks.
     """
     apt_upstream.mirror_networks()
     place = local_state.cache("apt")

@@ -1,6 +1,6 @@
-"""Outbound connections of the apt proxy: to public addresses that are not this machine's and to
-the networks of MIRRORS, and through this machine's own proxy if it has one, which then resolves the
-names."""
+"""Outbound connections of the apt proxy: to public addresses that are not this computer's and to
+the networks of MIRRORS, and through the proxy of this computer if it has one, which then resolves
+the names."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NAT64 = ip_network("64:ff9b::/96")  # the last 32 bits are an address of IPv4
 
 
 class PrivateAddress(OSError):
-    """The name resolves to an address that is not public, or is this machine's."""
+    """The name resolves to an address that is not public, or is this computer's."""
 
 
 def resolve(host: str, port: int) -> list[Any]:
     """The socket addresses of a name.
 
     Raises:
-        PrivateAddress: an address is not public, or is this machine's or a cloud's own service.
+        PrivateAddress: an address is not public, or is this computer's or a cloud's own service.
         OSError: the name does not resolve.
     """
     addresses = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -93,7 +93,7 @@ def _of_nat64(address: IPv6Address) -> IPv4Address | None:
 
 
 def _is_own(address: str) -> bool:
-    """Whether an address is one of this machine's: from there it would be its own peer. Sends
+    """Whether an address is one of this computer's: from there it would be its own peer. Sends
     nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -105,7 +105,7 @@ def _is_own(address: str) -> bool:
 
 
 def check_destination(host: str, port: int, scheme: str) -> None:
-    """As `resolve`, but a name that does not resolve is allowed if this machine uses a proxy."""
+    """As `resolve`, but a name that does not resolve is allowed if this computer uses a proxy."""
     try:
         resolve(host, port)
     except socket.gaierror:
@@ -114,7 +114,7 @@ def check_destination(host: str, port: int, scheme: str) -> None:
 
 
 def proxy_for(host: str, scheme: str) -> str:
-    """The address of this machine's own proxy for a host; empty without one."""
+    """The address of this computer's own proxy for a host; empty without one."""
     return "" if proxy_bypass(host) else getproxies().get(scheme, "")
 
 

@@ -29,7 +29,7 @@ Acquire::https::Proxy "{0}";
 
 
 def build(step_host: HostStep, into: Path) -> Path:
-    """Build the wheel, test it and fetch it into the folder `into` of this machine.
+    """Build the wheel, test it and fetch it into the folder `into` of this computer.
 
     Raises:
         RailheadError: the build or the test failed.

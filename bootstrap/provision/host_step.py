@@ -59,7 +59,7 @@ class HostStep:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables of all commands. Local hosts share the cache of this machine."""
+        """Variables of all commands. Local hosts share the cache of this computer."""
         caches = {} if self.cluster.inventory.kind.this_machine else CACHES
         return {**caches, **KERAS, **self.cluster.internet.variables()}
 

@@ -1,4 +1,4 @@
-"""Python environments on this machine for single tools, each created by uv from its lock."""
+"""Python environments on this computer for single tools, each created by uv from its lock."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RUNTIME = "runtime-tf2.18-cpu"
 
 
 def runtime_here(otherwise: str = "the same command without --here") -> Path:
-    """The Python of a runtime on this machine, created when it is missing. `otherwise` is what to
+    """The Python of a runtime on this computer, created when it is missing. `otherwise` is what to
     type instead where no runtime is locked.
 
     Raises:
-        UsageError: no runtime is locked for this machine.
+        UsageError: no runtime is locked for this computer.
         RailheadError: it could not be created; the message has uv's output.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -58,7 +58,7 @@ def variables_here(ours: str) -> dict[str, str]:
 
 
 def environment_folder(name: str) -> Path:
-    """The folder of that environment: another lock or Python of this machine has another one."""
+    """The folder of that environment: another lock or Python of this computer has another one."""
     content = _lock(name).read_text() + sys.version + sys.prefix
     return local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -67,7 +67,7 @@ def without_idle_cards(
         return facts, ""
     without = {n: replace(h, gpu=replace(h.gpu, cards=())) for n, h in idle.items()}
     card = next(iter(idle.values())).gpu.cards[0]
-    return {**facts, **without}, f"this machine's {card} has no driver that works, and is not used"
+    return {**facts, **without}, f"this computer's {card} has no driver that works, and is not used"
 
 
 def _refuse_one_machine_twice(
@@ -142,7 +142,7 @@ def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCl
 
 
 def with_wheel(cluster: AnyCluster) -> AnyCluster:
-    """The cluster with its wheel in this machine's cache. If hosts need a wheel, the stack's
+    """The cluster with its wheel in this computer's cache. If hosts need a wheel, the stack's
     bucket is checked too; its wheel is downloaded if the cache has none."""
     needed = cluster.environment.runtime.horovod and cluster.incomplete
     folder = wheel_folder(cluster)

@@ -1,4 +1,4 @@
-"""uv, the package installer: this machine's copy, and the same release for the hosts. It never
+"""uv, the package installer: this computer's copy, and the same release for the hosts. It never
 downloads a Python."""
 
 from __future__ import annotations

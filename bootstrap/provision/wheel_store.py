@@ -1,4 +1,4 @@
-"""Horovod wheels: this machine's cache, and the stack's bucket, which shares them with all users.
+"""Horovod wheels: this computer's cache, and the stack's bucket, which shares them with all users.
 
 A wheel is code of the host that built it. So the name of its folder begins with who built it
 (`Cluster.wheel_origin`): another cluster never gets it, and hosts on this computer only get what
@@ -50,12 +50,12 @@ class CorruptWheel(RailheadError):
 
 
 def wheel_folder(cluster: SurveyedCluster) -> Path:
-    """The folder in this machine's cache for the wheel that this cluster builds."""
+    """The folder in this computer's cache for the wheel that this cluster builds."""
     return _folder(cluster.wheel_origin, cluster.environment, cluster.facts[cluster.builder])
 
 
 def folder_of_built_here(environment: Environment, facts: HostFacts) -> Path:
-    """The folder in this machine's cache for the wheel that this computer builds for such hosts."""
+    """The folder in the cache for the wheel that this computer builds for such hosts."""
     return _folder(HERE, environment, facts)
 
 
@@ -64,14 +64,14 @@ def _folder(origin: str, environment: Environment, builder: HostFacts) -> Path:
 
 
 def find_wheel(cluster: SurveyedCluster) -> Path | None:
-    """The wheel for these hosts in this machine's cache: one that this cluster built, otherwise
+    """The wheel for these hosts in this computer's cache: one that this cluster built, otherwise
     one that this computer built; None if there is none."""
     here = folder_of_built_here(cluster.environment, cluster.facts[cluster.builder])
     return local_wheel(wheel_folder(cluster)) or local_wheel(here)
 
 
 def keep_wheel(wheel: Path, folder: Path) -> None:
-    """Copy a wheel into a folder of this machine's cache."""
+    """Copy a wheel into a folder of this computer's cache."""
     atomic_write(folder / wheel.name, wheel.read_bytes())
 
 
@@ -111,7 +111,7 @@ def store_wheel(inventory: Inventory, wheel: Path, key: str) -> None:
 
 
 def local_wheel(folder: Path) -> Path | None:
-    """The wheel in a folder of this machine's cache; None if there is none."""
+    """The wheel in a folder of this computer's cache; None if there is none."""
     return min(folder.glob("horovod-*.whl"), default=None)
 
 

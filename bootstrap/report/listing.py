@@ -68,7 +68,7 @@ def known_runs(sort: str) -> list[RunRow]:
 
 
 def _here() -> list[RunRow]:
-    """The runs that are recorded on this machine."""
+    """The runs that are recorded on this computer."""
     paths = (local_state.home() / "clusters").glob("*/runs/*.json")
     runs = [read_run(path.stem) for path in paths if re.fullmatch(r"[\w-]+", path.stem)]
     return [RunRow(run, _place(run)) for run in runs]

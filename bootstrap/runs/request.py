@@ -145,7 +145,9 @@ def _keras_of(
     Keras 2 with another framework than TensorFlow."""
     if options.launcher in SCRIPTS_ONLY:
         if args.keras == "2":
-            raise UsageError(f"--keras 2 needs TensorFlow, which launcher {options.launcher} lacks")
+            raise UsageError(
+                f"--keras 2 needs TensorFlow, which launcher {options.launcher} does not use"
+            )
         return KerasChoice(3, f"the only one of launcher {options.launcher}")
     evidence = [*evidence_in_bundle(bundle, script)]
     if args.requirements:
@@ -178,7 +180,7 @@ def _refuse_script_options(args: ProgramOptions) -> None:
     for name, value in script_options.items():
         if value not in (None, {}):
             raise UsageError(
-                f"--{name} goes with --script",
+                f"--{name} needs --script",
                 hint=Hint(Command("train", script="train.py"), " ..."),
             )
     if args.sagemaker:
@@ -327,7 +329,7 @@ def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> N
     `required`, `optional` or `none`; shards are recognised for any data set."""
     if folder == "required" and not data:
         raise UsageError(
-            f"data={name} needs the data itself",
+            f"data={name} needs a folder of data",
             hint=Hint(Command("train", data="train=FOLDER"), " ..."),
         )
     for item in data if folder == "none" else ():

@@ -1,8 +1,8 @@
-"""Endpoints: a model served on a host or on this machine until its time-to-live is over.
+"""Endpoints: a model served on a host or on this computer until its time-to-live is over.
 
 request      the options of `fab deploy`, checked
 records      which endpoints this user has deployed, and where
-place        a host, or this machine, on which endpoints are created and terminated
+place        a host, or this computer, on which endpoints are created and terminated
 on_host      finds endpoints on the hosts themselves
 source       the model to deploy: of a run, or a folder or file
 state        state.json of an endpoint, checked: it comes from a host

@@ -1,4 +1,4 @@
-"""Starts an endpoint on a host or on this machine, or gives one a new version."""
+"""Starts an endpoint on a host or on this computer, or gives one a new version."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def choose_port(place: EndpointPlace, wanted: int | None, usual: int) -> int:
     port = place.session.call(FindPort(first, last)).port
     if port is None:
         ports = f"port {first}" if first == last else f"each port from {first} to {last}"
-        where = "this machine" if place.host == HERE else place.host
+        where = "this computer" if place.host == HERE else place.host
         raise UsageError(
             f"{ports} of {where} is in use",
             hint="the same command without --port takes the next free one"

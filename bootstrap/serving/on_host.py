@@ -25,7 +25,7 @@ def names_on(session: Session) -> list[str]:
 
 def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
     """An endpoint, as its endpoint.json on a host of the cluster describes it;
-    None: on this machine.
+    None: on this computer.
 
     Raises:
         Hostile: that is missing or not valid.

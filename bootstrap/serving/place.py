@@ -1,4 +1,4 @@
-"""A host, or this machine, on which endpoints are created: its session, its agent, its facts."""
+"""A host, or this computer, on which endpoints are created: its session, its agent, its facts."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def check_file(path: Path, option: str = "--file ") -> None:
 def predict_file(
     place: EndpointPlace, endpoint: Deployed, environment: Environment, path: Path
 ) -> Predictions:
-    """The predictions for a file of this machine, which is read here: pictures need no
+    """The predictions for a file of this computer, which is read here: pictures need no
     TensorFlow."""
     from .calls import samples
 

@@ -107,7 +107,7 @@ def not_deployed(name: str, where: str = "") -> UsageError:
 
 
 def of_cluster(cluster: str | None) -> list[Deployed]:
-    """The recorded endpoints of a cluster; None: those of this machine. A damaged record is named
+    """The recorded endpoints of a cluster; None: those of this computer. A damaged record is named
     and left out."""
     endpoints = []
     for name in names():

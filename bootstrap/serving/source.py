@@ -56,7 +56,7 @@ class ModelSource:
         return ModelSearch(f"--model {self.path}", Command("deploy"), prefix=f"{self.path}/")
 
     def found_here(self, *, safe_first: bool = False) -> Path | None:
-        """The model, if it is on this machine: a file, or the folder of a SavedModel.
+        """The model, if it is on this computer: a file, or the folder of a SavedModel.
 
         Raises:
             UsageError: there are several, or none is the one that is named.

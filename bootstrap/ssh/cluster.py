@@ -26,5 +26,5 @@ class ConnectedCluster(SurveyedCluster):
         everywhere(sessions, lambda s: s.start_agent(pythons[s.host.name]), what=STARTING)
 
     def python_of(self, name: str) -> str:
-        """The path of the Python on a host that its runtime is made with."""
+        """The path of the Python on a host with which its runtime is created."""
         return self.facts[name].pythons[self.environment.python]

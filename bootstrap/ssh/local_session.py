@@ -1,4 +1,4 @@
-"""A session with this machine, through sockets in place of SSH: same facts, same agent."""
+"""A session with this computer, through sockets in place of SSH: same facts, same agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = "here"  # its name as a host
 
 
 class LocalSession(Session):
-    """A shell of this machine, then the agent in it, at home in $HOME."""
+    """A shell of this computer, then the agent in it, at home in $HOME."""
 
     def __init__(self) -> None:
         log.event("here: sh   # reads the facts, then becomes the agent")
@@ -55,7 +55,7 @@ class _Shell:
 
 @contextmanager
 def local_session() -> Iterator[LocalSession]:
-    """An open session with this machine."""
+    """An open session with this computer."""
     session = LocalSession()
     try:
         yield session

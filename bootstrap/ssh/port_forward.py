@@ -1,4 +1,4 @@
-"""Forwards a loopback port of a host to this machine, over the open SSH connection."""
+"""Forwards a loopback port of a host to this computer, over the open SSH connection."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The cost of reaching each host since the first connection: time, connections, bytes sent.
 
-Connections are counted where they are opened and bytes where they leave this machine, so retries,
+Connections are counted where they are opened and bytes where they leave this computer, so retries,
 reconnects after a reboot, and jump hosts are included.
 """
 

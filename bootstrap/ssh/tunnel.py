@@ -1,4 +1,4 @@
-"""A port of this machine that leads to a loopback port of a host, over the SSH connection."""
+"""A port of this computer that leads to a loopback port of a host, over the SSH connection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
         listener = socket.create_server(("127.0.0.1", local_port))
     except OSError as error:
         raise UsageError(
-            f"port {local_port} of this machine cannot be used ({error.strerror})",
+            f"port {local_port} of this computer cannot be used ({error.strerror})",
             hint="the same command with --local-port 0   # a free one",
         ) from None
     with listener:

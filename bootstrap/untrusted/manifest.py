@@ -64,7 +64,7 @@ def refuse_changed(wrong: list[str]) -> None:
     """RailheadError if files differ from the manifest; `wrong` has their names."""
     if wrong:
         raise RailheadError(
-            f"{count(len(wrong), 'file')} came with another content than the chief has: "
+            f"{count(len(wrong), 'file')} came with other content than the chief has: "
             + ", ".join(wrong[:SHOWN]),
             hint=Hint(Command("fetch"), "   # once more; the machines keep them"),
         )

@@ -1,4 +1,4 @@
-"""Rules for turning archives and file names from a host into files on this machine.
+"""Rules for turning archives and file names from a host into files on this computer.
 
 A host may be compromised, so no name, size, type or length from it is trusted. This module applies
 its own rules to archives, because tarfile's filters have bugs in some versions of Python. It

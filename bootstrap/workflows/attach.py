@@ -187,7 +187,7 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
 
 
 def fetch_ended(connection: RunConnection) -> None:
-    """Fetch the results of a run that was ended early, without judging it."""
+    """Fetch the results of a run that was cancelled early, without judging it."""
     results.fetch(connection.chief, connection.run, print_lines)
 
 

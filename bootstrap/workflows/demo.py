@@ -20,7 +20,7 @@ from .train import TrainOptions, train
 def demo(results: Path) -> None:
     """Start two local hosts, train on them, and always tear them down."""
     inventory = local_cluster.start(local_state.DEMO, 2)
-    print_lines("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
+    print_lines("two SSH hosts on this computer: " + ", ".join(str(h) for h in inventory.hosts))
     try:
         request = read_request(ProgramOptions(preset="digits"))
         train(inventory, TrainOptions(request, Options(), results))

@@ -77,7 +77,7 @@ class Evaluation:
     metrics: Mapping[str, Any] = key(
         {},
         rest=True,
-        doc="as keys of their own: `loss`, `accuracy` and others that the task has; `epoch`, whose"
+        doc="as separate keys: `loss`, `accuracy` and others that the task has; `epoch`, whose"
         " model was evaluated, from 1",
     )
 

@@ -61,7 +61,7 @@ class Attempt:
     Keras, because the script needs it; retry: from `from_step`, the step of the newest checkpoint
     (None: the files of a script). `seconds`: its duration; `step`: its last known step; `lost`:
     seconds from that checkpoint to the next attempt; `hosts`: those of the next attempt, if it has
-    not all. elastic: ended to take a host back."""
+    not all. elastic: terminated to take a host back."""
 
     keras: int = key(choices=(2, 3))
     culprit: Culprit = key()
@@ -185,7 +185,7 @@ class Result:
         omit=True,
         doc="only if the run started again. Each attempt: `keras`, `culprit`, `seconds`,"
         " `kind`\n`kind`: `keras` (the other [Keras](tasks.md#keras-2-or-3)), `retry` ([from a"
-        " checkpoint](training.md#runs-that-survive)) or `elastic` (ended to take a host"
+        " checkpoint](training.md#runs-that-survive)) or `elastic` (terminated to take a host"
         " back)\nof a retry: `cause`, the last known `step`, `from_step` (null for a script),"
         " `lost` seconds, and `hosts`, if some are missing",
     )

@@ -1,6 +1,6 @@
 """A stall: a run that makes no progress, and which of its ranks the others wait for.
 
-A part of state.json while it lasts, and of result.json where it ended the run.
+A part of state.json while it lasts, and of result.json if it ended the run.
 """
 
 from __future__ import annotations

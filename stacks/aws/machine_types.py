@@ -79,7 +79,7 @@ TYPES = {
 @dataclass(frozen=True)
 class VcpuQuota:
     """A quota in AWS's Service Quotas, service "ec2". It counts the running machines whose type
-    begins with one of `types` and with none of `others`, which have quotas of their own."""
+    begins with one of `types` and with none of `others`, which have separate quotas."""
 
     code: str
     name: str

@@ -118,7 +118,7 @@ def _region_of(zone: str) -> str:
 
 
 def name_of_no_bucket(values: Values) -> list[str]:
-    """A name for a bucket that is not made."""
+    """A name for a bucket that is not created."""
     if values["bucket"] or not values["bucket_name"]:
         return []
     return [

@@ -31,7 +31,7 @@ class Key:
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        """The defaults of the clouds that have one of their own."""
+        """The defaults of the clouds that have one."""
         texts = {name: CLOUDS[name].key_defaults.get(self.name) for name in self.clouds}
         return {name: text for name, text in texts.items() if text}
 
@@ -66,8 +66,8 @@ KEYS = (
     Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
     Key("deadline_hours", ALL, validators.deadline, "hours after which a machine "
-        "powers itself off and the cloud stops it, 0.25 to 168, from each creation and "
-        "`fab start`", default="8"),
+        "powers itself off and the cloud stops it, 0.25 to 168, from each creation and `fab start`",
+        default="8"),
     Key("region", REMOTE, validators.region, "the cloud's region"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas; all "
         "hosts go into one. Unset: all zones with the machine type, by name"),

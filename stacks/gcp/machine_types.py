@@ -17,7 +17,7 @@ PRICES = PRICE_LISTS["gcp"]
 
 # GPUs are attached to these.
 N1 = {f"n1-standard-{vcpus}": vcpus for vcpus in (1, 2, 4, 8, 16, 32, 64, 96)}
-# These have GPUs of their own: vCPUs, GPU type, GPUs.
+# These have built-in GPUs: vCPUs, GPU type, GPUs.
 WITH_GPUS = {
     "g2-standard-4": (4, L4, 1),
     "g2-standard-8": (8, L4, 1),
@@ -99,7 +99,7 @@ def has_local_ssds(name: str) -> bool:
 
 
 def same_gpus(name: str) -> list[str]:
-    """The other types with the same number of the same GPU of their own."""
+    """The other types with the same number of the same built-in GPU."""
     own = WITH_GPUS.get(name)
     if own is None:
         return []

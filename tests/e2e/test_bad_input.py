@@ -39,7 +39,7 @@ BAD = {
 DATA = {
     "no such file": (("--data", "train=nowhere"), "no file or folder nowhere here"),
     "an empty folder": (("--data", "train=empty"), "--data train: empty has no files"),
-    "data without a place": (("--set", "data=images"), "data=images needs the data itself"),
+    "data without a place": (("--set", "data=images"), "data=images needs a folder of data"),
     "data that is included": (("--data", "train=some"), "data=digits, which accepts no files"),
     "no such folder on a host": (
         ("--data", "train=host:/nowhere", "--set", "data=images"),
@@ -58,7 +58,7 @@ METRICS = {
         ("--script", "code/train.py", "--metric", "loss=("),
         "is not a regular expression",
     ),
-    "a metric without a script": (("--metric", "loss=(.)"), "--metric goes with --script"),
+    "a metric without a script": (("--metric", "loss=(.)"), "--metric needs --script"),
 }
 CASES = BAD | DATA | END | METRICS
 

@@ -179,7 +179,7 @@ def test_a_name_that_a_clouds_cluster_has_is_reported_at_preview(empty: Stack) -
     (folder / "cluster.json").write_text(golden.read_text())
     empty.config(name="taken")
     for done in (empty.preview(), empty.up()):
-        done.ended(1, "cluster 'taken' is one of aws, not one of this machine")
+        done.ended(1, "cluster 'taken' is one of aws, not of this computer")
         assert "Traceback" not in done.text
     assert made(empty) == {}
 

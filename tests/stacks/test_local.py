@@ -85,7 +85,7 @@ def test_what_is_read_shows_a_dead_host_and_a_missing_one() -> None:
 def test_a_refusal_is_a_failed_check_and_not_an_error() -> None:
     local_state.save_cluster(replace(parse_hosts("a"), name="demo"))
     (failure,) = Sshd().check({}, dict(INPUTS)).failures
-    assert "cluster 'demo' is ad-hoc hosts, not one of this machine" in failure.reason
+    assert "cluster 'demo' is ad-hoc hosts, not of this computer" in failure.reason
 
 
 @pytest.mark.parametrize("sample", ["local", "aws-p3", "aws-g4dn", "gcp-t4"])

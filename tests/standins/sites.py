@@ -313,7 +313,7 @@ NETWORK = "https://www.googleapis.com/compute/v1/projects/p-1/global/networks/ow
 class LocalSite(Site):
     """Two sshd of this machine."""
 
-    account, networks = "this machine", ("127.0.0.0/8",)
+    account, networks = "this computer", ("127.0.0.0/8",)
     place = Place("local", None)
 
     def __init__(self, patch: Patch) -> None:

@@ -1,10 +1,10 @@
-"""No data set at all: made-up images, for timing everything but the data."""
+"""Generated images instead of a data set, to measure everything but the data."""
 
 from __future__ import annotations
 
 from typing import Any
 
-SUMMARY = "the CNN on made-up images, for launch tests and timings"
+SUMMARY = "the CNN on generated images, for launch tests and timings"
 CHANGES: dict[str, Any] = {
     "data": "synthetic",
     "shift": 0,

@@ -26,7 +26,7 @@ DATASETS = {
     "shards": f"{__name__}.shard_files",
 }
 SPLITS = ("train", "validation", "test")
-WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or made up
+WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or generated
 ONLY_FOLDER = ("images", "csv", "numpy", "tfrecord", "shards")  # Keras has no such data set
 
 

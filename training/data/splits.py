@@ -85,7 +85,7 @@ def held_out(
 def read(
     module: ModuleType, data: DataSource, config: TrainConfig, report: Report
 ) -> dict[str, Any]:
-    """The splits of one URI. Shards are known by their manifest, whatever they were made of.
+    """The splits of one URI. Shards are known by their manifest, whatever they were written from.
 
     Other content at the URI is reported, in one message.
 

@@ -115,7 +115,7 @@ class Ahead:
             yield element
 
     def close(self) -> None:
-        """The reader leaves: end the thread and remove what it has made."""
+        """The reader leaves: end the thread and remove what it has written."""
         self.left.set()
         self._discard_waiting()  # and the thread need not wait for room
         self.thread.join()

@@ -119,7 +119,7 @@ class Batcher:
                 _resolve(call, result)
 
     async def _one_by_one(self, calls: Sequence[_Call], error: Exception) -> None:
-        """One request may have made the batch fail: the others do not fail with it."""
+        """One request may have caused the failure of the batch: the others do not fail with it."""
         for call in calls:
             outcome: dict[str, Any] | Exception = error
             if len(calls) > 1:

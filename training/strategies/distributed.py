@@ -59,7 +59,7 @@ class Distributed:
         return result.numpy()
 
     def broadcast(self, variables: Sequence[Any]) -> None:
-        """Nothing to do: variables made in the scope start from the first worker's values."""
+        """Nothing to do: variables created in the scope start from the first worker's values."""
 
     def average(self, variables: Sequence[Any]) -> None:
         """Each replica has its own values: Keras 3 makes such variables without an aggregation."""

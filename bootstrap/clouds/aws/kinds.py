@@ -91,7 +91,7 @@ class Kind:
         key: the key of the list in the response.
         id: the field with its id, which is also the parameter of `delete`.
         delete: the operation that removes it.
-        free: the calls that must be made before.
+        free: the calls that must come before.
         several: `delete` takes a list of ids.
         since: the field with the time of its creation; empty where EC2 does not report it.
         only: more parameters of `describe`.

@@ -1,4 +1,4 @@
-"""SSH hosts on this machine: real sshd processes on loopback addresses, for demo and tests.
+"""SSH hosts on this computer: real sshd processes on loopback addresses, for demo and tests.
 
 `python -m bootstrap.clouds.local start|stop|read|remove|check` is the command line, with JSON on
 stdin and stdout: stacks/local.py makes one resource of each host. It can stop only these sshd and
@@ -136,7 +136,7 @@ def existing(cluster: str) -> list[LocalHost]:
     recorded = local_state.load_cluster(cluster)
     if not recorded.kind.this_machine:
         where = "ad-hoc hosts" if recorded.is_ad_hoc else f"one of {recorded.cloud}"
-        raise UsageError(f"cluster {cluster!r} is {where}, not one of this machine")
+        raise UsageError(f"cluster {cluster!r} is {where}, not of this computer")
     return [LocalHost(h.name, folder / h.name, h.address, h.port or 0) for h in recorded.hosts]
 
 

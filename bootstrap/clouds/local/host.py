@@ -1,4 +1,4 @@
-"""One SSH host on this machine: its folder, address, port, keys, settings and sshd.
+"""One SSH host on this computer: its folder, address, port, keys, settings and sshd.
 
 Each has its own host key, HOME and TMPDIR (two OpenMPI daemons that share one /tmp crash
 sometimes). Linux only. `cluster` makes clusters of them; `processes` ends them.
@@ -96,7 +96,7 @@ def program() -> str:
         UsageError: this is not Linux, or sshd is missing.
     """
     if sys.platform != "linux":
-        raise UsageError("local SSH hosts need Linux: they live on addresses of 127.0.0.0/8")
+        raise UsageError("local SSH hosts need Linux: they use addresses of 127.0.0.0/8")
     for path in SSHD:
         if Path(path).exists():
             return path
@@ -151,7 +151,7 @@ def run(host: LocalHost) -> None:
     )
     atomic_write(host.folder / "sshd_config", text)
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd needs it; made at boot
+        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd needs it; created at boot
     argv = [program(), "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
     clean = {"PATH": os.defpath, processes.MARK: str(host.folder)}
     log.run(argv, check=True, stdin=subprocess.DEVNULL, env=clean)

@@ -10,7 +10,7 @@ from . import cluster
 
 
 class Local:
-    """The SSH hosts of one cluster on this machine. Only their processes are stopped."""
+    """The SSH hosts of one cluster on this computer. Only their processes are stopped."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
@@ -38,7 +38,7 @@ class Local:
         """End every host's sshd and its processes.
 
         Raises:
-            RailheadError: some are still there.
+            RailheadError: some processes still run.
         """
         for name, result in cluster.stop(self.inventory.name).items():
             if result.left:
@@ -65,14 +65,14 @@ class Local:
 
     def account(self) -> str:
         """The owner of the hosts."""
-        return "this machine"
+        return "this computer"
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         """The keys in the inventory, which were created here."""
         return {h.name: (h.host_key,) for h in self.inventory.hosts if h.host_key}
 
     def allowed_cidrs(self) -> tuple[str, ...]:
-        """The loopback network: only this machine connects."""
+        """The loopback network: only this computer connects."""
         return ("127.0.0.0/8",)
 
 

@@ -67,7 +67,7 @@ def drop_temporary_of_ended() -> None:
 
 
 def is_old(link: str) -> bool:
-    """Whether a link was made a while ago; the processes of a run start a moment after it."""
+    """Whether a link was created a while ago; the processes of a run start a moment after it."""
     with contextlib.suppress(OSError):
         return time.time() - os.lstat(link).st_mtime > STARTING
     return False

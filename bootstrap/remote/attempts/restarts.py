@@ -49,7 +49,7 @@ class Times:
 class Ended:
     """A failed attempt. `retry`: by the table of causes; `stepped`: its output shows a step,
     `step`: the last one. `tick` is called while hosts are waited for; `cancelled` tells whether
-    the run was cancelled meanwhile. `grows`: it was ended to take a host back."""
+    the run was cancelled meanwhile. `grows`: it was terminated to take a host back."""
 
     run: RunDocument
     folder: str

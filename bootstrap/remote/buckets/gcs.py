@@ -57,7 +57,7 @@ class StorageClient:
         hashes = response.headers.get("x-goog-hash", "").replace(" ", "").split(",")
         sent = [text[4:] for text in hashes if text.startswith("md5=")]
         if sent and sent != [encoded(received.digest())]:
-            raise RequestException(f"{address} came with another content than its MD5 is of")
+            raise RequestException(f"{address} came with other content than its MD5 is of")
 
 
 def google_session(scope: str = SCOPE) -> Any:

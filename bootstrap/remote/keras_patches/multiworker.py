@@ -84,7 +84,7 @@ def several_steps(trainer: Any, model: Any, step_function: Any) -> Callable[[Any
         results = model.distribute_strategy.run(step_function, args=(batch,))
         return trainer.reduce_per_replica(results, model.distribute_strategy, reduction="auto")
 
-    # Not a tf.function of its own: the keys of its collectives would have no value in the loop.
+    # Not a separate tf.function: the keys of its collectives would have no value in the loop.
     step = model._autoconvert_optionals(undecorated(tf, one_step))
 
     def all_steps(iterator: Any) -> Any:

@@ -33,7 +33,7 @@ def coordinator_of(trainer: Any, strategy: Any) -> Any:
 
 
 class PendingResults(dict[str, Any]):
-    """The results of a step that a worker may not have made yet: empty for callbacks."""
+    """The results of a step that a worker may not have computed yet: empty for callbacks."""
 
     def __init__(self, remote: Any) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ def is_arrays(trainer: Any, data: Any) -> bool:
 
 def worker_data(dataset: Any, options: dict[str, Any]) -> Any:
     """A data adapter of a distributed dataset: that of Keras reads its size, which is not known
-    before the workers have made it."""
+    before the workers have computed it."""
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
     if options.get("class_weight"):

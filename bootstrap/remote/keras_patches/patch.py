@@ -19,7 +19,7 @@ KNOWN = ((3, 12), (3, 15))
 
 @dataclass(frozen=True)
 class Patch:
-    """A change of one module, made directly after its first import.
+    """A change of one module, directly after its first import.
 
     `module`: its full name. `strategies`: the strategies whose scripts need it. `issue`: the
     upstream issue, as owner/name#number, or empty where none is known; `does`: what it changes,

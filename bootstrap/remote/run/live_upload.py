@@ -291,8 +291,10 @@ def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
 
 
 def main(folder: str, url: str, mode: str) -> int:
-    """Upload until this process is ended (`always`), or the last checkpoints once: `once` after the
-    results, whose logs replace the pieces; `rest` without them. Exit code 1: an upload failed."""
+    """Upload until this process is terminated (`always`), or the last checkpoints once: `once`
+    after the results, whose logs replace the pieces; `rest` without them. Exit code 1: an upload
+    failed.
+    """
     uploads = LiveUpload(folder, url)
     if mode == "always":
         os.nice(5)

@@ -1,4 +1,4 @@
-"""Who is behind and who waits, from the samples of all ranks. Pure.
+"""Which ranks the others wait for, from the samples of all ranks. Pure.
 
 How soon it is called a stall depends on how sure that is: a false alarm costs more than a late one.
 """

@@ -55,7 +55,7 @@ def doing_of(stacks: list[Stack], work: str, text_of: dict[tuple[str, int], str]
     """
     main = _of_thread(stacks[0], work, text_of)
     if main.kind != "call" or main.detail == "join":
-        # TensorFlow runs the program's generators and functions in threads of its own.
+        # TensorFlow runs the program's generators and functions in its own threads.
         for stack in stacks[1:]:
             other = _of_thread(stack, work, text_of)
             called = any(CALLED_BY_TENSORFLOW.search(frame.file) for frame in stack)

@@ -54,7 +54,7 @@ class StallWatch:
 
     @property
     def ends_run(self) -> bool:
-        """Whether the run must be ended."""
+        """Whether the run must be terminated."""
         return self.confirmed and self.run.on_stall != "wait"
 
     def look(self, now: float) -> None:
@@ -71,7 +71,7 @@ class StallWatch:
             self.thread.start()
 
     def culprit(self, stall: Stall) -> Culprit:
-        """The failure of a run that was ended because of this stall."""
+        """The failure of a run that was terminated because of this stall."""
         if not stall.behind:
             return Culprit(None, None, (), stall=stall)
         rank = stall.behind[0]

@@ -202,7 +202,7 @@ def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(
             "fab ssh-config: interrupted\n  next: fab status   # shows the hosts and the run\n",
         ),
         ("full", 1, "fab ssh-config: /x y/a: No space left on device\n" + SPACE),
-        ("full-pipe", 1, "fab ssh-config: this machine: No space left on device\n" + SPACE),
+        ("full-pipe", 1, "fab ssh-config: this computer: No space left on device\n" + SPACE),
         ("root's", 1, "fab ssh-config: /x y/a: Permission denied\n  next: ls -ld '/x y/a'" + OWNER),
     ],
 )

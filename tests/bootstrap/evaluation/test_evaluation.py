@@ -183,7 +183,7 @@ def test_a_script_gets_the_results_of_the_run(project: Path) -> None:
 REFUSED: dict[str, tuple[ProgramOptions, ProgramOptions, str]] = {
     "a script's model": (program(script="train.py"), program(), "name a script that evaluates"),
     "no such metric": (TRAINING, program(maximum=("mae=1",)), r"no such metric\. Choices: loss"),
-    "a pattern": (TRAINING, program(metrics=("a=(.)",)), "go with --script"),
+    "a pattern": (TRAINING, program(metrics=("a=(.)",)), "need --script"),
     "no such data": (TRAINING, program(data=("test=nowhere",)), "no file or folder nowhere"),
     "data of another name": (TRAINING, program(data=("x=mnist",)), "accepts train, validation"),
     "the name of the model": (

@@ -137,7 +137,7 @@ def test_a_host_without_an_address_has_its_name_as_address() -> None:
         ("hosts.0.address", "-oProxyCommand=x", "is not a host: write"),
         ("hosts.0.peer_address", "$(x)", "write an IP address"),
         ("hosts.0.host_key_source", "dns", "guest-attributes, console, injected, not 'dns'"),
-        ("hosts.1.host_key_source", "injected", "aws-g4dn-2: .*'injected' goes with a host_key"),
+        ("hosts.1.host_key_source", "injected", "aws-g4dn-2: .*'injected' needs a host_key"),
         ("cloud", "azure", "cloud 'azure': one of aws, gcp, local, hosts"),
         ("hosts", [], "no hosts"),
     ],

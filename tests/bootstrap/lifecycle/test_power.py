@@ -255,7 +255,7 @@ def test_a_machine_that_is_still_stopping_is_waited_for(operator: Operator) -> N
 def test_a_stock_out_stops_what_was_started_with_it(operator: Operator) -> None:
     sky = operator.has("stopped", "stopped")
     sky.full = {TWO}
-    with pytest.raises(HostsFailed, match="found no room"):
+    with pytest.raises(HostsFailed, match="had no capacity"):
         start(operator, sky)
     assert sky.calls == ["start", "stop"]
     assert sky.time < 60

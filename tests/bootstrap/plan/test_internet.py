@@ -86,7 +86,7 @@ def test_a_password_is_refused_on_the_command_line_and_taken_from_the_environmen
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = f"http://{USER}@p.example:3128"
-    with pytest.raises(UsageError, match="every user of this machine could read") as refused:
+    with pytest.raises(UsageError, match="every user of this computer could read") as refused:
         internet(url)
     assert "s3cret" not in str(refused.value) and "RAILHEAD_PROXY" in refused.value.hint
     monkeypatch.setenv("RAILHEAD_PROXY", url)

@@ -112,7 +112,7 @@ def test_a_runtime_that_does_not_serve_the_launcher_is_refused_with_the_choices(
     monkeypatch.setitem(ROWS, "no-hvd", RuntimeRow("no-hvd", "0", (), launchers=("tensorflow",)))
     with pytest.raises(UsageError) as caught:
         choose_runtime({"h1": debian}, "horovod", "no-hvd")
-    expected = "runtime no-hvd does not serve launcher horovod; tf2.18, tf2.21 do"
+    expected = "runtime no-hvd does not support launcher horovod; tf2.18, tf2.21 do"
     assert (caught.value.message, caught.value.hint) == (expected, "--runtime tf2.18")
     with pytest.raises(UsageError, match="one of tf2.18, tf2.21, jax0.6, torch2.7, no-hvd"):
         row_named("tf2.19", "horovod")

@@ -208,16 +208,16 @@ REFUSED: dict[str, tuple[Made, str]] = {
     ),
     "another system": (
         lambda h: replace(h, os="fedora-41"),
-        "no driver row for fedora-41 on x86_64: the rows are for debian-12, ubuntu-22.04,"
+        "no driver is known for fedora-41 on x86_64: they are known for debian-12, ubuntu-22.04,"
         " ubuntu-24.04",
     ),
     "another processor": (
         lambda h: replace(h, arch="aarch64"),
-        "no driver row for debian-12 on aarch64",
+        "no driver is known for debian-12 on aarch64",
     ),
     "a card of next year": (
         lambda h: of_gpu(h, cards=(card("10de:3f00", None),)),
-        "no driver row for NVIDIA card 10de:3f00",
+        "no driver is known for NVIDIA card 10de:3f00",
     ),
 }
 
@@ -258,7 +258,7 @@ def test_every_host_that_cannot_be_prepared_is_reported(t4: HostFacts) -> None:
         decide.decide(cluster(t4, closed, replace(t4, os="arch")), SYSTEM)
     assert caught.value.outcomes["h1"] == "ok"
     assert "Secure Boot" in caught.value.outcomes["h2"]
-    assert "no driver row for arch" in caught.value.outcomes["h3"]
+    assert "no driver is known for arch" in caught.value.outcomes["h3"]
 
 
 @pytest.mark.parametrize(("cloud", "allowed"), [("hosts", False), ("local", False), ("aws", True)])
@@ -374,7 +374,7 @@ def test_a_card_of_this_computer_that_does_not_work_is_ignored_and_reported(
     facts, output = without_idle_cards(inventory, {"h1": t4})
     assert len(facts["h1"].gpu.cards) == kept
     assert output == (
-        "" if kept else "this machine's Tesla T4 has no driver that works, and is not used"
+        "" if kept else "this computer's Tesla T4 has no driver that works, and is not used"
     )
     assert len(without_idle_cards(inventory, {"h1": ready_gpu(t4)})[0]["h1"].gpu.cards) == 1
 

@@ -270,7 +270,7 @@ def test_a_hostile_manifest_is_refused(run: Run, text: str) -> None:
 def test_a_file_with_other_content_is_not_accepted(run: Run) -> None:
     wrong = manifest(WHOLE, {**WHOLE, "path": "logs/rank-0.log"})
     host = Host(packed(GOOD), {"manifest.json": wrong})
-    with pytest.raises(RailheadError, match="1 file came with another content.*rank-0.log"):
+    with pytest.raises(RailheadError, match="1 file came with other content.*rank-0.log"):
         fetch(host, run)
     assert came(run) == {} and not host.written, "the chief must keep its machines"
 

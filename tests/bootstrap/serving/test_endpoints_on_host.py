@@ -190,7 +190,7 @@ def test_the_log_of_an_endpoint_is_printed(
     (logs / "server.log.1").write_text("older\n")
     tasks.logs.body(None, hosts="h1", endpoint="m")
     assert "older\nloads version 1\n" in capsys.readouterr().out
-    with pytest.raises(Exit, match="--endpoint goes without"):
+    with pytest.raises(Exit, match="--endpoint cannot be used with"):
         tasks.logs.body(None, hosts="h1", endpoint="m", follow=True)
 
 
@@ -360,7 +360,7 @@ def test_a_second_endpoint_gets_the_next_free_port(session: SharedSession) -> No
     with socket.create_server(("127.0.0.1", 0)) as first:
         taken = first.getsockname()[1]
         assert taken < choose_port(session.place(), None, taken) < taken + 100
-        with pytest.raises(UsageError, match=f"port {taken} of this machine is in use"):
+        with pytest.raises(UsageError, match=f"port {taken} of this computer is in use"):
             choose_port(session.place(), taken, 8501)
     assert choose_port(session.place(), taken, 8501) == taken
 
@@ -373,7 +373,7 @@ def test_a_deploy_to_a_port_in_use_sends_and_records_nothing(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         request = read_request(DeployOptions(name="m", port=port))
-        with pytest.raises(UsageError, match=f"port {port} of this machine is in use"):
+        with pytest.raises(UsageError, match=f"port {port} of this computer is in use"):
             deploy_here(request, ModelSource(None, home, trusted=True))
     assert records.names() == [] and [path.name for path in home.iterdir()] == ["m.keras"]
 

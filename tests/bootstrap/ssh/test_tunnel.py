@@ -113,7 +113,7 @@ def test_no_other_machine_is_let_in(session: Session, echo: int) -> None:
 def test_a_local_port_in_use_is_refused(session: Session) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
-        refusal = pytest.raises(UsageError, match=f"port {port} of this machine cannot be used")
+        refusal = pytest.raises(UsageError, match=f"port {port} of this computer cannot be used")
         with refusal, tunnel(session, 1, port):
             pass
 

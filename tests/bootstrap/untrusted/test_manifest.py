@@ -92,5 +92,5 @@ def test_changed_files_are_named_with_the_next_command() -> None:
     refuse_changed([])
     with pytest.raises(RailheadError) as caught:
         refuse_changed(["a", "b"])
-    assert caught.value.message.endswith("another content than the chief has: a, b")
+    assert caught.value.message.endswith("other content than the chief has: a, b")
     assert caught.value.hint == "fab fetch   # once more; the machines keep them"

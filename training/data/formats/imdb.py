@@ -1,7 +1,7 @@
 """Texts in `train/CLASS/*.txt`, optionally `validation/` and `test/`; or Keras's `imdb.npz`.
 
 A text becomes `text_length` word numbers, filled up with 0. Words of texts get their numbers by a
-hash, so there is no vocabulary to build or to ship.
+hash, so there is no vocabulary to build or to upload.
 """
 
 from __future__ import annotations

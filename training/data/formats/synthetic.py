@@ -26,7 +26,9 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """Synthetic data has no files."""
-    raise DataError(f"data=synthetic is made up: name what {folder} holds, such as data=images")
+    raise DataError(
+        f"data=synthetic is generated: name what {folder} contains, such as data=images"
+    )
 
 
 def make(count: int, *, seed: int) -> Arrays:

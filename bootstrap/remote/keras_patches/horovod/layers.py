@@ -7,7 +7,7 @@ from typing import Any
 
 
 def patch_sync_batch_norm(module: types.ModuleType) -> None:
-    """horovod.tensorflow.sync_batch_norm: replace its layer, which is made for Keras 2."""
+    """horovod.tensorflow.sync_batch_norm: replace its layer, which is written for Keras 2."""
     import keras
 
     base: Any = keras.layers.BatchNormalization

@@ -25,7 +25,7 @@ def not_converted(function: Callable[..., Any]) -> Callable[..., Any]:
 def patch_broadcast(module: types.ModuleType) -> None:
     """horovod.tensorflow.functions: broadcast Keras variables.
 
-    The states of random numbers stay as they are: each rank drops out units of its own.
+    The states of random numbers stay as they are: each rank drops out other units.
     """
     broadcast: Callable[..., Any] = module.broadcast_variables
 

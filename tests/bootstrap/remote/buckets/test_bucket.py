@@ -114,7 +114,7 @@ def test_one_bit_of_an_object_flipped_is_not_a_result(
     world: World, here: Run, uploaded: list[str], name: str
 ) -> None:
     world.flip(f"runs/r1/{name}")
-    with pytest.raises(RailheadError, match="1 file came with another content") as caught:
+    with pytest.raises(RailheadError, match="1 file came with other content") as caught:
         bucket_results.fetch(world.inventory, here)
     assert Path(name).name in caught.value.message
     assert not (here.results / "result.json").exists(), "it would count as fetched"
@@ -215,7 +215,7 @@ def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
 def test_what_changes_on_its_way_from_google_is_reported(on_gcs: OnGcs) -> None:
     on_gcs.put("k", b"weights")
     on_gcs.store.live("results-b", "k")[0]["data"] = flipped(b"weights")
-    with pytest.raises(RailheadError, match="another content than its MD5 is of"):
+    with pytest.raises(RailheadError, match="other content than its MD5 is of"):
         bucket.bucket_of(ON_GCP).read("k")
 
 
