@@ -1,11 +1,11 @@
-"""Writes the generated parts of the pages: `make generate`."""
+"""Writes the generated parts of the pages, and those of `--help`: `make generate`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import campaigns, config, documents, failures, interface, tasks, training
+from . import campaigns, config, documents, failures, help_pages, interface, tasks, training
 from .marked import DOCS, filled
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
@@ -21,10 +21,11 @@ PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
 
 
 def files() -> dict[Path, str]:
-    """The content of each page that has generated parts."""
-    return {
+    """The content of each page that has generated parts, and of each page of `--help`."""
+    pages = {
         DOCS / name: filled((DOCS / name).read_text(), parts()) for name, parts in PAGES.items()
     }
+    return {**pages, **help_pages.files()}
 
 
 if __name__ == "__main__":

@@ -1,19 +1,13 @@
-"""All tasks in their groups."""
+"""All tasks."""
 
 from __future__ import annotations
 
 from invoke import Collection
 
-from . import help, machine_tasks, result_tasks, serving_tasks, tasks
+from . import machine_tasks, result_tasks, serving_tasks, tasks
 
-GROUPS = {
-    "Train, and follow runs": tasks,
-    "Evaluate, compare and search": result_tasks,
-    "Serve models": serving_tasks,
-    "Machines": machine_tasks,
-}
-help.add_groups(GROUPS)
+MODULES = (tasks, result_tasks, serving_tasks, machine_tasks)
 ns = Collection()
-for module in GROUPS.values():
-    for task in help.tasks_of(module):
+for module in MODULES:
+    for task in Collection.from_module(module).tasks.values():
         ns.add_task(task)

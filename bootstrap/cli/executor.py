@@ -24,6 +24,7 @@ from ..console.output import shown_on
 from ..errors import FAILED, INTERRUPTED, USAGE, Command, Hint, RailheadError, Terminated, refusal
 
 TARGETS = ("hosts", "stack")
+TWO_WORDS = ("data",)  # the first word of tasks whose name has two, such as data push
 BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not
 
 
@@ -193,5 +194,7 @@ def _internal_error(file: log.LogFile) -> str:
 
 
 def dashed(name: str) -> str:
-    """A task's name on the command line: exec_ becomes exec, ssh_config ssh-config."""
-    return name.rstrip("_").replace("_", "-")
+    """A task's name as it is typed: exec_ is exec, ssh_config ssh-config, data_push data push."""
+    name = name.rstrip("_").replace("_", "-")
+    first, _, second = name.partition("-")
+    return f"{first} {second}" if first in TWO_WORDS and second else name

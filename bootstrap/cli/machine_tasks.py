@@ -27,11 +27,11 @@ from railhead.documents.options.option import only
 from ..console import log
 from ..console.output import confirm, json_output, print_lines
 from ..errors import Command, Hint
-from .task import task
+from .task import CLOUD, HOSTS, task
 from .tasks import Hosts
 
 
-@task()
+@task(CLOUD)
 def teardown(c: Context, target: Hosts, options: TeardownOptions) -> None:
     """Cancel runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
     from ..workflows import attach
@@ -50,7 +50,7 @@ def teardown(c: Context, target: Hosts, options: TeardownOptions) -> None:
         workflow.teardown(inventory, options)
 
 
-@task()
+@task(CLOUD)
 def up(
     c: Context,
     target: Annotated[
@@ -81,7 +81,7 @@ def up(
     )
 
 
-@task()
+@task(CLOUD)
 def doctor(
     c: Context,
     target: Annotated[
@@ -102,7 +102,7 @@ def doctor(
         doctor.doctor(stack, file)
 
 
-@task()
+@task(CLOUD)
 def adopt(
     c: Context,
     options: AdoptOptions,
@@ -121,7 +121,7 @@ def adopt(
     lifecycle.adopt(options.id, place=place, owner=owner.owner, report=print_lines)
 
 
-@task()
+@task(CLOUD)
 def start(
     c: Context,
     target: Hosts,
@@ -147,7 +147,7 @@ def start(
     print_lines(f"next: {train}", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
-@task()
+@task(CLOUD)
 def stop(
     c: Context,
     target: Hosts,
@@ -177,7 +177,7 @@ def stop(
     stop.stop(status.inventory, print_lines, yes=options.yes, discard=options.discard_results)
 
 
-@task()
+@task(CLOUD)
 def leaks(
     c: Context,
     options: LeaksOptions,
@@ -198,7 +198,7 @@ def leaks(
         leaks.leaks(options, removal, owner.owner, file)
 
 
-@task()
+@task(CLOUD)
 def extend(
     c: Context,
     target: Hosts,
@@ -216,7 +216,7 @@ def extend(
     power.extend(Target(target).status(), deadline.hours, print_lines)
 
 
-@task()
+@task(HOSTS)
 def trust(
     c: Context,
     target: Hosts,
@@ -237,7 +237,7 @@ def trust(
     print_lines(*trust.pin_keys(unknown, agreed))
 
 
-@task(name="ssh")
+@task(HOSTS, name="ssh")
 def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
     """Open a shell on a host, with the pinned host keys and the cluster's key."""
     from . import shell
@@ -250,7 +250,7 @@ def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
     os.execvp("ssh", argv)
 
 
-@task(name="exec")
+@task(HOSTS, "cmd", name="exec")
 def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
     """Run a shell command on every host; exit 1 if it fails on any."""
     from ..errors import UsageError
@@ -262,7 +262,7 @@ def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
     shell.execute(Target(target).running(), command.cmd)
 
 
-@task()
+@task(HOSTS)
 def ssh_config(c: Context, target: Hosts) -> None:
     """Write an OpenSSH config file for the hosts, to be included in ~/.ssh/config."""
     from . import shell

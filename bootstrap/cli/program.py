@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import sys
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fabric import Config, Executor, __version__
 from fabric.main import Fab
-from invoke import Exit
+from invoke import Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
@@ -23,30 +25,24 @@ from railhead.documents.version import VERSION
 from ..console.output import printable
 from ..errors import FAILED, INTERRUPTED, USAGE, Command
 from ..inventory.files import RUN_ID
-from . import habits, help
-from .core_options import refuse_without_effect
+from .command_line import habits, help
+from .command_line.arguments import join_task_names, name_first_arguments
+from .command_line.core_options import refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
 from .task import GroupTask
 
 FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
+MISSING = r"'([\w-]+)' did not receive required positional arguments: (.+)"
 # The options of Fabric that name other tasks.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
-# Invoke has no argument that is positional and may be left out.
-_WITH_RUN = ("attach", "cancel", "deploy", "fetch", "logs", "notebook", "status", "tensorboard")
-FIRST_ARGUMENT = {
-    **dict.fromkeys(_WITH_RUN, "--run"),
-    **dict.fromkeys(("train", "sweep"), "--script"),
-    "plan": "--job",
-    "exec": "--cmd",
-}
-# `fab data push` is `fab data-push`: tasks whose name may be written as two arguments.
-TWO_PART_NAMES = {"data": ("push", "list", "shard")}
 
 
 class Program(Fab):  # type: ignore[misc]
     """Fabric's program, in which a usage error is one line and exit code 2, and a task runs once
     for all hosts."""
+
+    after_dashes = ""  # what was typed after `--`, as a shell reads it
 
     @property
     def has_our_tasks(self) -> bool:
@@ -57,6 +53,8 @@ class Program(Fab):  # type: ignore[misc]
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
         it would accept any host key."""
+        words = argv[argv.index("--") + 1 :] if "--" in argv else []
+        self.after_dashes = words[0] if len(words) == 1 else shlex.join(words)
         try:
             super().parse_core(argv)
         except ParseError as wrong:
@@ -94,19 +92,33 @@ class Program(Fab):  # type: ignore[misc]
             topic = self.core[0].args.help
             if isinstance(topic.value, str):
                 words = [topic.value, *self.core.unparsed]
-                topic.value, *self.core.unparsed = join_task_name(words)
+                topic.value, *self.core.unparsed = self._joined(words)
             else:
-                words = join_task_name(self.core.unparsed)
-                if words[1:2] == ["--help"]:  # Invoke takes it for a positional argument
+                words = self._joined(self.core.unparsed)
+                if words[1:] and "--help" in (words[1], words[-1]):
+                    # Invoke takes it for a positional argument
                     topic.value, words = words[0], []
-                if words == ["exec"] and self.core.remainder:
-                    words, self.core.remainder = ["exec", self.core.remainder], ""
-                self.core.unparsed = name_first_argument(words, self.collection.task_names)
+                self.core.unparsed = self._named(words)
             super().parse_tasks()
             named = [self.collection[context.name] for context in self.tasks]
             if not named or any(map(is_ours, named)):
                 self._refuse_empty_lists()
                 refuse_without_effect(self.core[0].args.values())
+
+    def _joined(self, words: list[str]) -> list[str]:
+        return join_task_names(words, self.collection.task_names)
+
+    def _named(self, words: list[str]) -> list[str]:
+        """The words with the names of the options that were left out; `exec -- COMMAND` too."""
+        core = {name for name, one in self.initial_context.flags.items() if one.takes_value}
+        named = name_first_arguments(words, self._tasks(), core - {"--help", "-h"})
+        if self.after_dashes and words[:1] == ["exec"] and "--cmd" not in named:
+            named += ["--cmd", self.after_dashes]
+            self.core.remainder = ""
+        return named
+
+    def _tasks(self) -> dict[str, Task[Any]]:
+        return {name: self.collection[name] for name in self.collection.task_names}
 
     def _refuse_empty_lists(self) -> None:
         """Refuse a list option without a value, as in `--min $EMPTY`: Invoke takes it for an empty
@@ -135,6 +147,13 @@ class Program(Fab):  # type: ignore[misc]
         self.list_tasks()
         raise Exit(code=0)
 
+    def list_flat(self) -> None:
+        """`fab --list`: our tasks in groups, or Invoke's list for a fabfile of the user."""
+        if self.has_our_tasks:
+            print(help.listing(self._tasks().values()))
+        else:
+            super().list_flat()
+
     def print_version(self) -> None:
         """`fab --version`: Railhead, then what it runs on."""
         print(f"Railhead {VERSION}")
@@ -147,7 +166,7 @@ class Program(Fab):  # type: ignore[misc]
             super().print_help()
             return
         with self._usage_is_2():
-            print(help.page(self.initial_context.args.values()))
+            print(help.page(self.initial_context.args.values(), self._tasks().values()))
 
     def print_task_help(self, name: str) -> None:
         """`fab --help TASK`: our page, or Invoke's for a task of the user."""
@@ -168,6 +187,7 @@ class Program(Fab):  # type: ignore[misc]
         except ParseError as wrong:
             # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
             message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
+            message = re.sub(MISSING, _missing, message)
             raise Exit(f"{message}\n  next: {self._nearest(wrong)}", code=USAGE) from None
         except BrokenPipeError:
             raise output_closed() from None
@@ -183,7 +203,7 @@ class Program(Fab):  # type: ignore[misc]
         context = wrong.context
         if context is None or context.name is None:
             return habits.task_for(unknown, map(dashed, self.collection.task_names))
-        return habits.option_for(context.name, unknown, context.flags)
+        return habits.option_for(dashed(context.name), unknown, context.flags)
 
 
 def main() -> None:
@@ -203,38 +223,11 @@ def new_program() -> Program:
     return Program(name="Fabric", version=__version__, config_class=Config)
 
 
-def name_first_argument(args: list[str], tasks: Container[str]) -> list[str]:
-    """`deploy RUN ...` as `deploy --run RUN ...`, unless another task follows."""
-    option = FIRST_ARGUMENT.get(args[0]) if args else None
-    if option == "--script" and len(args) > 1 and not _is_script(args[1]):
-        option = "--job"
-    if option and len(args) > 1 and not args[1].startswith("-") and args[1] not in tasks:
-        return [args[0], option, *args[1:]]
-    return args
-
-
-def _is_script(argument: str) -> bool:
-    """Whether the first argument of `fab train` is a script; otherwise it is a job."""
-    return argument.endswith(".py") or "/" in argument
-
-
-def join_task_name(args: list[str]) -> list[str]:
-    """`data push ...` as `data-push ...`; Exit if the second part is missing or unknown."""
-    choices = TWO_PART_NAMES.get(args[0]) if args else None
-    if choices is None:
-        return args
-    if len(args) > 1 and args[1] in choices:
-        return [f"{args[0]}-{args[1]}", *args[2:]]
-    got = f", not {args[1]!r}" if len(args) > 1 else ""
-    hint = "   # or: ".join(f"{PROGRAM} --help {args[0]} {choice}" for choice in choices)
-    wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
-    raise Exit(f"{PROGRAM} {args[0]} takes {wanted}{got}\n  next: {hint}", code=USAGE)
-
-
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     """The arguments; with the folder of the fabfile, if nothing names others: the folder or one
     above it, otherwise that of our tasks. Not fetched results: hosts have written their files."""
-    if any(arg.startswith(OTHER_TASKS) for arg in args if arg.startswith("-")):
+    own = args[: args.index("--")] if "--" in args else args
+    if any(arg.startswith(OTHER_TASKS) for arg in own):
         return [*args]
     places = (folder, *folder.parents)
     first = max(
@@ -250,6 +243,12 @@ def _is_loaded(fabfile: Path) -> bool:
         return fabfile.exists() and (not IS_WHEEL or "railhead" in fabfile.read_text())
     except (OSError, ValueError):
         return False
+
+
+def _missing(message: re.Match[str]) -> str:
+    """What Invoke says of positional arguments that are missing, in our words."""
+    needed = re.findall(r"'([\w-]+)'", message[2])
+    return f"{PROGRAM} {dashed(message[1])} needs {' and '.join(map(str.upper, needed))}"
 
 
 def _usage(rule: str, hint: str) -> Exit:

@@ -22,7 +22,7 @@ from railhead.documents.options.runs import (
 )
 
 from ..console.output import json_output
-from .task import task
+from .task import RESULTS, TRAIN, task
 from .tasks import OfJob, WithSlots
 
 # Of the program of each run in a series; a sweep has its settings from its values.
@@ -39,7 +39,7 @@ EVALUATES = (
 )
 
 
-@task()
+@task(RESULTS, "run")
 def evaluate(
     c: Context,
     evaluated: EvaluateOptions,
@@ -61,23 +61,27 @@ def evaluate(
     ending: EndingOptions,
 ) -> None:
     """Evaluate the model of a run on held-out data; exit 3 if it misses --min or --max."""
+    from ..inventory import local_state
     from ..workflows import evaluate as workflow
     from .targets import Target
 
+    evaluated = replace(evaluated, run=evaluated.run or local_state.newest_run())
     hosts = Target(replace(target, run=evaluated.run, start=True))
     workflow.evaluate(evaluated, program, ready, ending, hosts.running)
 
 
-@task()
+@task(RESULTS, "runs")
 def report(c: Context, compared: ReportOptions) -> None:
     """Write an HTML page about a run, or one that compares several (ids separated by commas)."""
+    from ..inventory import local_state
     from ..report import write
 
-    names = [name.strip() for name in compared.runs.split(",") if name.strip()]
+    typed = local_state.newest_run() if compared.runs is None else compared.runs
+    names = [name.strip() for name in typed.split(",") if name.strip()]
     write.report(names, compared.to, compared.by, Path.cwd() / "results")
 
 
-@task()
+@task(RESULTS)
 def runs(
     c: Context,
     order: ListOptions,
@@ -90,7 +94,7 @@ def runs(
         listing.show(order.sort, file)
 
 
-@task()
+@task(TRAIN, "script", "job")
 def sweep(
     c: Context,
     target: WithSlots,
@@ -106,7 +110,7 @@ def sweep(
     workflow.run_sweep(Target(target).status, program, trials, start, Path.cwd() / "results")
 
 
-@task()
+@task(TRAIN)
 def scale(
     c: Context,
     target: Annotated[

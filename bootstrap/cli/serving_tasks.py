@@ -17,7 +17,7 @@ from railhead.documents.options.serving import (
 )
 
 from ..console.output import json_output, print_lines
-from .task import task
+from .task import HOSTS, SERVE, task
 from .tasks import Hosts
 
 OTHERS = "for an endpoint that another computer deployed"
@@ -27,7 +27,7 @@ OfEndpoint = Annotated[
 ]
 
 
-@task()
+@task(SERVE, "run")
 def deploy(
     c: Context,
     target: Annotated[
@@ -45,7 +45,7 @@ def deploy(
     serving.deploy(endpoint, target.run, Target(target).status)
 
 
-@task()
+@task(SERVE)
 def predict(
     c: Context,
     endpoint: EndpointName,
@@ -66,7 +66,7 @@ def predict(
             print(dumped(predictions), file=file)
 
 
-@task()
+@task(SERVE)
 def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
     """Terminate an endpoint, and verify that nothing of it is left."""
     from ..workflows import serving
@@ -75,7 +75,7 @@ def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
     serving.undeploy(endpoint.name, hosts_of_endpoint(endpoint.name, target))
 
 
-@task()
+@task(HOSTS)
 def tunnel(c: Context, ends: TunnelOptions, target: Hosts) -> None:
     """Forward a port of this computer to a port of a host, over SSH, until Ctrl-C."""
     from ..workflows import notebook
@@ -88,7 +88,7 @@ def tunnel(c: Context, ends: TunnelOptions, target: Hosts) -> None:
     notebook.open_tunnel(inventory, ends.port, ends.local_port)
 
 
-@task()
+@task(HOSTS, "run")
 def notebook(
     c: Context,
     target: Annotated[

@@ -23,6 +23,8 @@ from .executor import report_errors
 if TYPE_CHECKING:
     from ..project.job_file import Job
 
+# The groups of `fab --list`, in their order.
+GROUPS = TRAIN, RESULTS, SERVE, HOSTS, CLOUD = ("Train", "Results", "Serve", "Hosts", "Cloud")
 REPEATABLE = ()  # the default of an option that may be given several times
 # What stands for these words in a help text.
 CHOICES = {
@@ -47,9 +49,14 @@ class Part:
 
 
 class GroupTask(Task[Any]):
-    """An Invoke task whose options are the parts of its function. `dry`: with the core option --dry
-    it prints its plan and changes nothing."""
+    """An Invoke task whose options are the parts of its function.
 
+    `group`: one of GROUPS. `first`: the options of which one may be typed as the first argument,
+    without its name. `dry`: with the core option --dry it prints its plan and changes nothing.
+    """
+
+    group = ""
+    first: tuple[str, ...] = ()
     dry = False
     parts: tuple[Part, ...] = ()
 
@@ -68,10 +75,10 @@ class GroupTask(Task[Any]):
 
 
 def task(
-    *, name: str | None = None, dry: bool = False
+    group: str, *first: str, name: str | None = None, dry: bool = False
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task. Each parameter of its function after the context is a group of options, all
-    of them or, with `Annotated[Group, only(...)]`, some. `dry`: its body obeys --dry."""
+    of them or, with `Annotated[Group, only(...)]`, some. The others as in GroupTask."""
 
     def decorate(body: Callable[..., None]) -> Task[Any]:
         parts = tuple(_parts(body))
@@ -88,7 +95,7 @@ def task(
         class Made(GroupTask):
             pass
 
-        Made.parts, Made.dry = parts, dry
+        Made.parts, Made.dry, Made.group, Made.first = parts, dry, group, first
         return Made(
             report_errors(run),
             name=name,

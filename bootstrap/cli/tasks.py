@@ -32,7 +32,7 @@ from railhead.documents.options.runs import (
 )
 
 from ..console.output import json_output, print_lines
-from .task import task
+from .task import HOSTS, RESULTS, TRAIN, task
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
 OfRun = Annotated[TargetOptions, only("hosts", "stack", "run")]
@@ -41,7 +41,7 @@ Packages = Annotated[ProgramOptions, only("requirements", "runtime")]
 OfJob = Annotated[JobOptions, only("job", "file")]
 
 
-@task(dry=True)
+@task(TRAIN, "script", "job", dry=True)
 def train(
     c: Context,
     target: Annotated[TargetOptions, only("hosts", "stack", "slots", "start")],
@@ -70,7 +70,7 @@ def train(
         workflow.train(inventory, options)
 
 
-@task(dry=True)
+@task(HOSTS, "job", dry=True)
 def plan(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, job: OfJob, out: JsonOption
 ) -> None:
@@ -87,7 +87,7 @@ def plan(
         workflow.plan(Target(target).running(), options, file)
 
 
-@task(dry=True)
+@task(HOSTS, dry=True)
 def bootstrap(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
@@ -103,7 +103,7 @@ def bootstrap(
         act(Target(target).running(), options, file)
 
 
-@task()
+@task(HOSTS)
 def wheel(
     c: Context,
     program: Annotated[
@@ -121,7 +121,7 @@ def wheel(
     wheel.make(options, program.runtime)
 
 
-@task()
+@task(HOSTS)
 def health(
     c: Context,
     target: WithSlots,
@@ -137,7 +137,7 @@ def health(
     run.health(Target(target).running(), options)
 
 
-@task()
+@task(HOSTS, "run")
 def status(c: Context, target: OfRun) -> None:
     """Show the state of the machines, the hosts and the last run, as they are now."""
     from . import status
@@ -148,7 +148,7 @@ def status(c: Context, target: OfRun) -> None:
     status.show(hosts.status_of(machines), target.run, machines)
 
 
-@task()
+@task(RESULTS, "run")
 def logs(c: Context, target: OfRun, log: LogOptions) -> None:
     """Print the log of a rank, of mpirun, of the supervisor, or of an endpoint."""
     from ..errors import UsageError
@@ -164,7 +164,7 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
     logs.show(status, target.run, log.rank, follow=log.follow, start=target.start)
 
 
-@task()
+@task(TRAIN, "run")
 def attach(c: Context, target: OfRun) -> None:
     """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
     from ..workflows import attach as workflow
@@ -173,7 +173,7 @@ def attach(c: Context, target: OfRun) -> None:
     workflow.attach(Target(target).running(), target.run)
 
 
-@task()
+@task(RESULTS, "run")
 def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
     """Fetch what a run has written so far."""
     from ..workflows import attach
@@ -183,7 +183,7 @@ def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
     attach.fetch(status, target.run, fetched.to, with_checkpoint=fetched.checkpoints)
 
 
-@task()
+@task(RESULTS, "run")
 def tensorboard(c: Context, target: OfRun) -> None:
     """Show a run, also in progress, in TensorBoard on this computer; Ctrl-C ends TensorBoard."""
     from ..workflows import tensorboard as workflow
@@ -192,7 +192,7 @@ def tensorboard(c: Context, target: OfRun) -> None:
     workflow.show(Target(target).status(), target.run)
 
 
-@task()
+@task(TRAIN, "run")
 def cancel(c: Context, target: OfRun) -> None:
     """Cancel a run on every host, and verify that none of its processes is left."""
     from ..workflows import attach
@@ -203,7 +203,7 @@ def cancel(c: Context, target: OfRun) -> None:
     attach.cancel(inventory, target.run if named else attach.last_run(inventory))
 
 
-@task()
+@task(HOSTS)
 def prune(c: Context, target: Hosts, runs: PruneOptions) -> None:
     """Remove the folders of old runs from the hosts; results on this computer are kept."""
     from ..workflows import prune as workflow
@@ -215,7 +215,7 @@ def prune(c: Context, target: Hosts, runs: PruneOptions) -> None:
 OfStack = Annotated[TargetOptions, only("stack")]
 
 
-@task()
+@task(TRAIN)
 def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
     """Upload a folder to a bucket, for --data; files that are already there are not sent again."""
     from ..workflows import data
@@ -225,7 +225,7 @@ def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
     data.push(Path(upload.folder), upload.uri, cluster)
 
 
-@task()
+@task(TRAIN, "uri")
 def data_list(c: Context, objects: BucketOptions, target: OfStack) -> None:
     """List the data in the stack's bucket, or the objects at a URI."""
     from ..workflows import data
@@ -237,7 +237,7 @@ def data_list(c: Context, objects: BucketOptions, target: OfStack) -> None:
         data.list_stack(Target(target).status().inventory)
 
 
-@task()
+@task(TRAIN)
 def data_shard(
     c: Context,
     shards: ShardOptions,
@@ -249,7 +249,7 @@ def data_shard(
     data.shard(shards, program)
 
 
-@task(name="init")
+@task(TRAIN, name="init")
 def init_(c: Context) -> None:
     """Write the files of a project into this folder: Pulumi.yaml, its program, and a fabfile."""
     from ..project.init import init
@@ -257,7 +257,7 @@ def init_(c: Context) -> None:
     init(Path.cwd())
 
 
-@task()
+@task(TRAIN)
 def demo(c: Context) -> None:
     """Try everything on this computer: two SSH hosts, bootstrap, train, results, teardown."""
     from ..workflows import demo as workflow

@@ -149,10 +149,9 @@ class ClusterMethods(ABC):
                 minutes (20)
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after this time, such as 90m or 2h; a number is hours
-            on_stall: stop, restart or wait: what happens when the run makes no progress;
-                default: stop (stop)
-            stall_after: seconds without a step before the ranks are examined for a stall
-                (60)
+            on_stall: what happens when the run makes no progress (stop)
+            stall_after: time without a step before the ranks are examined for a stall, such
+                as 90s; a number is seconds (60)
             resume: the id of a run: the same program continues from its checkpoints
             elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
                 not answer

@@ -253,6 +253,21 @@ def recorded_run(run_id: str) -> RunRecord:
     return _read_record(records[0])
 
 
+def newest_run() -> str:
+    """The id of the run that was started last from this computer, on any hosts; not one that
+    evaluates another run.
+
+    Raises:
+        UsageError: none is recorded.
+    """
+    paths = [p for p in (home() / "clusters").glob("*/runs/*.json") if is_name(p.stem)]
+    for path in sorted(paths, key=lambda path: path.stem, reverse=True):
+        document = _read_record(path).run
+        if document is None or document.evaluates is None:
+            return path.stem
+    raise UsageError("no run is recorded on this computer", hint=Command("train"))
+
+
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     """The run's id and the folder for its results; the last run when `run_id` is None."""
     known = runs(inventory.name)

@@ -35,6 +35,7 @@ def evaluate(
     Raises:
         BelowThreshold: the evaluation missed a threshold.
     """
+    assert evaluated.run
     policy, earlier = stop_policy_of(ending), earlier_run(evaluated.run)
     if is_recorded(earlier, program, evaluated.model):
         return dict(judge_recorded(earlier, program).values)

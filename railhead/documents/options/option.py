@@ -46,7 +46,7 @@ class Rule:
         joined: joins a Python list into one text: `,`, or ` ` for the arguments of a program.
         positional: on the command line the value is typed without the option's name.
         short: the letter of the short form, such as `-f`. was: the name in older run records.
-        unit: of a number without one: `m` or `h`. A text may be a duration: 90s, 30m, 2h.
+        unit: of a number without one: `s`, `m` or `h`. A text may be a duration: 90s, 30m, 2h.
     """
 
     help: str

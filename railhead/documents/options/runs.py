@@ -209,19 +209,20 @@ class EndingOptions:
     )
     on_stall: str = option(
         "stop",
-        "stop, restart or wait: what happens when the run makes no progress; default: stop",
+        "what happens when the run makes no progress",
         doc="without progress ([stalls](troubleshooting.md#a-run-that-stalls)): `stop` ends the"
-        " run, `restart` starts it again, `wait` only shows it and needs a time limit."
-        " Default: `stop`",
+        " run, `restart` starts it again, `wait` only shows it and needs a time limit",
         choices=ON_STALL,
     )
     stall_after: float = option(
         STALL_AFTER,
-        "seconds without a step before the ranks are examined for a stall",
-        doc="the shortest time without a step after which the ranks are examined for a stall, in"
-        " seconds, 1 to 86400; default 60",
+        "time without a step before the ranks are examined for a stall, such as 90s; a number is"
+        " seconds",
+        doc="the shortest time without a step after which the ranks are examined for a stall, 1 to"
+        " 86400 seconds; default 60",
         at_least=1,
         at_most=LONGEST_STALL,
+        unit="s",
     )
 
 
@@ -261,10 +262,11 @@ class StartOptions:
 class EvaluateOptions:
     """Which model is evaluated, and where."""
 
-    run: str = option(
-        help="a run id", doc="the id of the run; also without the name: `fab evaluate RUN`",
-        positional=True,
-    )  # fmt: skip
+    run: str | None = option(
+        None,
+        "a run id; default: the last run",
+        doc="the id of the run, also without the name: `fab evaluate RUN`. Default: the last run",
+    )
     here: bool = option(
         False,
         "evaluate on this computer instead of the hosts",
@@ -283,11 +285,11 @@ class EvaluateOptions:
 class ReportOptions:
     """Which runs a page shows, and where it is written."""
 
-    runs: str = option(
-        help="ids of runs, comma-separated, or folders of results",
+    runs: str | None = option(
+        None,
+        "ids of runs, comma-separated, or folders of results; default: the last run",
         doc="ids of runs, or folders of results, separated by commas; also without the name:"
-        " `fab report ID,ID`",
-        positional=True,
+        " `fab report ID,ID`. Default: the last run",
     )
     to: str | None = option(
         None,
@@ -451,7 +453,7 @@ class BucketOptions:
     uri: str | None = option(
         None,
         f"{FORMS}, or bucket: the stack's bucket",
-        doc="`s3://...`, `gs://...`, or `bucket` for the stack's bucket",
+        doc="`s3://...`, `gs://...`, or `bucket` for the stack's bucket; also without the name",
     )
 
 

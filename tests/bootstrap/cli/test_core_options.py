@@ -14,8 +14,9 @@ from invoke import Argument
 from places import ROOT
 from standins.forks import forked_fab
 
-from bootstrap.cli import help, machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.core_options import INSTEAD, WORKING, name_of
+from bootstrap.cli import executor
+from bootstrap.cli.collection import ns
+from bootstrap.cli.command_line.core_options import INSTEAD, WORKING, name_of
 from bootstrap.cli.program import Program, main, new_program
 
 CLOSED = "127.0.0.1:9"  # no sshd: a task that contacts it says so
@@ -77,9 +78,7 @@ def test_dry_prints_the_plan_of_a_task_that_has_one(tmp_path: Path, home: Path, 
 
 def tasks_without_a_plan() -> dict[str, list[str]]:
     """By name the values of their arguments without a name."""
-    modules = (tasks, machine_tasks, result_tasks, serving_tasks)
-    found = [task for module in modules for task in help.tasks_of(module)]
-    named = {str(task.name).replace("_", "-"): ["x" for _ in task.positional] for task in found}
+    named = {name: ["x" for _ in ns[name].positional] for name in ns.task_names}
     return {name: named[name] for name in sorted({*named} - {"bootstrap", "plan", "train"})}
 
 
@@ -89,7 +88,8 @@ def test_dry_is_refused_where_a_task_has_no_plan(
 ) -> None:
     process = forked_fab(tmp_path, "--dry", task, *values)
     assert (process.returncode, process.stdout) == (2, ""), process.stderr
-    assert f"--dry is for tasks that have a plan, bootstrap and train: fab {task}" in process.stderr
+    rule = "--dry is for tasks that have a plan, bootstrap and train: fab "
+    assert rule + executor.dashed(task) in process.stderr
     assert not (home / ".railhead").exists()
 
 
@@ -104,7 +104,8 @@ def test_help_shows_each_task_and_each_option_that_works(tmp_path: Path) -> None
     assert (process.returncode, process.stderr) == (0, "")
     words = {word.strip(",") for word in process.stdout.split()}
     listed = json.loads(forked_fab(tmp_path, "--list", "--list-format", "json").stdout)
-    assert {task["name"] for task in listed["tasks"]} <= words
+    names = {word for task in listed["tasks"] for word in executor.dashed(task["name"]).split()}
+    assert names <= words
     assert {f"--{name}" for name in WORKING} <= words
     assert not {f"--{name}" for name in INSTEAD} & words
     assert max(map(len, process.stdout.splitlines())) <= 100
@@ -132,7 +133,7 @@ def mine(c):
     [
         ("--collection other mine", "mine\n"),
         (f"--search-root {ROOT} --list", "bootstrap"),
-        ("--list", "Available tasks"),
+        ("--list", "Of this fabfile:"),
         ("--list --list-format json", '"name": "mine"'),
         ("mine mine", "mine\nmine\n"),
         ("--complete -- fab mi", "mine"),

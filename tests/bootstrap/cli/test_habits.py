@@ -8,7 +8,7 @@ import pytest
 from invoke import Collection
 
 import fabfile
-from bootstrap.cli import habits
+from bootstrap.cli.command_line import habits
 from training.config import TrainConfig
 
 COLLECTION = Collection.from_module(fabfile)

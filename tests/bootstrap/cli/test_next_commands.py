@@ -14,7 +14,6 @@ from invoke import Collection
 from places import ROOT
 
 from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.program import FIRST_ARGUMENT
 from bootstrap.cli.task import GroupTask, parameter
 from bootstrap.errors import Command, Hint
 from bootstrap.inventory import local_state
@@ -128,7 +127,7 @@ def wrong_commands(text: str) -> Iterator[str]:
                 assert isinstance(task, GroupTask)
                 known = {parameter(one) for one in task.options()}
                 positional = [one for one in task.options() if one.rule.positional]
-                most = len(positional) + (name in FIRST_ARGUMENT)
+                most = len(positional) + bool(task.first)
                 # With `**target` it needs an option that names hosts.
                 given = {word.arg for word in node.keywords if word.arg}
                 aimed = known & {"hosts", "stack"} or all(word.arg for word in node.keywords)

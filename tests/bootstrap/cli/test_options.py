@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from invoke import Collection, Exit
+from invoke import Exit
 
-import fabfile
-from bootstrap.cli import program
+from bootstrap.cli.collection import ns
+from bootstrap.cli.command_line import arguments
+from bootstrap.cli.task import GROUPS, GroupTask
 from bootstrap.errors import UsageError
 from bootstrap.workflows.plan import ready_options
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
+
+TASKS = {name: ns[name] for name in ns.task_names}
 
 
 def mirror() -> str:
@@ -40,27 +43,40 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("words", "understood"),
     [
-        (["deploy", "r1", "--here"], ["deploy", "--run", "r1", "--here"]),
-        (["deploy", "--here"], ["deploy", "--here"]),
-        (["deploy"], ["deploy"]),
-        (["evaluate", "r1"], ["evaluate", "r1"]),
-        (["logs", "r1", "--rank", "2"], ["logs", "--run", "r1", "--rank", "2"]),
-        (["train", "train.py", "--hosts", "a"], ["train", "--script", "train.py", "--hosts", "a"]),
-        (["exec", "nvidia-smi"], ["exec", "--cmd", "nvidia-smi"]),
-        (["status", "runs"], ["status", "runs"]),
-        ([], []),
+        ("deploy r1 --here", "deploy --run r1 --here"),
+        ("deploy --here", "deploy --here"),
+        ("evaluate r1", "evaluate --run r1"),
+        ("logs r1 --rank 2", "logs --run r1 --rank 2"),
+        ("logs -f r1", "logs -f --run r1"),
+        ("logs --rank 2 r1", "logs --rank 2 --run r1"),
+        ("logs --rank=2 r1", "logs --rank=2 --run r1"),
+        ("attach --run r1 r2", "attach --run r1 r2"),
+        ("train train.py --hosts a", "train --script train.py --hosts a"),
+        ("train --hosts a train.py", "train --hosts a --script train.py"),
+        ("train -H a src/train", "train -H a --script src/train"),
+        ("train digits", "train --job digits"),
+        ("train train", "train --job train"),
+        ("train --script a.py smoke", "train --script a.py --job smoke"),
+        ("exec nvidia-smi", "exec --cmd nvidia-smi"),
+        ("exec --hosts a nvidia-smi", "exec --hosts a --cmd nvidia-smi"),
+        ("data-list s3://b", "data-list --uri s3://b"),
+        ("data-push runs s3://b", "data-push runs s3://b"),
+        ("predict status --file x", "predict status --file x"),
+        ("status runs", "status runs"),
+        ("status logs r1", "status logs --run r1"),
+        ("report r1,r2", "report --runs r1,r2"),
+        ("", ""),
     ],
 )
-def test_the_first_argument_of_a_task_needs_no_name(
-    words: list[str], understood: list[str]
-) -> None:
-    assert program.name_first_argument(words, ["runs", "status", "teardown"]) == understood
+def test_the_first_argument_of_a_task_needs_no_name(words: str, understood: str) -> None:
+    named = arguments.name_first_arguments(words.split(), TASKS, {"-H", "--hosts"})
+    assert named == understood.split()
 
 
-@pytest.mark.parametrize("task", program.FIRST_ARGUMENT)
-def test_the_option_of_a_first_argument_exists(task: str) -> None:
-    flags = {f"--{one.name}" for one in Collection.from_module(fabfile)[task].get_arguments()}
-    assert program.FIRST_ARGUMENT[task] in flags
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_the_option_of_a_first_argument_exists(task: GroupTask) -> None:
+    assert {*task.first} <= {one.flag for one in task.options()}
+    assert task.group in GROUPS
 
 
 @pytest.mark.parametrize(
@@ -76,12 +92,12 @@ def test_the_option_of_a_first_argument_exists(task: str) -> None:
     ],
 )
 def test_the_name_of_a_task_may_be_two_arguments(words: list[str], understood: list[str]) -> None:
-    assert program.join_task_name(words) == understood
+    assert arguments.join_task_names(words, TASKS) == understood
 
 
 @pytest.mark.parametrize("words", [["data"], ["data", "pull"], ["data", "--stack"], ["data", ""]])
 def test_a_wrong_second_part_of_a_name_is_answered_with_the_choices(words: list[str]) -> None:
     with pytest.raises(Exit, match="fab data takes push, list or shard") as refused:
-        program.join_task_name(words)
+        arguments.join_task_names(words, TASKS)
     assert refused.value.code == 2
     assert len(words) == 1 or f"not {words[1]!r}\n" in str(refused.value)

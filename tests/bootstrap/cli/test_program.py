@@ -146,3 +146,36 @@ def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
     names, applies = process.stdout.splitlines()
     assert applies == "False"
     assert not {"packaging", "boto3", "google", "numpy"} & {*names.split()}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("exec", "ls", "--hosts", "a b"), "fab exec: 'a b'"),
+        (("exec", "--hosts", "a b", "--", "sh", "-c", "x y"), "fab exec: 'a b'"),
+        (("train", "--", "--epochs", "3"), "arguments after -- are not passed on"),
+        (("train", "--hosts", "a", "no.py"), "fab train: there is no script no.py"),
+        (("logs", "-f", "r1"), "fab logs: no hosts"),
+        (("evaluate",), "fab evaluate: no run is recorded"),
+        (("report",), "fab report: no run is recorded"),
+        (("data", "push", "x"), "fab data push needs URI"),
+        (("data", "list", "x"), "fab data list: URI: x is not s3://"),
+        (("ssh",), "fab ssh needs HOST"),
+        (("attach", "r1", "r2"), "No idea what 'r2' is!"),
+    ],
+)
+def test_an_argument_is_understood_wherever_it_is(
+    tmp_path: Path, args: tuple[str, ...], message: str
+) -> None:
+    process = forked_fab(tmp_path, *args)
+    assert process.returncode == 2 and process.stderr.startswith(message), process.stderr
+
+
+def test_the_list_is_in_groups_and_an_own_task_is_last(tmp_path: Path) -> None:
+    text = "from railhead.tasks import ns\nfrom fabric import task\n"
+    text += "@task\ndef mine(c):\n    'Theirs.'\nns.add_task(mine)\n"
+    (tmp_path / "fabfile.py").write_text(text)
+    lines = forked_fab(tmp_path, "--list").stdout.splitlines()
+    titles = [line[:-1] for line in lines if line.endswith(":") and line[0] != " "]
+    assert titles == ["Train", "Results", "Serve", "Hosts", "Cloud", "Of this fabfile"]
+    assert max(map(len, lines)) <= 80 and lines[-1].split() == ["mine", "Theirs."]

@@ -15,7 +15,7 @@ from places import CASES, ROOT
 import railhead
 from bootstrap.cli import generate, result_tasks, tasks
 from bootstrap.cli.collection import ns
-from bootstrap.cli.program import name_first_argument
+from bootstrap.cli.command_line.arguments import name_first_arguments
 from bootstrap.cli.task import GroupTask, values_of
 from bootstrap.errors import UsageError
 from bootstrap.project import job_file
@@ -39,10 +39,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+TASKS = {name: ns[name] for name in ns.task_names}
+
+
 def typed(command: str, task: Task[Any] = tasks.train) -> dict[str, Any]:
     """The groups of options of a command, as the task receives them."""
     parser = Parser(contexts=ns.to_contexts())
-    (context,) = parser.parse_argv(name_first_argument(shlex.split(command), ns.task_names))
+    (context,) = parser.parse_argv(name_first_arguments(shlex.split(command), TASKS))
     assert isinstance(task, GroupTask)
     return values_of(task.parts, context.as_kwargs)
 

@@ -13,7 +13,7 @@ from invoke import Argument, Exit
 
 from railhead.documents.installation import PROGRAM
 
-from ..errors import USAGE, Command, Hint
+from ...errors import USAGE, Command, Hint
 
 # By name: what stands for its value, and the line of `fab --help`.
 WORKING = {

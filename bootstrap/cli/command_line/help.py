@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from types import ModuleType
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from invoke import Argument, Collection, Task
+from invoke import Argument, Task
 
 from railhead.documents.installation import DOCS, PROGRAM
 from railhead.documents.options.option import Option
 
+from ..executor import dashed
+from ..task import GROUPS, GroupTask, help_text
 from .core_options import WORKING, flags_of, name_of
-from .executor import dashed
-from .task import GroupTask, help_text
 
-TASKS_PER_LINE = 6
 WIDTH = 80
 COLUMN = 26  # of the texts
+NAMES = 15  # the width of the names of tasks, with their indent
 # By the name of a group of options; the others are "Options".
 TITLES = {
     "TargetOptions": "Hosts",
@@ -36,14 +35,14 @@ EXAMPLES = {
     "attach": "attach",
     "bootstrap": "bootstrap --hosts a,b",
     "cancel": "cancel --hosts a,b",
-    "data-list": "data-list --uri bucket",
-    "data-push": "data-push ~/mnist bucket",
-    "data-shard": "data-shard ~/images ~/shards --set data=images",
+    "data list": "data list bucket",
+    "data push": "data push ~/mnist bucket",
+    "data shard": "data shard ~/images ~/shards --set data=images",
     "demo": "demo",
     "deploy": "deploy --name digits --hours 2h",
     "doctor": "doctor --stack gpu",
     "evaluate": "evaluate 20261122-052802-6693 --min accuracy=0.97",
-    "exec": "exec --cmd 'nvidia-smi -L' --hosts a,b",
+    "exec": "exec --hosts a,b -- nvidia-smi -L",
     "extend": "extend --hours 4h",
     "fetch": "fetch --checkpoints",
     "health": "health --hosts a,b",
@@ -72,34 +71,42 @@ EXAMPLES = {
     "up": "up --stack gpu",
     "wheel": "wheel --gpu",
 }
-_GROUPS: dict[str, ModuleType] = {}
+OTHERS = "Of this fabfile"
 
 
-def add_groups(groups: Mapping[str, ModuleType]) -> None:
-    """The modules of tasks by the titles of their groups; the fabfile names them."""
-    _GROUPS.update(groups)
+def in_groups(tasks: Iterable[Task[Any]]) -> dict[str, list[Task[Any]]]:
+    """The tasks by the titles of their groups; those of the user's fabfile last."""
+    grouped: dict[str, list[Task[Any]]] = {title: [] for title in (*GROUPS, OTHERS)}
+    for task in tasks:
+        grouped[getattr(task, "group", OTHERS)].append(task)
+    return {title: some for title, some in grouped.items() if some}
 
 
-def tasks_of(module: ModuleType) -> list[Task[Any]]:
-    """The tasks of a module."""
-    return list(Collection.from_module(module).tasks.values())
+def listing(tasks: Iterable[Task[Any]]) -> str:
+    """The text of `fab --list`: each task with a line, in groups."""
+    lines = []
+    for title, some in in_groups(tasks).items():
+        lines += ["", f"{title}:"]
+        for task in some:
+            about = textwrap.wrap(_summary(task), WIDTH - NAMES) or [""]
+            lines.append(f"  {dashed(task.name):<{NAMES - 3}} {about[0]}".rstrip())
+            lines += [" " * NAMES + line for line in about[1:]]
+    return "\n".join(lines[1:])
 
 
-def task_names(module: ModuleType) -> list[str]:
-    """The names of a module's tasks on the command line."""
-    return [str(task.name).replace("_", "-") for task in tasks_of(module)]
+def _summary(task: Task[Any]) -> str:
+    return str(task.__doc__ or "").strip().partition("\n\n")[0]
 
 
-def page(arguments: Iterable[Argument]) -> str:
+def page(arguments: Iterable[Argument], tasks: Iterable[Task[Any]]) -> str:
     """The text of `fab --help`: the groups of tasks and, of the core options, those that work."""
-    groups = {title: task_names(module) for title, module in _GROUPS.items()}
     known = {name_of(argument): argument for argument in arguments}
     options = {flags_of(known[name]): WORKING[name][1] for name in WORKING if name in known}
     width = max(map(len, options))
     return "\n".join(
         [
             f"Usage: {PROGRAM} TASK [OPTION ...]",
-            *(line for title, names in groups.items() for line in _group(title, names)),
+            *(line for title, some in in_groups(tasks).items() for line in _group(title, some)),
             "",
             "Options before or after the task:",
             *(f"  {flags:{width}}  {text}" for flags, text in options.items()),
@@ -109,16 +116,25 @@ def page(arguments: Iterable[Argument]) -> str:
     )
 
 
-def _group(title: str, names: list[str]) -> list[str]:
-    starts = range(0, len(names), TASKS_PER_LINE)
-    return ["", f"{title}:", *(f"  {', '.join(names[i : i + TASKS_PER_LINE])}" for i in starts)]
+def _group(title: str, tasks: list[Task[Any]]) -> list[str]:
+    names = ", ".join(dashed(task.name) for task in tasks)
+    indent = "  "
+    return [
+        "",
+        f"{title}:",
+        *textwrap.wrap(
+            names, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        ),
+    ]
 
 
 def task_page(task: GroupTask) -> str:
     """The text of `fab --help TASK`."""
     name = dashed(task.name)
     positional = [one.name.upper() for one in task.options() if one.rule.positional]
-    usage = " ".join([PROGRAM, name, *positional, *(["[OPTION ...]"] if task.parts else [])])
+    first = [f"[{'|'.join(task.first).upper()}]"] if task.first else []
+    more = ["[OPTION ...]"] if task.parts else []
+    usage = " ".join([PROGRAM, name, *positional, *first, *more])
     lines = [f"Usage: {usage}", "", *textwrap.wrap(str(task.__doc__), WIDTH)]
     titles: dict[str, list[Option]] = {}
     for part in task.parts:
@@ -126,7 +142,9 @@ def task_page(task: GroupTask) -> str:
     for title, options in titles.items():
         lines += ["", f"{title}:", *(line for one in options for line in _lines(one))]
     example = f"{PROGRAM} {EXAMPLES[name]}"
-    return "\n".join([*lines, "", f"Example: {example}", f"More: {DOCS}/tasks.md#{name}"])
+    return "\n".join(
+        [*lines, "", f"Example: {example}", f"More: {DOCS}/tasks.md#{name.replace(' ', '-')}"]
+    )
 
 
 def _lines(one: Option) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""How a command line is read, and what helps to type it."""

@@ -1,0 +1,77 @@
+"""How a command line is read before Invoke reads it: tasks with a name of two words, and values
+that need no option's name. Invoke has no argument that is positional and may be left out. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from invoke import Exit, Task
+
+from railhead.documents.installation import PROGRAM
+
+from ...errors import USAGE
+from ..executor import TWO_WORDS
+from ..task import GroupTask
+
+
+def join_task_names(words: Sequence[str], tasks: Iterable[str]) -> list[str]:
+    """`data push ...` as `data-push ...`; Exit if the second word is missing or unknown."""
+    first = words[0] if words else ""
+    if first not in TWO_WORDS:
+        return [*words]
+    choices = [name.partition("-")[2] for name in tasks if name.startswith(f"{first}-")]
+    if len(words) > 1 and words[1] in choices:
+        return [f"{first}-{words[1]}", *words[2:]]
+    got = f", not {words[1]!r}" if len(words) > 1 else ""
+    hint = "   # or: ".join(f"{PROGRAM} --help {first} {choice}" for choice in choices)
+    wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    raise Exit(f"{PROGRAM} {first} takes {wanted}{got}\n  next: {hint}", code=USAGE)
+
+
+def name_first_arguments(
+    words: Sequence[str], tasks: Mapping[str, Task[Any]], core: Container[str] = ()
+) -> list[str]:
+    """`logs -f RUN` as `logs -f --run RUN`, for each task that is named.
+
+    Args:
+        tasks: by their names. core: the flags of Fabric and Invoke that take a value.
+    """
+    named: list[str] = []
+    task, positional = "", 0
+    first: tuple[str, ...] = ()
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("-"):
+            named.append(word)
+            first = tuple(flag for flag in first if f"--{flag}" != word.partition("=")[0])
+            if word in core or word in values_of(tasks.get(task)):
+                named += [value for value in [next(rest, None)] if value is not None]
+        elif positional:
+            named.append(word)
+            positional -= 1
+        elif word in tasks and not (word == task and first):
+            named.append(word)
+            task, first = word, getattr(tasks[word], "first", ())
+            positional = len(list(tasks[word].positional))
+        elif first:
+            named += [f"--{_meant(word, first)}", word]
+            first = ()
+        else:
+            named.append(word)
+    return named
+
+
+def values_of(task: Task[Any] | None) -> set[str]:
+    """The flags of a task that take a value, long and short."""
+    if not isinstance(task, GroupTask):
+        return set()
+    options = [one for one in task.options() if one.kind != "flag" and not one.rule.positional]
+    return {f"--{one.flag}" for one in options} | {f"-{one.rule.short}" for one in options}
+
+
+def _meant(word: str, first: Sequence[str]) -> str:
+    """The option whose value a word is: of a script or a job, what it looks like."""
+    is_script = word.endswith(".py") or "/" in word
+    return next((one for one in first if (one == "script") == is_script), first[0])
