@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.options.option import options_in, typed_texts
-from railhead.documents.options.runs import ProgramOptions, SweepOptions
+from railhead.documents.options.runs import ProgramOptions, StartOptions, SweepOptions
 
 from ...console.output import print_lines
 from ...console.text import count
@@ -38,7 +38,11 @@ class Sweep:
     folder: Path
     early_end: bool = True
     at_once: int = 1
-    typed: tuple[SweepOptions, ProgramOptions] = (SweepOptions(), ProgramOptions())
+    typed: tuple[SweepOptions, ProgramOptions, StartOptions] = (
+        SweepOptions(),
+        ProgramOptions(),
+        StartOptions(),
+    )
 
 
 def sweep_folder(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
