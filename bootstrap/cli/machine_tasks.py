@@ -68,10 +68,16 @@ def up(
     """Run `pulumi up`; report what a failure leaves; without capacity, try the next zone."""
     from ..doctor import doctor
     from ..lifecycle import up
+    from ..workflows.machines import replacement
     from .targets import selected_stack
 
     stack = selected_stack(target.stack)
     doctor.refuse_blocked(stack, print_lines)
+    if options.replace is not None:
+        replacement.replace_host(
+            stack, options.replace, yes=options.yes, discard=removal.discard_results
+        )
+        return
     up.up(
         stack,
         print_lines,
@@ -163,7 +169,8 @@ def stop(
 ) -> None:
     """Stop a stack's machines and wait until the cloud confirms; only spot machines lose disks."""
     from ..lifecycle import stop
-    from ..workflows import attach, stop_all
+    from ..workflows import attach
+    from ..workflows.machines import stop_all
     from .targets import Target
 
     if stacks.every:

@@ -123,7 +123,7 @@ def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | Non
 def _pin_host_keys(status: ClusterStatus, cloud: Cloud, report: Reporter, clock: Clock) -> None:
     cloud_host_keys.pin(status.inventory, status.instance_states, cloud, report=report, clock=clock)
     if some := key_rotation.due(status.inventory):
-        _wait_for_ssh(some, report, clock)
+        wait_for_ssh(some, report, clock)
         key_rotation.rotate(some, report, clock=clock)
 
 
@@ -191,7 +191,7 @@ def start(
         _start(cloud, status, report, clock)
     now = _wait_for_addresses(inventory, cloud, clock)
     _pin_host_keys(now, cloud, report, clock)
-    _wait_for_ssh(now.inventory, report, clock)
+    wait_for_ssh(now.inventory, report, clock)
     deadlines.arm_timers(now.inventory, cloud, hours, report)
     _note_deadlines(now.inventory, cloud.deadlines())
     local_state.save_cluster(now.inventory)
@@ -254,7 +254,7 @@ def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> Clu
     return complete_status or _query(inventory, cloud)
 
 
-def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
+def wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock | None = None) -> None:
     """Wait until a login on every host succeeds. A changed host key ends the wait at once.
 
     Raises:
@@ -273,7 +273,9 @@ def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
             report(f"waiting for ssh on {', '.join(failed)}")
         return not failed
 
-    if not wait_until(all_succeed, seconds=SSH_SECONDS, every=base.POLL_SECONDS, clock=clock):
+    if not wait_until(
+        all_succeed, seconds=SSH_SECONDS, every=base.POLL_SECONDS, clock=clock or Clock()
+    ):
         assert sessions is not None
         raise reach.not_reached(NO_LOGIN, sessions)
 

@@ -11,6 +11,8 @@ import os
 import sys
 
 NAME = "railhead.pyz"
+WHOLE = "whole.json"  # in the chief's folder: the document of the run with all of its hosts
+REPLACING = "replacing"  # there: the agent of a command that creates a host again
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 SUPERVISOR, ENDPOINT = "run.supervisor", "serve.endpoint"
 ARCHIVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -231,6 +231,9 @@ def run_document(
     )
 
 
+NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # before the networks in its command
+
+
 def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> list[str]:
     """The argv of mpirun, started on the chief in `run_folder` (an absolute path there).
 
@@ -243,8 +246,7 @@ def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> li
         "plm_rsh_args": f"-F {run_folder}/ssh_config",
         "plm_rsh_no_tree_spawn": "1",
         "orte_launch_agent": f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME {tmp} orted",
-        "oob_tcp_if_include": networks,
-        "btl_tcp_if_include": networks,
+        **dict.fromkeys(NETWORKS, networks),
         "oob_tcp_keepalive_time": "10",
         "oob_tcp_keepalive_intvl": "5",
         "oob_tcp_keepalive_probes": "3",

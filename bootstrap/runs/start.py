@@ -158,11 +158,11 @@ def lay_out(
     try:
         everywhere(
             sessions,
-            lambda s: _prepare(s, cluster, request, document, run),
+            lambda s: send_program(s, cluster, request, document, run),
             what="sending the run",
         )
-        sessions.chief.write(*_chief_files(cluster, document, run))
-        _check_logins(cluster, run)
+        sessions.chief.write(*chief_files(cluster, document, run))
+        check_logins(cluster, run)
         if restore:
             restore(cluster, run)
         everywhere(
@@ -215,7 +215,7 @@ check() {
 for name in "$@"; do check "$name" & done >login_check.txt; wait"""
 
 
-def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
+def check_logins(cluster: ConnectedCluster, run: Run) -> None:
     """Log in from the chief to every other host; HostsNotReady names the hosts that fail."""
     others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
     if not others:
@@ -314,7 +314,7 @@ def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
     return ports
 
 
-def _prepare(
+def send_program(
     session: Session, cluster: SurveyedCluster, request: RunRequest, document: RunDocument, run: Run
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
@@ -358,7 +358,8 @@ def rank_starter(document: RunDocument) -> str:
     return "\n".join([*lines, f"exec {python} {folder}/{NAME} rank.rank {folder}\n"])
 
 
-def _chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> list[TextFile]:
+def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> list[TextFile]:
+    """What mpirun reads on the chief: its command, the hosts, and how they are reached."""
     home = cluster.facts[cluster.chief].home
     folder = f"{home}/.railhead/runs/{run.run_id}"
     argv = launch.mpirun_argv(

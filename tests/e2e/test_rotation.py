@@ -78,7 +78,7 @@ class Cluster:
 
     def known(self) -> None:
         """Every host can be reached."""
-        power._wait_for_ssh(self.inventory, self.messages.append, Clock())
+        power.wait_for_ssh(self.inventory, self.messages.append, Clock())
 
     def changed(self) -> None:
         """Every host has a new key, and only that one is pinned."""

@@ -164,7 +164,7 @@ MUTANTS = [
     ),
     Mutant(
         what="`fab stop --all` stops the machines of other owners",
-        file="bootstrap/workflows/stop_all.py",
+        file="bootstrap/workflows/machines/stop_all.py",
         old="        elif others:",
         new="        elif others and not machines.inventory:",
         caught_by=("tests/bootstrap/workflows/test_stop_all.py",),

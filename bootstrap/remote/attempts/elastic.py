@@ -16,11 +16,11 @@ from dataclasses import replace
 
 from railhead.documents.run import Role, RunDocument
 
+from ..programs import WHOLE
 from ..run import bounded, end_processes, json_file
 from . import points
 from .points import Checkpoints
 
-WHOLE = "whole.json"  # in the chief's folder: the document with all hosts
 LOOK = 10.0  # seconds between two looks for an absent host
 
 

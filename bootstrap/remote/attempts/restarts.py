@@ -21,7 +21,8 @@ from railhead.documents.manifest import Outputs
 from railhead.documents.result import Attempt, Result, other_keras
 from railhead.documents.run import BuiltIn, RunDocument, Script
 
-from ..run import bounded, end_processes, json_file
+from ..programs import REPLACING, WHOLE
+from ..run import bounded, controller, end_processes, json_file
 from . import elastic, keras_errors, points, prepare, time_left
 from .causes import NEVER, REPEATED
 from .elastic import absent_hosts
@@ -189,12 +190,13 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
     """Prepare the hosts; the document for those of the next attempt, and why it failed, or "".
 
     All hosts of the run are tried. An elastic run continues without those that cannot be prepared;
-    otherwise those that do not answer have BACK seconds.
+    otherwise those that do not answer have BACK seconds, or as long as they are created again.
     """
-    whole, absent = elastic.whole(ended.folder), set[str]()
-    whole = replace(whole, keras=ended.run.keras, keras_auto=ended.run.keras_auto)
+    absent = set[str]()
     until = time.monotonic() + BACK
     while True:
+        whole = elastic.whole(ended.folder)  # a host that was created again has another address
+        whole = replace(whole, keras=ended.run.keras, keras_auto=ended.run.keras_auto)
         run = elastic.without(whole, absent)
         start = prepare.Start(run, ended.folder, ended.secrets)
         faults = prepare.prepare_hosts(start, ended.cancelled)
@@ -206,6 +208,8 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
         if is_enough and run.hosts[0].name not in faulty and not ended.cancelled():
             absent |= faulty
             continue
+        if controller.is_connected(os.path.join(ended.folder, REPLACING)):
+            until = time.monotonic() + BACK
         may_come = all(fault.unreachable for fault in faults)
         if not may_come or ended.cancelled() or time.monotonic() > until:
             return run, "; ".join(map(str, faults))
@@ -217,7 +221,7 @@ def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
     if not run.elastic:
         return ""
     try:
-        json_file.save(os.path.join(folder, elastic.WHOLE), whole)
+        json_file.save(os.path.join(folder, WHOLE), whole)
         elastic.place(folder, run)
     except (OSError, ValueError) as error:
         return str(error)

@@ -181,6 +181,12 @@ class UpOptions:
         doc="first check in the cloud which resources still exist: machines that are gone are"
         " created again, with empty disks and new deadlines",
     )
+    replace: str | None = option(
+        None,
+        "a host that is gone: create it again; a run in progress takes it back",
+        doc="a host that is gone: create it again, as `--refresh` does, and make it ready for the"
+        " run in progress, [which takes it back](stacks.md#a-machine-that-is-gone)",
+    )
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     (tmp_path / "train.py").write_text("pass")
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
     run = Run("r1", tmp_path / "results")
-    start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    start.send_program(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
     document = replace(DOCUMENT, hosts=(RunHost(session.host.name, "10.0.0.1", None, 2),))
     start._send_secrets(session, {"TOKEN": "s3cret"}, document, run)
     folder = host / ".railhead/runs/r1"
@@ -76,7 +76,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     assert mode(memory) == mode(tmp) == 0o700 and len(str(tmp)) < 60
     start.remove_run({"h1": session}, run)
     assert not memory.exists() and not tmp.exists() and not folder.exists()
-    start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    start.send_program(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
     for private in (host / ".railhead", folder.parent, folder):
         assert mode(private) == 0o700, private
     assert "s3cret" not in (folder / "run.json").read_text()
@@ -103,7 +103,7 @@ def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
     (tmp_path / "train.py").write_text("pass")
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets={"TOKEN": "s3cret"})
     run, over = Run("r1", tmp_path / "results"), threading.Event()
-    folder, prepare = tmp_path / ".railhead/runs/r1", start._prepare
+    folder, prepare = tmp_path / ".railhead/runs/r1", start.send_program
 
     def interrupted(session: Session, *more: Any) -> None:
         prepare(session, *more)
@@ -113,7 +113,7 @@ def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
             session.run(["sh", "-c", f"while [ -e {folder} ]; do sleep 0.1; done; sleep 1"])
         over.set()
 
-    monkeypatch.setattr(start, "_prepare", interrupted)
+    monkeypatch.setattr(start, "send_program", interrupted)
     with contextlib.ExitStack() as stack:
 
         def opened(*_: Any) -> Sessions:

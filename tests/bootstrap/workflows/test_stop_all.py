@@ -12,7 +12,7 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws
 
 from bootstrap.clouds import base
 from bootstrap.errors import HostsFailed, UsageError
-from bootstrap.workflows.stop_all import stop_all
+from bootstrap.workflows.machines.stop_all import stop_all
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 
 pytest.importorskip("moto", reason="scripts/setup --dev installs moto")

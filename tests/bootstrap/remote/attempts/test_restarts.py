@@ -4,6 +4,8 @@ place of mpirun. What it does on real hosts is in tests/e2e."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,18 @@ from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
 from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
-from bootstrap.remote.attempts import points, time_left
+from bootstrap.remote.attempts import points, restarts, time_left
+from bootstrap.remote.attempts.restarts import Ended, Times
+from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
 from railhead.documents.agent.runs import MakeTemporary
-from railhead.documents.run import RunDocument
+from railhead.documents.manifest import Outputs
+from railhead.documents.result import Result
+from railhead.documents.run import RunDocument, RunHost
 
 KILLED = "echo 'mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9' >&2"
 FAILS = f"{KILLED}; exit 137"
+HOSTS = tuple(RunHost(name, f"10.0.0.{n}", None, 1) for n, name in enumerate("ab", 1))
 ENDED = '@railhead {"kind": "ended", "exit": 1}'
 
 
@@ -210,6 +217,51 @@ def test_a_host_that_does_not_answer_is_waited_for(home: Path) -> None:
     ssh.write_text('#!/bin/sh\necho "no space" >&2; exit 1\n')
     result = run.result()
     assert (result["state"], result["no_restart"]) == ("failed", "b: no space")
+
+
+def test_a_host_that_was_created_again_is_used_at_its_new_address(home: Path) -> None:
+    """Its document comes between two looks, from `fab up --replace`."""
+    run = Run(home, by_attempt(FAILS, "true"), retries=1, retries_from_start=True)
+    renewed = run.read("run.json")
+    renewed["hosts"][1]["peer_address"] = "10.9.9.9"
+    run.write("renewed.json", renewed)
+    ssh = home / "bin/ssh"
+    answer = ssh.read_text()
+    renew = f"cd {run.folder}; mv renewed.json whole.json && exit 255"
+    lost = (
+        f'case "$*" in *attempts.prepare*) [ ! -e {run.folder}/renewed.json ] || {{ {renew}; }};;'
+    )
+    ssh.write_text(f"#!/bin/sh\n{lost} esac\n{answer[10:]}")
+    assert run.result()["state"] == "succeeded"
+    assert run.read("run.json")["hosts"][1]["peer_address"] == "10.9.9.9"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_host_is_waited_for_longer_while_it_is_created_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    """A look takes longer than the time that a host has to come back here."""
+    for name, seconds in (("BACK", 0.2), ("AGAIN", 0.0)):
+        monkeypatch.setattr(restarts, name, seconds)
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    run = Run(home, "", retries=1)
+    (home / "bin/ssh").write_text(f"#!/bin/sh\necho x >>{home}/looks; sleep 0.5; exit 255\n")
+    looks, agent = home / "looks", subprocess.Popen(["sh", "-c", "sleep 60; : 'agent'"])
+    ended = Ended(
+        *(run_document(hosts=HOSTS, size=2), str(run.folder), Result(state="failed"), "ALWAYS"),
+        *(Times(1.0, 1.0, None), False, None, Outputs(()), {}),
+        tick=lambda: None,
+        cancelled=lambda: looks.exists() and len(looks.read_text().split()) > 3,
+    )
+    if replaced:
+        (run.folder / REPLACING).write_text(f"{agent.pid}\n")
+    try:
+        assert restarts._hosts_ready(ended)[1]
+    finally:
+        agent.kill()
+        agent.wait()
+    assert (len(looks.read_text().split()) > 1) == replaced
 
 
 def test_the_timer_of_the_machine_is_a_limit_too(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 
-from ..clouds import base
-from ..console.output import print_lines
-from ..console.text import count
-from ..errors import Command, HostsFailed, RailheadError, UsageError
-from ..inventory import pulumi_stack
-from ..inventory.hosts import Inventory
-from ..inventory.owner import owner_of
-from ..lifecycle import stack_machines, stop_policy
-from ..lifecycle.consent import STOP, stop_or_terminate
+from ...clouds import base
+from ...console.output import print_lines
+from ...console.text import count
+from ...errors import Command, HostsFailed, RailheadError, UsageError
+from ...inventory import pulumi_stack
+from ...inventory.hosts import Inventory
+from ...inventory.owner import owner_of
+from ...lifecycle import stack_machines, stop_policy
+from ...lifecycle.consent import STOP, stop_or_terminate
 
 STOPPED, NONE, OTHER = "stopped", "no machine", "not of Railhead, not stopped"
 

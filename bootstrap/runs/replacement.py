@@ -1,0 +1,130 @@
+"""A host that was created again, and a run in progress that takes it back.
+
+The new host gets the files of the run first. Only then does the chief get its address and its key:
+until then the supervisor, which looks for the host, finds none that answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from railhead.documents.agent import TextFile
+from railhead.documents.codec import encode
+from railhead.documents.run import RunDocument
+
+from ..errors import Command, Hint, HostsNotReady, UsageError
+from ..plan import hostfile
+from ..plan.hostfile import Link, Peer
+from ..remote.programs import REPLACING, SUPERVISOR, WHOLE
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.session import Session
+from ..untrusted.run_files import read_run_document
+from . import launch, start, strategies
+from .request import RunRequest
+from .run import Run, read_state
+
+
+def is_in_progress(chief: Session, run: Run) -> bool:
+    """Whether the supervisor of a run works on its chief."""
+    state = read_state(chief, run)
+    return bool(
+        state and not state.has_ended and chief.is_running(state.pid, run.folder, SUPERVISOR)
+    )
+
+
+def announce(chief: Session, run: Run) -> None:
+    """Let the supervisor wait for its host as long as this connection's agent lives."""
+    chief.run(["sh", "-c", f"echo $PPID >{REPLACING}"], cwd=run.folder)
+
+
+def document_of(chief: Session, run: Run) -> RunDocument:
+    """The document of a run with all of its hosts, from its chief.
+
+    Raises:
+        UsageError: the chief has none.
+    """
+    for name in (WHOLE, "run.json"):
+        if text := chief.read(f"{run.folder}/{name}"):
+            return read_run_document(text)
+    raise UsageError(f"run {run.run_id} is no longer on its chief", hint=Command("status"))
+
+
+def require_same(document: RunDocument, request: RunRequest) -> None:
+    """UsageError if the program here is not that of the run: the new host would have another."""
+    if request.bundle.digest != document.bundle:
+        raise UsageError(
+            f"the program has changed since run {document.run_id} was started: the other hosts have"
+            " its earlier files",
+            hint=Hint(
+                "restore its files and type the command again; or: ",
+                Command("train", resume=document.run_id),
+                "   # after the run has ended",
+            ),
+        )
+
+
+def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: str) -> None:
+    """Send the files of a run to the host of this name, and its new address and key to the chief.
+
+    Raises:
+        HostsNotReady: the host has another runtime than the run, or the chief cannot log in there.
+    """
+    document = document_of(cluster.sessions.chief, run)
+    if cluster.environment.digest != document.runtime.digest:
+        raise HostsNotReady(
+            f"run {run.run_id} has another runtime than would be installed now",
+            {name: f"{cluster.environment.runtime.name}, {cluster.environment.digest}"},
+            hint=Hint(Command("train", resume=run.run_id), "   # after the run has ended"),
+        )
+    index = [peer.name for peer in cluster.peers].index(name)
+    link = hostfile.links(cluster.peers, cluster.facts)[index]
+    renewed = with_host(document, cluster.peers[index], link, cluster.facts[name].gpus)
+    start.send_program(cluster.sessions[name], cluster, request, renewed, run)
+    _tell_chief(cluster, renewed, run)
+    start.check_logins(cluster, run)
+
+
+def _tell_chief(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:
+    """Write the files of the chief that name the host; those that make it answer come last."""
+    chief = cluster.sessions.chief
+    argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
+    networks = hostfile.networks(cluster.peers, cluster.facts)
+    text = json.dumps(encode(document), indent=1) + "\n"
+    chief.write(TextFile(f"{run.folder}/{WHOLE}", text))
+    chief.write(TextFile(f"{run.folder}/mpirun.json", json.dumps(with_networks(argv, networks))))
+    files = {
+        file.path.rpartition("/")[2]: file for file in start.chief_files(cluster, document, run)
+    }
+    for file in ("known_hosts", "ssh_config"):
+        chief.write(files[file])
+
+
+def with_networks(argv: Sequence[str], networks: str) -> list[str]:
+    """The command of mpirun with other networks. Pure."""
+    before = ("", *argv)
+    return [
+        networks if name in launch.NETWORKS else word
+        for name, word in zip(before, argv, strict=False)
+    ]
+
+
+def with_host(run: RunDocument, peer: Peer, link: Link, gpus: tuple[str, ...] = ()) -> RunDocument:
+    """The document with the new address of one host; ranks, ports and all else stay. Pure."""
+    index = [host.name for host in run.hosts].index(peer.name)
+    host = replace(run.hosts[index], peer_address=peer.address, interface=link.device, gpus=gpus)
+    hosts = tuple(host if n == index else other for n, other in enumerate(run.hosts))
+    return replace(run, hosts=hosts, tf_cluster=_addresses(run, index, peer.address))
+
+
+def _addresses(run: RunDocument, index: int, address: str) -> Mapping[str, tuple[str, ...]] | None:
+    """`tf_cluster` with another address for the ranks of a host."""
+    if run.roles is None or run.tf_cluster is None:
+        return run.tf_cluster
+    addresses = {name: [*of_type] for name, of_type in run.tf_cluster.items()}
+    for rank in run.ranks_of(index):
+        role = run.roles[rank]
+        port = addresses[role.type][role.index].rpartition(":")[2]
+        addresses[role.type][role.index] = strategies.endpoint(address, int(port))
+    return {name: tuple(of_type) for name, of_type in addresses.items()}

@@ -1,0 +1,1 @@
+"""Commands that change the machines of stacks while runs may be in progress."""

@@ -1,0 +1,41 @@
+"""A host that was created again: what the run's documents say of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from standins.runs.run_documents import run_document
+
+from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.runs import launch, replacement
+from railhead.documents.run import Role, RunHost
+
+HOSTS = tuple(RunHost(name, f"10.0.0.{n}", "ens5", 2) for n, name in enumerate("abc", 1))
+WORKERS = tuple(f"10.0.0.{1 + n // 2}:{n}" for n in range(6))
+RUN = run_document(
+    hosts=HOSTS,
+    size=6,
+    roles=tuple(Role("worker", index) for index in range(6)),
+    tf_cluster={"worker": WORKERS},
+)
+PEER = Peer("b", "fd00::7", 22, "u", 2, "ssh-ed25519 AAAA")
+
+
+def test_only_its_address_and_its_devices_change() -> None:
+    run = replacement.with_host(RUN, PEER, Link("ens6", "fd00::7/128"), ("T4", "T4"))
+    assert run.hosts == (HOSTS[0], RunHost("b", "fd00::7", "ens6", 2, ("T4", "T4")), HOSTS[2])
+    assert run.tf_cluster == {"worker": (*WORKERS[:2], "[fd00::7]:2", "[fd00::7]:3", *WORKERS[4:])}
+    assert replace(run, hosts=RUN.hosts, tf_cluster=RUN.tf_cluster) == RUN
+
+
+def test_a_run_without_addresses_of_ranks_gets_none() -> None:
+    run = replace(RUN, roles=None, tf_cluster=None)
+    assert replacement.with_host(run, PEER, Link(None, "")).tf_cluster is None
+
+
+def test_the_command_of_mpirun_gets_the_networks_of_now() -> None:
+    before, now = (
+        launch.mpirun_argv("r1", size=4, run_folder="/r", networks=text)
+        for text in ("10.0.0.1/32,10.0.0.2/32", "10.0.0.1/32,10.0.0.9/32")
+    )
+    assert replacement.with_networks(before, "10.0.0.1/32,10.0.0.9/32") == now != before
