@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from railhead.documents.agent import TextFile
+from railhead.documents.agent.files import TextFile
 from railhead.documents.codec import encode
 from railhead.documents.run import RunDocument
 
