@@ -4,6 +4,7 @@
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
+mypy := $(bin)/mypy --cache-dir $(caches)/mypy
 typed := $(wildcard tests/*.py) \
   $(addprefix tests/,\
     bootstrap documents e2e engine fuzz hosts launches mutants public_programs scripts standins training)
@@ -26,7 +27,8 @@ test:
 
 # While you edit: the tests that start no process, no host and no server (tests/fast.py).
 test-fast:
-	@$(bin)/pytest -m fast -q tests/bootstrap tests/documents tests/stacks tests/training $(wildcard tests/test_*.py)
+	@$(bin)/pytest -m fast -q -n auto --maxprocesses 4 --dist loadfile \
+	  tests/bootstrap tests/documents tests/stacks tests/training $(wildcard tests/test_*.py)
 
 # After a change of a declaration: the Python interface's signatures, and the tables of the pages.
 generate:
@@ -71,9 +73,11 @@ gpu-check:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock
-	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
-	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
+	@# beside mypy, which uses one core: the bytecode of the tests, which each worker would compile
+	$(bin)/pytest --collect-only -qq >/dev/null & \
+	  $(mypy) bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock && \
+	  $(mypy) $(typed) && $(mypy) $(typed_stacks); \
+	  code=$$?; wait; exit $$code
 	@# five workers on two cores: most tests wait for hosts half of the time
 	$(bin)/pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=25
 

@@ -27,10 +27,10 @@ def test_seconds_are_summed_by_folder() -> None:
 @pytest.mark.parametrize(
     ("seconds", "limits", "over"),
     [
-        (89.0, {}, False),  # a busy machine
-        (91.0, {}, True),
-        (91.0, {"tests/a.py": 40.0}, False),
-        (121.0, {"tests/a.py": 40.0}, True),
+        (59.0, {}, False),  # a busy machine
+        (61.0, {}, True),
+        (61.0, {"tests/a.py": 40.0}, False),
+        (81.0, {"tests/a.py": 40.0}, True),
     ],
 )
 def test_a_file_over_its_budget_is_named(
@@ -77,3 +77,15 @@ def test_files_with_a_budget_come_first_and_then_the_folders_that_wait() -> None
     nodes = ["tests/bootstrap/a.py::x", "tests/e2e/a.py::x", "tests/test_a.py::x"]
     order = sorted(nodes, key=lambda node: time_budgets.place(node, {"tests/test_a.py": 40.0}))
     assert order == [nodes[2], nodes[1], nodes[0]]
+
+
+def test_files_that_one_worker_runs_have_the_place_of_their_sum() -> None:
+    """Else a worker would begin them late, and run them when the others have ended."""
+    cases = [file for file in time_budgets.budgets() if "cases_" in file]
+    assert len(cases) > 1 and len({*map(time_budgets.unit, cases)}) == 1
+    together = sum(time_budgets.budgets()[file] for file in cases)
+    limits = {time_budgets.unit(cases[0]): together, "tests/test_a.py": together - 1}
+    first, second = (
+        time_budgets.place(f"{file}::x", limits) for file in (cases[-1], "tests/test_a.py")
+    )
+    assert first < second

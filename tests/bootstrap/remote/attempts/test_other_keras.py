@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.runs.supervised_run import Run, hashed, is_alive, says
-from standins.waiting import wait_until
+from standins.runs.supervised_run import Run, hashed, says
 
 from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.attempts import prepare
@@ -143,18 +142,6 @@ def test_it_never_starts_a_third_time(home: Path) -> None:
     result = run.result()
     assert (result["state"], result["exit_code"], result["culprit"]["exit"]) == ("failed", 7, 7)
     assert [attempt["keras"] for attempt in result["attempts"]] == [3]
-
-
-def test_the_second_attempt_can_be_cancelled(home: Path) -> None:
-    run = auto_run(home, by_keras(LEGACY, "echo $$ >pid; exec sleep 600"))
-    process = run.start()
-    wait_until((run.folder / "pid").exists)
-    assert run.read("state.json")["attempts"][0]["keras"] == 3
-    process.terminate()
-    process.wait(60)
-    result = run.read("results/result.json")
-    assert (result["state"], len(result["attempts"])) == ("cancelled", 1)
-    assert not is_alive(int((run.folder / "pid").read_text()))
 
 
 def test_max_hours_are_those_of_both_attempts(home: Path) -> None:

@@ -178,6 +178,7 @@ def test_a_later_attempt_can_be_cancelled(home: Path) -> None:
     run = Run(home, by_attempt(FAILS, again), retries=3, retries_from_start=True)
     process = run.start()
     wait_until((run.folder / "pid").exists)
+    assert len(run.read("state.json")["attempts"]) == 1
     process.terminate()
     process.wait(60)
     result = run.read("results/result.json")
