@@ -156,9 +156,9 @@ def test_an_answer_is_two_clicks_away_and_has_something_to_type(answer: str, bui
     assert re.search(rf'href="{name}/"', start)
     page = (built / name / "index.html").read_text()
     assert page.count(f'href="#{answer}"') >= 2  # the list of contents, and a link of the text
-    told = page.partition(f'id="{answer}"')[2].partition("<h2")[0]
-    assert "<pre" in told or "<table" in told or "<ol" in told
-    assert len(re.findall(r"\b(?:fab|setup|railhead|pulumi)\b|--\w", told)) >= 2
+    section = page.partition(f'id="{answer}"')[2].partition("<h2")[0]
+    assert "<pre" in section or "<table" in section or "<ol" in section
+    assert len(re.findall(r"\b(?:fab|setup|railhead|pulumi)\b|--\w", section)) >= 2
 
 
 def links_within(path: Path) -> str:
