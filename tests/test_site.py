@@ -19,26 +19,40 @@ pytestmark = pytest.mark.slow  # the site is built twice
 # What somebody types into the search, and the section that answers it.
 JOURNEYS = {
     "train my script on four machines, data in S3": "my-script-on-four-machines-with-data-in-s3",
+    "train.py on 4 machines s3": "my-script-on-four-machines-with-data-in-s3",
     "spot machine taken": "spot-took-my-machines",
+    "spot took my job": "spot-took-my-machines",
     "what will it cost": "what-will-it-cost",
+    "how much does it cost": "what-will-it-cost",
     "stop everything": "stop-everything",
+    "shut down all machines": "stop-everything",
     "hyperparameters sweep": "hyperparameters",
+    "grid search": "hyperparameters",
     "GPUs not used": "my-gpus-are-not-used",
     "corporate proxy": "behind-a-corporate-proxy",
     "VPC without public addresses": "machines-without-public-addresses",
     "EFS NFS FSx mount": "efs-fsx-and-nfs",
+    "private subnet": "machines-without-public-addresses",
     "Slurm": "slurm-kubernetes-docker-and-pytorch",
     "Kubernetes": "slurm-kubernetes-docker-and-pytorch",
     "Docker": "slurm-kubernetes-docker-and-pytorch",
+    "PyTorch": "slurm-kubernetes-docker-and-pytorch",
+    "WSL": "from-a-mac-or-windows-laptop",
     "Mac laptop": "from-a-mac-or-windows-laptop",
     "Windows": "from-a-mac-or-windows-laptop",
     "upgrade": "upgrade",
+    "update Railhead": "upgrade",
     "install without a clone": "install-without-a-clone",
+    "pip install": "install-without-a-clone",
     "two people one stack": "two-people-one-stack",
+    "share a stack with a colleague": "two-people-one-stack",
     "CI GitHub Actions": "ci-without-a-terminal",
     "MLflow": "mlflow-and-weights-and-biases",
     "wandb": "mlflow-and-weights-and-biases",
+    "weights and biases": "mlflow-and-weights-and-biases",
+    "A100": "a100-and-h100",
     "H100": "a100-and-h100",
+    "delete everything": "delete-all-with-the-bucket",
     "delete bucket": "delete-all-with-the-bucket",
     "from SageMaker": "from-a-sagemaker-notebook",
     "from SkyPilot": "from-skypilot",
@@ -52,6 +66,11 @@ SYMPTOMS = {
     "cannot log in": "i-cannot-log-in",
     "still costs money": "something-still-costs-money",
     "disk full": "disk-full-on-a-host",
+    "no space left on device": "disk-full-on-a-host",
+    "permission denied publickey": "i-cannot-log-in",
+    "out of memory": "a-rank-was-killed-by-signal-9-out-of-memory",
+    "loss nan": "the-loss-is-not-a-number",
+    "quota": "a-quota-is-too-small-or-there-is-no-capacity",
     "wrong Keras": "it-is-the-wrong-keras",
     "host key changed": "the-host-key-is-unknown-or-it-changed",
 }
@@ -127,6 +146,26 @@ def test_the_search_finds_the_answer(query: str, search: Search) -> None:
     answer = {**JOURNEYS, **SYMPTOMS}[query]
     best = search.results(query)[:NEAR]
     assert answer in [location.partition("#")[2] for location in best], best
+
+
+@pytest.mark.parametrize("answer", sorted({*JOURNEYS.values()}))
+def test_an_answer_is_two_clicks_away_and_has_something_to_type(answer: str, built: Path) -> None:
+    """The first click is a link of the start page, the second one a link on that page."""
+    start = (built / "index.html").read_text()
+    (name,) = (path.stem for path in DOCS.glob("*.md") if f"](#{answer})" in links_within(path))
+    assert re.search(rf'href="{name}/"', start)
+    page = (built / name / "index.html").read_text()
+    assert page.count(f'href="#{answer}"') >= 2  # the list of contents, and a link of the text
+    section = page.partition(f'id="{answer}"')[2].partition("<h2")[0]
+    assert "<pre" in section or "<table" in section or "<ol" in section
+    assert len(re.findall(r"\b(?:fab|setup|railhead|pulumi)\b|--\w", section)) >= 2
+
+
+def links_within(path: Path) -> str:
+    """The page, with links to its sections that other pages spell with its name."""
+    text = "".join(page.read_text() for page in DOCS.glob("*.md") if page != path)
+    inside = re.findall(rf"\]\({re.escape(path.name)}(#[\w-]+)\)", text)
+    return path.read_text() + "".join(f"](#{one[1:]})" for one in inside)
 
 
 def test_every_page_is_in_the_navigation_and_in_llms_txt(built: Path) -> None:

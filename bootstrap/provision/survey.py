@@ -108,7 +108,7 @@ def _routed(session: Session, others: Sequence[HostFacts]) -> str | None:
 
 
 def _peer(session: Session, facts: HostFacts, address: str | None) -> Peer:
-    """A host as its peers see it; without an address, at the one that we connected to."""
+    """A host with the address that its peers use; without one, that of our own connection."""
     host, key = session.host, session.host_key
     address = address or facts.inside[0]
     try:

@@ -154,7 +154,7 @@ def _default(name: str, text: str) -> bool:
 
 
 def _unknown(name: str, cloud: str) -> str:
-    """Why a key is refused: it is one of another cloud, or there is no such key."""
+    """Why a key is refused: it belongs to another cloud, or it does not exist."""
     known = [key for key in KEYS if key.name == name]
     if known:
         clouds = " and ".join(known[0].clouds)

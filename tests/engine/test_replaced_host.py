@@ -15,7 +15,7 @@ from engine.stack import Stack
 
 from bootstrap.clouds.local import cluster as local_cluster
 
-# Counts steps from those of its checkpoint, until two ranks are told to end.
+# Counts steps from those of its checkpoint, until two ranks must end.
 SCRIPT = """
 import os, pathlib, time
 file = pathlib.Path(os.environ["RAILHEAD_CHECKPOINT_DIR"], "step")

@@ -92,7 +92,7 @@ class Unlisted:
     expected: bool = True
 
     def lists(self) -> Lists:
-        """Its one list is an error."""
+        """It has one list, which raises the error."""
         return {"regions": self._refuse}
 
     def _refuse(self) -> list[Resource]:
@@ -102,7 +102,7 @@ class Unlisted:
 @dataclass(frozen=True)
 class Region:
     """One region: EC2 and EventBridge Scheduler. `is_used`: the user's configuration, a stack or a
-    record names it; many organisations forbid most of the others."""
+    record names this region. Many organizations forbid most other regions."""
 
     name: str
     client: AwsClient

@@ -126,7 +126,7 @@ class Content:
         return data
 
     def drain(self) -> None:
-        """Read the rest, so that the next request is found; an earlier error is reported first."""
+        """Read the rest of the data, so that the next request can be read after it."""
         with contextlib.suppress(OSError):
             while self.left:
                 self.read(self.left)

@@ -35,8 +35,8 @@ def register() -> None:
 def file_of(pid: int) -> str:
     """The path of a process's file; "" if it has none any more, or does not handle the signal.
 
-    A program may close all its files: then the number may be of another file, and what the
-    handler writes would end there.
+    If a program closes all its files, the number may belong to another file: the handler would
+    write into that file.
     """
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         handled = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read(), re.MULTILINE)

@@ -48,8 +48,8 @@ class JobOptions:
 
     job: str | None = option(
         None,
-        "a job of the job file, whose options apply where none is typed",
-        doc="a job of the [job file](#job-file), whose options apply where none is typed; also"
+        "a job of the job file: its options apply unless you type them",
+        doc="a job of the [job file](#job-file): its options apply unless you type them; also"
         " without the name: `fab train JOB`",
     )
     file: str | None = option(
