@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import config, documents, help_pages, tasks
+from . import config, documents, help_pages, tasks, variables
 from .marked import DOCS, filled
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
-    "tasks.md": tasks.parts,
+    "tasks.md": lambda: {**tasks.parts(), **variables.of_tasks()},
+    "contributing.md": variables.of_tests,
     "config.md": config.parts,
     "architecture.md": documents.parts,
 }
