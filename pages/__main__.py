@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import campaigns, config, documents, failures, help_pages, interface, tasks, training
+from . import (
+    campaigns,
+    config,
+    documents,
+    failures,
+    help_pages,
+    interface,
+    tasks,
+    training,
+    variables,
+)
 from .marked import DOCS, filled
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
-    "tasks.md": tasks.parts,
+    "tasks.md": lambda: {**tasks.parts(), **variables.of_tasks()},
+    "contributing.md": variables.of_tests,
     "config.md": config.parts,
     "architecture.md": documents.parts,
     "training.md": training.parts,

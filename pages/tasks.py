@@ -18,7 +18,6 @@ from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, type_of
 from railhead.documents.options.runs import EndingOptions, ProgramOptions
-from railhead.documents.variables import DEFAULTS, OF_RANKS
 from training import configs
 from training.config import describe_fields
 
@@ -50,7 +49,6 @@ def parts() -> dict[str, str]:
         "runtimes": runtimes(),
         "evaluation": evaluation(),
         "xids": xids(),
-        "variables": variables(),
     }
 
 
@@ -172,13 +170,6 @@ def _rules(field: dict[str, Any]) -> str:
         texts.insert(0, "one of " + ", ".join(f"`{choice}`" for choice in field["choices"]))
     doc = re.sub(r"\s+", " ", field["doc"])
     return "; ".join([doc, *([", ".join(texts)] if texts else [])])
-
-
-def variables() -> str:
-    """The variables that a script receives."""
-    own = [(f"`{name}`", value) for name, value in OF_RANKS.items()]
-    rest = [(f"`{name}`", f"unless it is set: {value}") for name, value in DEFAULTS.items()]
-    return table(("variable", "value"), [*own, *rest])
 
 
 def runtimes() -> str:

@@ -23,9 +23,9 @@ from railhead.documents.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.documents.version import VERSION
 
 from ..console.output import printable
-from ..errors import FAILED, INTERRUPTED, USAGE, Command
+from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command
 from ..inventory.files import RUN_ID
-from .command_line import habits, help
+from .command_line import completion, habits, help
 from .command_line.arguments import join_task_names, name_first_arguments
 from .command_line.core_options import refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
@@ -33,6 +33,7 @@ from .task import GroupTask
 
 FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
+SCRIPT_OPTION = "--print-completion-script"
 MISSING = r"'([\w-]+)' did not receive required positional arguments: (.+)"
 # The options of Fabric that name other tasks.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
@@ -42,7 +43,7 @@ class Program(Fab):  # type: ignore[misc]
     """Fabric's program, in which a usage error is one line and exit code 2, and a task runs once
     for all hosts."""
 
-    after_dashes = ""  # what was typed after `--`, as a shell reads it
+    words_after_dashes: Sequence[str] = ()
 
     @property
     def has_our_tasks(self) -> bool:
@@ -54,7 +55,11 @@ class Program(Fab):  # type: ignore[misc]
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
         it would accept any host key."""
         words = argv[argv.index("--") + 1 :] if "--" in argv else []
-        self.after_dashes = words[0] if len(words) == 1 else shlex.join(words)
+        self.words_after_dashes = words
+        for option, shell in zip(argv, argv[1:], strict=False):  # Invoke prints its own here
+            if option == SCRIPT_OPTION and shell in completion.SCRIPTS:
+                print(completion.script(shell))
+                raise Exit(code=DONE)
         try:
             super().parse_core(argv)
         except ParseError as wrong:
@@ -112,8 +117,9 @@ class Program(Fab):  # type: ignore[misc]
         """The words with the names of the options that were left out; `exec -- COMMAND` too."""
         core = {name for name, one in self.initial_context.flags.items() if one.takes_value}
         named = name_first_arguments(words, self._tasks(), core - {"--help", "-h"})
-        if self.after_dashes and words[:1] == ["exec"] and "--cmd" not in named:
-            named += ["--cmd", self.after_dashes]
+        after = self.words_after_dashes
+        if after and words[:1] == ["exec"] and "--cmd" not in named:
+            named += ["--cmd", after[0] if len(after) == 1 else shlex.join(after)]
             self.core.remainder = ""
         return named
 
@@ -131,9 +137,18 @@ class Program(Fab):  # type: ignore[misc]
                     raise ParseError(f"{word} needed value and was not given one!", context)
 
     def parse_cleanup(self) -> None:
-        """Print the help or the list of tasks."""
+        """Print the help, the list of tasks, or what completes a command."""
         with self._usage_is_2():
+            if self.has_our_tasks:
+                self._complete()
             super().parse_cleanup()
+
+    def _complete(self) -> None:
+        """Answer a shell that completes a command."""
+        if self.core[0].args.complete.value:
+            found = completion.candidates(self.words_after_dashes[1:], self._tasks())
+            print("".join(f"{word}\n" for word in found), end="")
+            raise Exit(code=DONE)
 
     def update_config(self, merge: bool = True) -> None:
         """Read the configuration files of Fabric and ssh."""
@@ -145,7 +160,7 @@ class Program(Fab):  # type: ignore[misc]
         if not self.has_our_tasks:
             super().no_tasks_given()
         self.list_tasks()
-        raise Exit(code=0)
+        raise Exit(code=DONE)
 
     def list_flat(self) -> None:
         """`fab --list`: our tasks in groups, or Invoke's list for a fabfile of the user."""

@@ -69,6 +69,11 @@ def chosen(options: JobOptions) -> Job | None:
     return job
 
 
+def names(path: Path) -> list[str]:
+    """The names of the jobs in a file; UsageError if it cannot be read."""
+    return list(_read(path, None))
+
+
 def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     """The jobs of a file by name."""
     try:

@@ -1,0 +1,181 @@
+"""Completion in a shell, by Invoke's options `--complete` and `--print-completion-script`.
+
+Invoke completes tasks and options; this also their values, as known on this computer: no host and
+no cloud is contacted. Files are left to the shell.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from invoke import Task
+
+from railhead.documents.installation import PROGRAM
+from railhead.documents.options.option import Option
+
+from ...inventory import local_state, pulumi_stack, stack_records
+from ...plan.runtimes import REPO, ROWS
+from ...project import job_file
+from ...runs.strategies import LAUNCHERS, names
+from ...serving import records
+from ..executor import TWO_WORDS, dashed
+from ..task import GroupTask
+from .core_options import WORKING
+
+MOST_RUNS = 20
+
+
+def candidates(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> list[str]:
+    """What the last word may become.
+
+    Args:
+        words: those after the program's name, the last one perhaps empty or incomplete.
+        tasks: by their names.
+    """
+    *before, last = words or [""]
+    if last == "=":  # bash makes three words of --preset=x
+        before, last = [*words], ""
+    before = [word for word in before if word != "="]
+    task, rest = _task(before, tasks)
+    if task is None:
+        return _starting(last, [*_task_names(rest, tasks), *_core_flags(last)])
+    before_last = before[-1] if before else ""
+    option = next((one for one in task.options() if _is_flag(one, before_last)), None)
+    if option is not None and option.kind != "flag":
+        return _starting(last, _values(option))
+    if last.startswith("-"):
+        options = [one for one in task.options() if not one.rule.positional]
+        return _starting(last, [*(f"--{one.flag}" for one in options), *_core_flags(last)])
+    firsts = [one for one in task.options() if one.flag in task.first or one.rule.positional]
+    return _starting(last, (value for one in firsts for value in _values(one)))
+
+
+def _task(
+    words: Sequence[str], tasks: Mapping[str, Task[Any]]
+) -> tuple[GroupTask | None, Sequence[str]]:
+    """The task that is typed, and the words so far where there is none."""
+    for at, word in enumerate(words):
+        name = f"{word}-{words[at + 1]}" if word in TWO_WORDS and at + 1 < len(words) else word
+        task = tasks.get(name)
+        if isinstance(task, GroupTask):
+            return task, words[at + 1 :]
+    return None, words
+
+
+def _task_names(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Iterator[str]:
+    """The first words of tasks, or the second ones after `data`."""
+    for name in map(dashed, tasks):
+        first, _, second = name.partition(" ")
+        if words[-1:] == [first] and second:
+            yield second
+        elif not (words and words[-1] in TWO_WORDS):
+            yield first
+
+
+def _core_flags(last: str) -> list[str]:
+    return [f"--{name}" for name in WORKING] if last.startswith("-") else []
+
+
+def _is_flag(one: Option, word: str) -> bool:
+    return word == f"--{one.flag}" or bool(one.rule.short and word == f"-{one.rule.short}")
+
+
+def _values(one: Option) -> Iterable[str]:
+    """The values of an option that are known on this computer."""
+    if one.rule.choices:
+        return map(str, one.rule.choices)
+    known = VALUES.get(one.flag)
+    return known() if known else ()
+
+
+def _runs() -> list[str]:
+    paths = (local_state.home() / "clusters").glob("*/runs/*.json")
+    return sorted((path.stem for path in paths), reverse=True)[:MOST_RUNS]
+
+
+def _hosts() -> list[str]:
+    """The hosts of the last command."""
+    return list(local_state.last_cluster().names)
+
+
+def _stacks() -> list[str]:
+    """The stacks with a file in the project, and those that this computer has recorded."""
+    folder = pulumi_stack.project()
+    files = sorted(folder.glob("Pulumi.*.yaml")) if folder else []
+    recorded = [record.stack for record in stack_records.every()]
+    return [*(file.name.split(".")[1] for file in files), *recorded]
+
+
+def _presets() -> list[str]:
+    tree = ast.parse((REPO / "training/configs/__init__.py").read_text())
+    found = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    tables = [node for node in found if isinstance(node, ast.Dict)]
+    return [str(key.value) for key in tables[0].keys if isinstance(key, ast.Constant)]
+
+
+def _settings() -> list[str]:
+    tree = ast.parse((REPO / "training/config.py").read_text())
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    (fields,) = [node.body for node in classes if node.name == "TrainConfig"]
+    targets = [node.target for node in fields if isinstance(node, ast.AnnAssign)]
+    return [f"{target.id}=" for target in targets if isinstance(target, ast.Name)]
+
+
+VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "run": _runs,
+    "runs": _runs,
+    "resume": _runs,
+    "of": _runs,
+    "job": lambda: job_file.names(Path(job_file.FILE)),
+    "hosts": lambda: [",".join(_hosts())],
+    "stack": _stacks,
+    "preset": _presets,
+    "set": _settings,
+    "launcher": lambda: LAUNCHERS,
+    "strategy": names,
+    "runtime": lambda: ROWS,
+    "host": _hosts,
+    "name": records.names,
+    "uri": lambda: ["bucket", "s3://", "gs://"],
+}
+
+
+def _starting(last: str, some: Iterable[str]) -> list[str]:
+    """Those that continue the last word, each once. What cannot be read completes nothing."""
+    try:
+        return [one for one in dict.fromkeys(some) if one.startswith(last)]
+    except Exception:
+        return []
+
+
+SCRIPTS = {
+    "bash": """_complete_NAME() {
+    local IFS=$'\\n'
+    COMPREPLY=($(NAME --complete -- "${COMP_WORDS[@]:0:COMP_CWORD+1}" 2>/dev/null))
+    case "${COMPREPLY[*]}" in *=) compopt -o nospace ;; esac
+}
+complete -F _complete_NAME -o default NAME""",
+    "zsh": """autoload -Uz compinit
+(( $+functions[compdef] )) || compinit
+_complete_NAME() {
+    local -a known
+    known=("${(@f)$(NAME --complete -- "${(@)words[1,CURRENT]}" 2>/dev/null)}")
+    if [[ -n "$known" ]]; then compadd -S "${${(M)known[1]%=}:+}" -a known; else _files; fi
+}
+compdef _complete_NAME NAME""",
+    "fish": """function __complete_NAME
+    set -l current (commandline --current-token)
+    NAME --complete -- (commandline --tokenize --cut-at-cursor) "$current" 2>/dev/null
+end
+# fish has completions of its own for a `fab`
+complete --command NAME --erase
+complete --command NAME --arguments '(__complete_NAME)'""",
+}
+
+
+def script(shell: str) -> str:
+    """The script that makes a shell complete this program; KeyError for another shell."""
+    return SCRIPTS[shell].replace("NAME", PROGRAM)
