@@ -66,6 +66,6 @@ cloud_host_keys.WAIT_SECONDS = 0.0
 clouds = ModuleType("clouds_of_a_test")
 vars(clouds).update(team=lambda inventory: Team(), listed=lambda place: Listed("account 1234", ()))
 sys.modules[clouds.__name__] = clouds
-names = {"instances": f"{clouds.__name__}:team", "machines": f"{clouds.__name__}:listed"}
-CLOUDS["aws"] = replace(CLOUDS["aws"], **names)
+instances, machines = f"{clouds.__name__}:team", f"{clouds.__name__}:listed"
+CLOUDS["aws"] = replace(CLOUDS["aws"], instances=instances, machines=machines)
 main()
