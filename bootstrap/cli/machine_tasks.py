@@ -16,6 +16,7 @@ from railhead.documents.options.hosts import (
     DoctorOptions,
     HostName,
     JsonOption,
+    KeyOptions,
     LeaksOptions,
     OwnerOptions,
     TargetOptions,
@@ -267,6 +268,15 @@ def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
     if not command.cmd:
         raise UsageError("no command", hint=Command("exec", cmd="nvidia-smi"))
     shell.execute(Target(target).running(), command.cmd)
+
+
+@task(HOSTS)
+def ssh_key(c: Context, key: KeyOptions, target: Hosts) -> None:
+    """Let a colleague log in: add their public SSH key to every host, or remove it."""
+    from . import shell
+    from .targets import Target
+
+    shell.change_key(Target(target).running(), key)
 
 
 @task(HOSTS)

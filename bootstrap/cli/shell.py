@@ -1,4 +1,4 @@
-"""Debugging access: `fab ssh`, `fab exec` and the OpenSSH config file of `fab ssh-config`."""
+"""Access to hosts: `fab ssh`, `fab exec`, `fab ssh-key`, and the OpenSSH config file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import shlex
 from pathlib import Path
 
 from railhead.documents.agent.request import LONG
+from railhead.documents.options.hosts import KeyOptions
 
 from ..console.output import print_lines
 from ..errors import HostsFailed
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Host, Inventory
-from ..lifecycle import reach
+from ..lifecycle import cloud_host_keys, power, reach
 from ..runs.strategies import choose
-from ..ssh import connect
-from ..ssh.jump_hosts import pins_of
+from ..ssh import authorized_keys, connect
+from ..ssh.jump_hosts import key_file_here, pins_of
 
 
 def known(inventory: Inventory, name: str) -> str:
@@ -34,8 +35,8 @@ def write_config(inventory: Inventory) -> Path:
         lines += [f"  User {host.user}"] if host.user else []
         lines += [f"  Port {host.port}"] if host.port else []
         lines += _host_key_lines(host, inventory)
-        if inventory.key_file:
-            lines += [f'  IdentityFile "{inventory.key_file}"', "  IdentitiesOnly yes"]
+        if key_file := key_file_here(inventory):
+            lines += [f'  IdentityFile "{key_file}"', "  IdentitiesOnly yes"]
         stanzas.append("\n".join(lines) + "\n")
     atomic_write(path, "\n".join(stanzas))
     return path
@@ -54,6 +55,24 @@ def write_own(inventory: Inventory) -> Path:
     ours = write_config(inventory)
     atomic_write(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
     return path
+
+
+def change_key(inventory: Inventory, options: KeyOptions) -> None:
+    """Add a person's public key to all hosts, or remove it.
+
+    Raises:
+        UsageError: the file does not have one public key.
+        HostsFailed: a host could not be changed.
+    """
+    key = authorized_keys.read_public_key(Path(options.key))
+    change = authorized_keys.remove if options.remove else authorized_keys.add
+    with reach.agents(inventory) as (sessions, _):
+        outcomes = connect.everywhere(
+            sessions, lambda session: change(session, key), what="changing authorized_keys"
+        )
+    print_lines(*(f"[{name}] {outcome}: {key.comment}" for name, outcome in outcomes.items()))
+    if not options.remove and (store := power.host_key_store(inventory)):
+        cloud_host_keys.share(inventory, store, print_lines)
 
 
 def execute(inventory: Inventory, command: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..clouds.base import UNKNOWN
+from ..clouds.bucket import bucket_of
 from ..console.output import print_lines
 from ..console.text import count
 from ..errors import HostsFailed, HostsNotReached
@@ -13,8 +14,9 @@ from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
 from ..lifecycle.stack_machines import StackMachines
-from ..runs import bucket_results, checkpoints, results
-from ..runs.run import find_run, state_of
+from ..runs import bucket_results, checkpoints, elsewhere, results
+from ..runs.elsewhere import Elsewhere
+from ..runs.run import Run, find_run, state_of
 from ..serving import on_host, records
 from ..serving.state import status_line
 from ..ssh import connect
@@ -72,36 +74,63 @@ def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.C
 
 
 def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
-    inventory, chief = power.running_part(status), _chief(status.inventory, run_id)
-    if inventory:
-        power.pin_host_keys(replace(status, inventory=inventory), print_lines)
-        _show_hosts(inventory, run_id, chief)
-    if chief in status.not_running:
-        print_lines(bucket_results.run_line(status.inventory, run_id))
+    whole, running = status.inventory, power.running_part(status)
+    run = _recorded(whole, run_id)
+    if running:
+        power.pin_host_keys(replace(status, inventory=running), print_lines)
+        run = _show_hosts(running, whole, run, run_id)
+    if run is None and whole.bucket:
+        found = elsewhere.in_bucket(bucket_of(whole), run_id)
+        run = found.run if found else None
+    if run is None and run_id is not None:
+        run = find_run(whole, run_id)  # raises why
+    if _chief(whole, run) in status.not_running:
+        print_lines(bucket_results.run_line(whole, run))
+    elif run is None:
+        print_lines("no run yet")
 
 
-def _chief(inventory: Inventory, run_id: str | None) -> str:
+def _recorded(inventory: Inventory, run_id: str | None) -> Run | None:
+    """The run, by default the last one, if it is recorded here."""
+    is_here = local_state.is_recorded(run_id) if run_id else local_state.runs(inventory.name)
+    return find_run(inventory, run_id) if is_here else None
+
+
+def _chief(inventory: Inventory, run: Run | None) -> str:
     """The name of the chief of the run, otherwise of the cluster."""
-    if run_id is None and not local_state.runs(inventory.name):
-        return inventory.chief.name
-    return find_run(inventory, run_id).part_of(inventory).chief.name
+    return (run.part_of(inventory) if run else inventory).chief.name
 
 
-def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
+def _show_hosts(
+    inventory: Inventory, whole: Inventory, run: Run | None, run_id: str | None
+) -> Run | None:
+    """Show the hosts that run, and the run if its chief does; returns the run.
+
+    Another computer may have started it: the last run is the newest one on the hosts.
+    """
     with connect.open_sessions(inventory) as sessions, sessions.within(HOST_SECONDS):
         hosts, failed = connect.attempts(sessions, _host)
         sessions.drop(failed)
         for name, outcome in sessions.outcomes.items():
             print_lines(f"[{name}] {hosts.get(name, f'UNREACHABLE {outcome}')}")
+        if run_id is None or run is None:
+            run = _newer(run, elsewhere.on_hosts(sessions, run_id))
         if inventory.kind.in_cloud:
             _show_timers(sessions)
         there = _endpoints_on(sessions)
-        if chief in sessions:
-            _show_run(inventory, sessions[chief], run_id)
+        chief = _chief(whole, run)
+        if run and chief in sessions:
+            _show_run(sessions[chief], run)
         _show_endpoints(inventory.name, sessions, there)
     if sessions.failed:
         kind = HostsNotReached if sessions.out_of_reach else HostsFailed
         raise kind("some hosts cannot be reached", sessions.outcomes)
+    return run
+
+
+def _newer(run: Run | None, there: Elsewhere | None) -> Run | None:
+    """The run that was started last: ids sort by time."""
+    return there.run if there and (run is None or there.run_id > run.run_id) else run
 
 
 def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:
@@ -160,13 +189,11 @@ def _host(session: Session) -> str:
     return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
 
 
-def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
-    if run_id is None and not local_state.runs(inventory.name):
-        print_lines("no run yet")
-        return
-    run = find_run(inventory, run_id)
+def _show_run(chief: Session, run: Run) -> None:
     start_agent(chief)
     state = state_of(chief, run)
     where = results.where(run, chief.host.name)
+    if not local_state.is_recorded(run.run_id):
+        where = f"{where}; started on another computer"
     print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(chief, run))
     print_lines(*checkpoints.status_lines(chief, run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from ..console.text import count
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import pulumi_stack
 from ..inventory.clouds import CLOUDS
-from . import addresses, computer
+from ..inventory.document import from_document
+from . import addresses, computer, records
 
 Examine = Callable[[StackRequest], Iterator[Check]]
 MARKS = {"ok": "ok", "warns": "WARNING", "blocks": "BLOCKS", "unknown": "unknown"}
@@ -22,8 +24,9 @@ MARKS = {"ok": "ok", "warns": "WARNING", "blocks": "BLOCKS", "unknown": "unknown
 
 def diagnose(stack: str | None) -> Diagnosis:
     """Make all checks; without a stack only those of this computer."""
-    checks = [*computer.checks(with_stack=stack is not None)]
+    checks = [*computer.checks(with_stack=stack is not None), *records.checks()]
     if stack and not _blocks(checks):
+        checks += _output(stack)
         checks += _of_cloud(stack)
         checks += _preview(stack)
     return Diagnosis(base.utc_now(), stack, tuple(checks))
@@ -71,6 +74,17 @@ def policy(cloud: str, request: StackRequest | None) -> Any:
     name = CLOUDS[cloud].policy
     assert name
     return base.load(name)(request)
+
+
+def _output(stack: str) -> Iterator[Check]:
+    """A stack whose output this version does not read: a newer one created or changed it."""
+    with contextlib.suppress(RailheadError):  # the next check reports it
+        document = pulumi_stack.state(stack).document
+        try:
+            if document is not None:
+                from_document(document)
+        except UsageError as error:
+            yield Check("stack", "blocks", error.message, str(error.hint))
 
 
 def _of_cloud(stack: str) -> Iterator[Check]:

@@ -207,6 +207,11 @@ def cluster_of_run(run_id: str) -> Inventory | None:
     return load_cluster(known[0].parents[1].name) if known else None
 
 
+def is_recorded(run_id: str) -> bool:
+    """Whether a run of any cluster is recorded here."""
+    return bool(_records(run_id))
+
+
 def hosts_of_run(run_id: str) -> tuple[str, ...]:
     """The names of the hosts of a recorded run, the chief first; empty if they are not known."""
     document = recorded_run(run_id).run

@@ -2,7 +2,8 @@
 
 A pin in the cluster's known_hosts contains the host's name, so a new address changes nothing. It
 also contains the cloud's serial number of the machine, so the key of a recreated machine is read
-again. There is no trust on first use.
+again. What one computer has pinned is stored in the stack's bucket for others. There is no trust on
+first use.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from paramiko.hostkeys import HostKeyEntry
 
 from ..clouds.base import Cloud, InstanceState
+from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter
 from ..console.wait import Clock, wait_until
-from ..errors import HostsNotReady
+from ..errors import HostsNotReady, RailheadError
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Host, Inventory
@@ -34,16 +36,23 @@ def pin(
     instance_states: Mapping[str, InstanceState],
     cloud: Cloud,
     *,
+    store: HostKeyStore | None = None,
     report: Reporter = lambda _: None,
     clock: Clock | None = None,
 ) -> None:
     """Pin the key of every running host that has no pin for its current machine.
+
+    Args:
+        store: the keys that other computers know; those that are read here are added.
 
     Raises:
         HostsNotReady: a host's key was not available within five minutes.
     """
     hosts = {h.name: h for h in inventory.hosts}
     unpinned = [h for h in inventory.hosts if _needs_pin(h, inventory, instance_states)]
+    shared = _shared(unpinned, instance_states, store, report) if store else {}
+    replace_pins(inventory, shared)
+    unpinned = [h for h in unpinned if h.name not in shared]
     keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in unpinned if h.host_key}
     unread = [h for h in unpinned if h.name not in keys]
     if unread:
@@ -57,6 +66,8 @@ def pin(
             for n, key_texts in keys.items()
         },
     )
+    if keys and store:
+        share(inventory.only(keys), store, report)
     if missing:
         outcomes = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
         raise HostsNotReady(
@@ -71,6 +82,40 @@ def _needs_pin(
         return False
     serials = {line[3] for line in pin_fields(inventory) if line[0] == host.name and len(line) > 3}
     return instance_states[host.name].serial not in serials
+
+
+def _shared(
+    hosts: Sequence[Host],
+    instance_states: Mapping[str, InstanceState],
+    store: HostKeyStore,
+    report: Reporter,
+) -> dict[str, list[str]]:
+    """The pins of these machines that another computer has stored; without the bucket none."""
+    pins = {}
+    try:
+        for host in hosts:
+            serial = instance_states[host.name].serial
+            if keys := [key for key in store.read(serial) if is_key(key)]:
+                pins[host.name] = [f"{' '.join(key.split()[:2])} {serial}" for key in keys]
+    except RailheadError as error:
+        report(f"host keys are not read from {store.bucket.store.url}: {error.message}")
+    return pins
+
+
+def share(inventory: Inventory, store: HostKeyStore, report: Reporter) -> None:
+    """Store the pinned keys of these machines for other computers; a failure is reported.
+
+    A key that others may know is not stored: it is replaced soon.
+    """
+    by_serial: dict[str, list[str]] = {}
+    for name, *pin in pin_fields(inventory):
+        if name in inventory.names and len(pin) == 3:  # no mark
+            by_serial.setdefault(pin[2], []).append(f"{pin[0]} {pin[1]}")
+    try:
+        for serial, keys in by_serial.items():
+            store.write(serial, keys)
+    except RailheadError as error:
+        report(f"host keys are not stored in {store.bucket.store.url}: {error.message}")
 
 
 def _read_keys(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:

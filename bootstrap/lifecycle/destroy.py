@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..clouds import base, bucket
+from ..clouds import base, bucket, host_key_store
 from ..clouds.base import STOPPED, Cloud, Cost, InstanceState
 from ..clouds.bucket import Bucket
 from ..console.output import Reporter, print_lines
@@ -312,15 +312,17 @@ def empty_bucket(to_empty: Bucket, report: Reporter) -> Line:
 
 
 def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
-    """Remove only the wheels from the bucket, if there is one: they can be built again, and a
-    bucket without other objects can then be deleted with its stack."""
+    """Remove only the wheels and the machines' host keys from the bucket, if there is one: a bucket
+    without other objects can then be deleted with its stack."""
     if not inventory.bucket:
         return []
+    what = "the Horovod wheels and host keys in it"
     try:
-        gone = bucket.bucket_of(inventory).empty(report, bucket.WHEELS)
+        own = bucket.bucket_of(inventory)
+        gone = sum(own.empty(report, prefix) for prefix in (bucket.WHEELS, host_key_store.FOLDER))
     except RailheadError as error:
-        return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
-    text = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
+        return [Line("bucket", f"{what} stay: {error.message}")]
+    text = f"{what}: {count(gone, 'object')} removed, with old versions"
     return [Line("bucket", text)] if gone else []
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
-from ..clouds import base
+from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
+from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter, confirm
 from ..console.wait import Clock, wait_until
 from ..errors import (
@@ -121,10 +122,22 @@ def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | Non
 
 
 def _pin_host_keys(status: ClusterStatus, cloud: Cloud, report: Reporter, clock: Clock) -> None:
-    cloud_host_keys.pin(status.inventory, status.instance_states, cloud, report=report, clock=clock)
-    if some := key_rotation.due(status.inventory):
+    inventory, store = status.inventory, host_key_store(status.inventory)
+    cloud_host_keys.pin(
+        inventory, status.instance_states, cloud, store=store, report=report, clock=clock
+    )
+    if some := key_rotation.due(inventory):
         wait_for_ssh(some, report, clock)
         key_rotation.rotate(some, report, clock=clock)
+        if store:
+            cloud_host_keys.share(some, store, report)
+
+
+def host_key_store(inventory: Inventory) -> HostKeyStore | None:
+    """The host keys in the bucket of a cloud's stack; None without a bucket."""
+    if not inventory.bucket or not inventory.kind.in_cloud:
+        return None
+    return HostKeyStore(bucket.bucket_of(inventory))
 
 
 def _confirm_start(status: ClusterStatus, start_them: bool) -> None:

@@ -12,22 +12,20 @@ from ..clouds.bucket import Bucket
 from ..console.output import Reporter
 from ..console.text import count, size
 from ..errors import Command, Hint, RailheadError, UsageError
-from ..inventory import local_state
 from ..inventory.files import refuse_too_much
 from ..inventory.hosts import Inventory
 from ..untrusted import unpack
 from ..untrusted.manifest import is_same, refuse_changed, skipped_line
 from .results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
-from .run import Run, find_run
+from .run import Run
 
 LARGE = 100_000_000  # bytes from which a file is reported on its own line
 
 
-def run_line(inventory: Inventory, run_id: str | None) -> str:
-    """One line about the last run, or `run_id`, of a cluster whose chief is not running."""
-    if run_id is None and not local_state.runs(inventory.name):
+def run_line(inventory: Inventory, run: Run | None) -> str:
+    """One line about a run of a cluster whose chief is not running."""
+    if run is None:
         return "no run yet"
-    run = find_run(inventory, run_id)
     inventory, result = run.part_of(inventory), result_of(run.results)
     if not result:
         return f"run {run.run_id}: results {_place(inventory, run.run_id)}"

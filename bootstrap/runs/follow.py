@@ -21,6 +21,8 @@ from ..untrusted.run_files import read_run_document
 from .run import Run
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
+# Supervisors of 0.1.0 read one pid.
+ATTACH = "kill -0 $(cat attached) 2>/dev/null && echo $PPID >>attached || echo $PPID >attached"
 
 
 Watch = Callable[[Record], None]
@@ -143,9 +145,9 @@ class _View:
 
 
 def mark_attached(session: Session, run: Run) -> None:
-    """Write the pid of this connection's agent into the run's folder: while that process lives,
-    the supervisor waits for the results to be fetched."""
-    session.run(["sh", "-c", "echo $PPID >attached"], cwd=run.folder)
+    """Write the pid of this connection's agent into the run's folder, beside that of a colleague
+    who follows the run: while one lives, the supervisor waits for the results to be fetched."""
+    session.run(["sh", "-c", ATTACH], cwd=run.folder)
 
 
 def _first_ranks(chief: Session, run: Run) -> dict[str, str]:

@@ -1,12 +1,65 @@
-"""A cluster's lines in a host's ~/.ssh/authorized_keys."""
+"""Keys in a host's ~/.ssh/authorized_keys: a cluster's lines, and those of people."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
+from paramiko.hostkeys import HostKeyEntry
+
 from railhead.documents.agent.files import TextFile
 
+from ..errors import Command, Hint, UsageError
 from .session import Session
 
 PATH = "~/.ssh/authorized_keys"
+MARK = "railhead:"  # of a cluster's lines, before its name
+LARGEST = 20_000  # bytes of a file with one public key
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A person's public key; `comment` says whose it is."""
+
+    kind: str
+    data: str
+    comment: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.data} {self.comment}".strip()
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """The public key in a file of this computer.
+
+    Raises:
+        UsageError: the file cannot be read, has a private key, or is not one public key.
+    """
+    try:
+        with path.expanduser().open(errors="replace") as file:
+            text = file.read(LARGEST).strip()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    if "PRIVATE KEY" in text:
+        raise UsageError(
+            f"{path} is a private key, which stays where it is",
+            hint=Command("ssh-key", f"{path}.pub"),
+        )
+    kind, data, comment = [*text.split(None, 2), "", "", ""][:3]
+    if len(text.splitlines()) != 1 or not _is_key(kind, data):
+        raise UsageError(
+            f"{path} is not one public SSH key", hint=Command("ssh-key", "~/.ssh/id_ed25519.pub")
+        )
+    words = [word for word in comment.split() if word.isprintable() and MARK not in word]
+    return PublicKey(kind, data, " ".join(words))
+
+
+def _is_key(kind: str, data: str) -> bool:
+    try:
+        entry = HostKeyEntry.from_line(f"name {kind} {data}")
+    except Exception:  # its decoders raise errors of many types
+        return False
+    return entry is not None and entry.key is not None and entry.key.get_name() == kind
 
 
 def authorize(session: Session, cluster: str, lines: list[str]) -> None:
@@ -15,7 +68,40 @@ def authorize(session: Session, cluster: str, lines: list[str]) -> None:
     A line belongs to a cluster when its comment is `railhead:CLUSTER`.
     """
     text = session.read(PATH) or ""
-    others = [line for line in text.splitlines() if not line.endswith(f" railhead:{cluster}")]
-    updated = "".join(f"{line}\n" for line in [*others, *lines])
-    if updated != text:
+    others = [line for line in text.splitlines() if not line.endswith(f" {MARK}{cluster}")]
+    _write(session, text, [*others, *lines])
+
+
+def add(session: Session, key: PublicKey) -> str:
+    """Let a person log in to a host; the outcome, for the user."""
+    text = session.read(PATH) or ""
+    if any(key.data in line.split() for line in text.splitlines()):
+        return "has this key already"
+    _write(session, text, [*text.splitlines(), str(key)])
+    return "accepts this key now"
+
+
+def remove(session: Session, key: PublicKey) -> str:
+    """Remove a person's key from a host; the outcome, for the user.
+
+    Raises:
+        UsageError: it is the last key of a person: nobody could log in afterwards.
+    """
+    text = session.read(PATH) or ""
+    lines = text.splitlines()
+    others = [line for line in lines if key.data not in line.split()]
+    if len(others) == len(lines):
+        return "does not have this key"
+    if not any(line.strip() and line[0] != "#" and MARK not in line for line in others):
+        raise UsageError(
+            "it is the last key there: nobody could log in without it",
+            hint=Hint(Command("ssh-key", "ANOTHER_KEY.pub"), "   # first"),
+        )
+    _write(session, text, others)
+    return "does not accept this key any more"
+
+
+def _write(session: Session, before: str, lines: list[str]) -> None:
+    updated = "".join(f"{line}\n" for line in lines)
+    if updated != before:
         session.write(TextFile(PATH, updated, 0o600))

@@ -79,6 +79,9 @@ def _changed(host: Host, error: Any) -> str:
 
 def _no_key(host: Host, error: Any) -> str:
     text = "none of your keys is accepted (passwords are not used)"
+    if host.id:
+        add = Command("ssh-key", "YOUR_KEY.pub")
+        return f"{text}\nnext, on the computer of somebody who can log in: {add}"
     return f"{text}\nnext: {shlex.join(['ssh-copy-id', *_dest(host)])}"
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fabric import Config, Connection
@@ -87,7 +88,7 @@ def close_connections(hops: Sequence[Connection]) -> None:
 
 def _hops(host: Host, inventory: Inventory) -> list[Connection]:
     """The connections to open, none of them open yet."""
-    hops = [_connection(host.address, host.user, host.port, inventory.key_file)]
+    hops = [_connection(host.address, host.user, host.port, key_file_here(inventory))]
     hops[0].gateway = _gateway(hops[0])
     while isinstance(hops[0].gateway, Connection):
         hops.insert(0, hops[0].gateway)
@@ -96,6 +97,13 @@ def _hops(host: Host, inventory: Inventory) -> list[Connection]:
     for hop in hops[:-1]:
         verify_host_key(hop, Pins(known_hosts_files(inventory.name)))
     return hops
+
+
+def key_file_here(inventory: Inventory) -> str | None:
+    """The private key of the cluster's creator, where this computer has it; a colleague has their
+    own keys."""
+    path = inventory.key_file
+    return path if path and Path(path).exists() else None
 
 
 def pins_of(host: Host, inventory: Inventory) -> Pins:

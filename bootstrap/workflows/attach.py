@@ -28,8 +28,9 @@ from ..inventory.files import folder_option
 from ..inventory.hosts import Inventory
 from ..lifecycle import power, reach, stop_policy
 from ..lifecycle.consent import unfetched
-from ..runs import bucket_results, checkpoints, results
+from ..runs import bucket_results, checkpoints, elsewhere, results
 from ..runs import cancel as cancellation
+from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, follow_to_end
 from ..runs.run import Run, find_run, state_of
 from ..ssh import connect
@@ -38,17 +39,59 @@ from ..ssh.session import ConnectionLost
 SHOWN_FILES = 20
 NAMED_RUNS = 3
 CANCEL_SECONDS = 600.0  # on each host
+LOOK_SECONDS = 180.0  # on each host, for its list of runs
+
+
+def find(status: power.ClusterStatus, run_id: str | None) -> Run:
+    """The run with this id, by default the last one that is recorded here. One that another
+    computer started is looked for on the hosts and in the bucket, and then recorded here.
+
+    Raises:
+        UsageError: it is nowhere.
+        HostsNotReady: it was not found, and a host cannot be reached.
+    """
+    inventory = status.inventory
+    if local_state.is_recorded(run_id) if run_id else local_state.runs(inventory.name):
+        return find_run(inventory, run_id)
+    found = _elsewhere(status, run_id)
+    if found is None:
+        return find_run(inventory, run_id)  # raises why
+    run = found.record(inventory)
+    print_lines(f"run {run.run_id} was started on another computer; results: {run.results}")
+    return run
+
+
+def _elsewhere(status: power.ClusterStatus, run_id: str | None) -> Elsewhere | None:
+    """A run that is on the hosts that run, or in the bucket."""
+    inventory, running = status.inventory, power.running_part(status)
+    failed = None
+    if running:
+        power.pin_host_keys(replace(status, inventory=running), print_lines)
+        with connect.open_sessions(running) as sessions, sessions.within(LOOK_SECONDS):
+            if run := elsewhere.on_hosts(sessions, run_id):
+                return run
+            if sessions.failed:
+                failed = reach.not_reached("the run was not found", sessions)
+    run = elsewhere.in_bucket(bucket_of(inventory), run_id) if inventory.bucket else None
+    if run is None and failed:
+        raise failed
+    return run
 
 
 def attach(inventory: Inventory, run_id: str | None) -> None:
     """Follow a run to its end, then fetch and judge its results. `run_id` None: the last run."""
-    run = find_run(inventory, run_id)
+    run = find(_running(inventory), run_id)
     try:
         with connected(inventory, run) as connection:
             follow(connection)
             finish(connection)
     except KeyboardInterrupt:
         raise RunInterrupted("detached; the run continues", hint=_again(run)) from None
+
+
+def _running(inventory: Inventory) -> power.ClusterStatus:
+    """The status of hosts of which all run, and whose keys are pinned."""
+    return power.ClusterStatus(inventory, {}, inventory.cloud)
 
 
 def _again(run: Run) -> Command:
@@ -64,7 +107,7 @@ def fetch(
     `with_checkpoint`: also fetch the newest checkpoint, which may be large.
     """
     inventory = status.inventory
-    run = find_run(inventory, run_id)
+    run = find(status, run_id)
     if to is not None:
         run = replace(run, results=folder_option(to, "--to") / run.run_id)
     results.require_writable(run.results)
@@ -89,9 +132,10 @@ def last_run(inventory: Inventory) -> str:
     """The id of the last run, for a command that names no run and no hosts.
 
     Raises:
-        UsageError: its results are for another folder, and the user did not agree.
+        UsageError: another computer started it; or its results are for another folder, and the user
+            did not agree.
     """
-    run = find_run(inventory, None)
+    run = _own(find(_running(inventory), None))
     if not _is_elsewhere(run.results):
         return run.run_id
     hint = Command("cancel", run=run.run_id)
@@ -121,9 +165,21 @@ def cancel(inventory: Inventory, run_id: str | None) -> None:
     """Cancel a run and verify on every host that all its processes have ended.
 
     Raises:
+        UsageError: no run is named, and another computer started the last one.
         HostsFailed: some hosts failed; on the others the run was cancelled.
     """
-    _cancel(inventory, find_run(inventory, run_id))
+    run = find(_running(inventory), run_id)
+    _cancel(inventory, run if run_id else _own(run))
+
+
+def _own(run: Run) -> Run:
+    """The run, if this computer started it; UsageError otherwise: it must be named."""
+    if local_state.recorded_run(run.run_id).given:
+        return run
+    raise UsageError(
+        f"the last run, {run.run_id}, was started on another computer: name it",
+        hint=Command("cancel", run=run.run_id),
+    )
 
 
 def _cancel(inventory: Inventory, run: Run) -> None:

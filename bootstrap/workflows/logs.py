@@ -13,10 +13,10 @@ from ..inventory.hosts import Inventory, whole_number
 from ..lifecycle import power
 from ..lifecycle.power import ClusterStatus
 from ..runs import bucket_logs
-from ..runs.run import Run, find_run
+from ..runs.run import Run
 from ..ssh.session import ConnectionLost, Session
 from ..untrusted.run_files import read_run_document
-from .attach import connected
+from .attach import connected, find
 
 OTHERS = ("mpirun", "supervisor")
 
@@ -30,7 +30,8 @@ def show(
     Raises:
         RunInterrupted: the output was interrupted; the run continues.
     """
-    run, name = find_run(status.inventory, run_id), _log_name(rank)
+    name = _log_name(rank)
+    run = find(status, run_id)
     inventory = run.part_of(status.inventory)
     chief = inventory.chief.name
     if inventory.bucket and chief in status.not_running and not start:

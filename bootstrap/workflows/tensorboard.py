@@ -23,9 +23,9 @@ from ..provision.local_environment import python_of
 from ..runs import event_files
 from ..runs.event_files import HostEvents, bring_from_bucket
 from ..runs.follow import RunConnection
-from ..runs.run import Run, find_run, read_state
+from ..runs.run import Run, read_state
 from ..ssh.bundle import archive
-from .attach import connected
+from .attach import connected, find
 
 EVERY = 5.0  # seconds between two checks for new events
 STARTING = 60.0  # seconds until TensorBoard must answer
@@ -37,7 +37,7 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
     Raises:
         UsageError: the run has written no events and no metrics.
     """
-    run = find_run(status.inventory, run_id)
+    run = find(status, run_id)
     with _source(status, run) as source:
         source.bring()
         if not _has_events(run) and source.is_running():

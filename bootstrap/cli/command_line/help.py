@@ -58,6 +58,7 @@ EXAMPLES = {
     "scale": "scale --counts 1,2,4 --preset digits",
     "ssh": "ssh a",
     "ssh-config": "ssh-config",
+    "ssh-key": "ssh-key bob.pub",
     "start": "start --hours 4h",
     "status": "status",
     "stop": "stop --stack gpu",

@@ -1,4 +1,5 @@
-"""Tests whether a controller (`fab train`, `fab attach`) is connected: a file has its agent's pid.
+"""Tests whether a controller (`fab train`, `fab attach`) is connected: a file has the pids of their
+agents, one in a line.
 
 Standard library only, Python 3.10.
 """
@@ -13,13 +14,17 @@ AGENT = b"'agent'"  # in the command line of each agent: session.py starts it wi
 
 
 def is_connected(file: str) -> bool:
-    """Whether the agent whose pid is in `file` still runs; if so, touch the file."""
-    with contextlib.suppress(OSError, ValueError), open(file) as pid:
-        with open(f"/proc/{int(pid.read())}/cmdline", "rb") as line:
-            connected = AGENT in line.read()
-        if connected:
+    """Whether an agent whose pid is in `file` still runs; if so, touch the file."""
+    with contextlib.suppress(OSError, ValueError), open(file) as pids:
+        if any(_is_agent(int(pid)) for pid in pids):
             os.utime(file)
-        return connected
+            return True
+    return False
+
+
+def _is_agent(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as line:
+        return AGENT in line.read()
     return False
 
 

@@ -250,6 +250,17 @@ class HostName:
 
 
 @dataclass(frozen=True)
+class KeyOptions:
+    """Whose key `fab ssh-key` adds to the hosts, or removes."""
+
+    key: str = option(
+        help="a file with a public SSH key", doc="the file; `fab ssh-key FILE` is the same",
+        positional=True, path=True,
+    )  # fmt: skip
+    remove: bool = option(False, "remove the key from the hosts; not the last one")
+
+
+@dataclass(frozen=True)
 class CommandOptions:
     """What `fab exec` runs."""
 

@@ -343,7 +343,7 @@ OURS = [
     ("train --hosts a --peer-address a.internal", "peer address 'a.internal'"),
     ("train --hosts a --keras 4", "--keras: '4'"),
     ("train --hosts a,a", "a: the same host twice"),
-    ("logs --hosts a --rank x", "recorded"),
+    ("logs --hosts a --rank x", "--rank: 'x' is not a number"),
     ("status", "no hosts"),
     ("demo --hosts a", "fab demo takes no hosts"),
     ("-H a ssh-config --run x", "--run"),

@@ -14,7 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from places import CASES
 
 from bootstrap.cli import shell
-from bootstrap.clouds.base import InstanceState
+from bootstrap.clouds.base import InstanceState, Refused
+from bootstrap.clouds.bucket import Bucket
+from bootstrap.clouds.host_key_store import HostKeyStore
 from bootstrap.clouds.local import cluster
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
@@ -51,12 +53,39 @@ class Telling:
     def _sleep(self, seconds: float) -> None:
         self.time += seconds
 
-    def pin(self, inventory: Inventory, serials: dict[str, str], state: str = "running") -> None:
+    def pin(
+        self,
+        inventory: Inventory,
+        serials: dict[str, str],
+        state: str = "running",
+        objects: dict[str, bytes] | None = None,
+    ) -> None:
         values = {
             n: InstanceState(state, "192.0.2.1", "it", "", serial=s) for n, s in serials.items()
         }
         cloud: Any = self
-        cloud_host_keys.pin(inventory, values, cloud, clock=Clock(lambda: self.time, self._sleep))
+        store = None if objects is None else HostKeyStore(Bucket(Objects(objects)))  # type: ignore[arg-type]
+        clock = Clock(lambda: self.time, self._sleep)
+        cloud_host_keys.pin(inventory, values, cloud, store=store, clock=clock)
+
+
+class Objects:
+    """A bucket of these objects."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects, self.url = objects, "s3://results"
+
+    def read(self, name: str) -> Iterator[bytes]:
+        if name in self.objects:
+            return iter([self.objects[name]])
+        if self.objects.get("refuses"):
+            raise Refused("no right to read", "AccessDenied")
+        raise KeyError(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        if self.objects.get("refuses"):
+            raise Refused("no right to write", "AccessDenied")
+        self.objects[name] = data
 
 
 def pins(inventory: Inventory) -> list[str]:
@@ -77,6 +106,41 @@ def test_keys_are_pinned_under_the_hosts_names_and_queried_once(golden: Inventor
     request = cloud.requests
     cloud.pin(golden, SERIALS)
     assert cloud.requests == request
+
+
+def test_a_second_computer_knows_the_keys_from_the_bucket(
+    golden: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = key(), key()
+    objects: dict[str, bytes] = {}
+    Telling({ONE: (0, first), TWO: (0, second)}).pin(golden, SERIALS, objects=objects)
+    expected = {"host-keys/i-1": f"{first}\n".encode(), "host-keys/i-2": f"{second}\n".encode()}
+    assert objects == expected
+    monkeypatch.setenv("HOME", str(tmp_path / "second"))
+    cloud = Telling({})
+    cloud.pin(golden, SERIALS, objects=objects)
+    assert pins(golden) == [f"{ONE} {first} i-1", f"{TWO} {second} i-2"] and not cloud.requests
+    new = key()
+    made_anew = Telling({ONE: (0, new), TWO: (0, new)})
+    made_anew.pin(golden, SERIALS | {ONE: "i-9"}, objects=objects)
+    assert made_anew.requests == 1 and objects["host-keys/i-9"] == f"{new}\n".encode()
+    assert sorted(pins(golden)) == [f"{ONE} {new} i-9", f"{TWO} {second} i-2"]
+
+
+@pytest.mark.parametrize(
+    "objects", [{"host-keys/i-1": b"ssh-ed25519 AAAA\n\xff"}, {"refuses": b"yes"}]
+)
+def test_a_bucket_without_a_key_pins_nothing(golden: Inventory, objects: dict[str, bytes]) -> None:
+    first, second = key(), key()
+    Telling({ONE: (0, first), TWO: (0, second)}).pin(golden, SERIALS, objects=objects)
+    assert pins(golden) == [f"{ONE} {first} i-1", f"{TWO} {second} i-2"]
+
+
+def test_an_injected_key_is_not_stored_for_others(golden: Inventory) -> None:
+    hosts = tuple(replace(h, host_key=key(), host_key_source="injected") for h in golden.hosts)
+    objects: dict[str, bytes] = {}
+    Telling({}).pin(replace(golden, hosts=hosts), SERIALS, objects=objects)
+    assert objects == {}
 
 
 def test_a_machine_that_was_made_anew_is_queried_anew_and_alone(golden: Inventory) -> None:

@@ -173,7 +173,7 @@ def test_the_wheels_in_a_bucket_go_with_the_stack(stack: Stack, world: World) ->
     world.put("wheels/k/wheel.json", b"2")
     ours = replace(OURS, bucket=world.inventory.bucket)
     receipt = stack.destroy(ours)
-    expected = "the Horovod wheels in it: 3 objects removed, with old versions"
+    expected = "the Horovod wheels and host keys in it: 3 objects removed, with old versions"
     assert receipt.lines[0].text == expected and receipt.verified and stack.destroyed == [DESTROY]
     assert world.names() == ["runs/r1/manifest.json"]
     assert not [line for line in stack.destroy(ours).lines if line.host == "bucket"]
@@ -183,7 +183,9 @@ def test_wheels_that_may_not_be_removed_stop_no_destroy(stack: Stack, on_gcs: On
     on_gcs.put("wheels/k/wheel.json", b"1")
     on_gcs.store.held = {"wheels/k/wheel.json": "no right"}
     receipt = stack.destroy(replace(OURS, bucket="gs://results-b"))
-    expected = "the Horovod wheels in it stay: Google refuses to remove wheels/k/wheel.json"
+    expected = (
+        "the Horovod wheels and host keys in it stay: Google refuses to remove wheels/k/wheel.json"
+    )
     assert receipt.lines[0].text.startswith(expected) and stack.destroyed == [DESTROY]
 
 

@@ -49,8 +49,9 @@ OPTIONS = {
     "scale": [*TRAINING, "--counts", "1,2"], "evaluate": [chief.RUN, "--script", "train.py"],
     "deploy": ["--run", chief.RUN, "--name", "another"], "cancel": ["--run", chief.RUN],
     "predict": [chief.ENDPOINT, "--samples", "1"], "undeploy": [chief.ENDPOINT],
-    "logs": ["--run", chief.RUN], "tunnel": ["8501"],
+    "logs": ["--run", chief.RUN], "ssh-key": ["bob.pub"], "tunnel": ["8501"],
 }  # fmt: skip
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
 OF_RESULTS = ("evaluate",)  # it needs results here
 # What is there after the part of the good host was done.
 PARTS: dict[str, Callable[[Path, str], bool]] = {
@@ -152,6 +153,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sandbox]:
     shutil.copytree(there / "results", made.folder / "fetched" / chief.RUN)
     shutil.copy(there / "run.json", made.folder / "fetched" / chief.RUN)
     (made.cwd / "train.py").write_text("print(1)")
+    (made.cwd / "bob.pub").write_text(f"{KEY} bob")
     return made.folder, box
 
 

@@ -38,7 +38,7 @@ from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
 from bootstrap.remote.buckets import gcs, s3  # noqa: E402
 from bootstrap.runs import bucket_results  # noqa: E402
-from bootstrap.runs.run import Run  # noqa: E402
+from bootstrap.runs.run import Run, find_run  # noqa: E402
 from railhead.documents.manifest import home_name  # noqa: E402
 from railhead.documents.run_record import RunRecord
 
@@ -75,6 +75,11 @@ def here(tmp_path: Path) -> Run:
     return run
 
 
+def line_of(inventory: Inventory, run_id: str | None) -> str:
+    """What `fab status` prints about a recorded run."""
+    return bucket_results.run_line(inventory, find_run(inventory, run_id))
+
+
 # --- Fetch
 
 
@@ -82,11 +87,11 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     world: World, here: Run, uploaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = world.inventory.bucket
-    assert f"results in {url}/runs/r1: fab fetch" in bucket_results.run_line(world.inventory, "r1")
+    assert f"results in {url}/runs/r1: fab fetch" in line_of(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
     (here.results / "result.json").write_text('{"state": "failed"}')
-    partly = bucket_results.run_line(world.inventory, "r1")
+    partly = line_of(world.inventory, "r1")
     assert f"failed; results partly fetched to {here.results}; files left on m1: 1" in partly
     assert f"these are in {url}/runs/r1: fab fetch --run r1" in partly
     lines: list[str] = []
@@ -98,13 +103,13 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert found == set(uploaded)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
     assert got == FILES["work/a b/m\u00f6del?.bin"]
-    assert "succeeded; results fetched to" in bucket_results.run_line(world.inventory, None)
+    assert "succeeded; results fetched to" in line_of(world.inventory, None)
 
 
 def test_results_that_are_not_in_the_bucket_are_on_the_chief(world: World, here: Run) -> None:
     with pytest.raises(UsageError, match="they are only on m1, which does not run"):
         bucket_results.fetch(world.inventory, here)
-    assert "results only on m1" in bucket_results.run_line(world.inventory, None)
+    assert "results only on m1" in line_of(world.inventory, None)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +174,7 @@ def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
         cloud_storage.NoBucket, match=f"there is no bucket {world.inventory.bucket}"
     ):
         bucket_results.fetch(world.inventory, here)
-    assert "there is no bucket" in bucket_results.run_line(world.inventory, None)
+    assert "there is no bucket" in line_of(world.inventory, None)
 
 
 def test_a_stack_without_a_bucket_reports_so() -> None:
@@ -452,7 +457,7 @@ def test_no_login_is_reported_before_anything(
     with pytest.raises(UsageError, match="not logged in") as caught:
         bucket_results.fetch(ON_GCP, here)
     assert caught.value.hint == "gcloud auth application-default login"
-    assert "not logged in" in bucket_results.run_line(ON_GCP, None)
+    assert "not logged in" in line_of(ON_GCP, None)
 
 
 def test_a_token_that_is_not_valid_is_reported_with_the_login(on_gcs: OnGcs) -> None:

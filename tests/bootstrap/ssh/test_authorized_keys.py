@@ -1,0 +1,57 @@
+"""A person's key on a host: what is read as one, and which line of authorized_keys it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.ssh.authorized_keys import add, authorize, read_public_key, remove
+from bootstrap.ssh.local_session import local_session
+
+DATA = "AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
+KEY = f"ssh-ed25519 {DATA}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ssh-ed25519",
+        f"ssh-rsa {DATA} bob",
+        f'command="rm" {KEY}',
+        f"{KEY} bob\n{KEY} ann",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n",
+        "x" * 100_000,
+    ],
+)
+def test_what_is_not_one_public_key_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bob.pub").write_text(text)
+    with pytest.raises(UsageError, match="private key|not one public SSH key"):
+        read_public_key(tmp_path / "bob.pub")
+
+
+def test_a_comment_marks_no_line_as_that_of_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "bob.pub").write_text(f"{KEY} bob\x1b[2J of railhead:dev \n")
+    assert str(read_public_key(tmp_path / "bob.pub")) == f"{KEY} of"
+
+
+def test_only_the_line_of_the_key_is_added_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "bob.pub").write_text(f"{KEY} bob\n")
+    bob = read_public_key(tmp_path / "bob.pub")
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    with local_session() as session:
+        session.start_agent("python3")
+        add(session, bob)
+        assert file.read_text() == f"{KEY} bob\n" and file.stat().st_mode & 0o777 == 0o600
+        authorize(session, "dev", ["ssh-ed25519 AAAA railhead:dev"])
+        with pytest.raises(UsageError, match="last key"):
+            remove(session, bob)
+        ann = "# of ann\nssh-ed25519 BBBB ann\n"
+        file.write_text(f"{ann}{file.read_text()}")
+        assert add(session, bob) == "has this key already"
+        remove(session, bob)
+        assert file.read_text() == f"{ann}ssh-ed25519 AAAA railhead:dev\n"
+        assert remove(session, bob) == "does not have this key"
