@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..clouds.base import UNKNOWN
 from ..console.output import print_lines
 from ..console.text import count
-from ..errors import HostsFailed, HostsNotReached
+from ..errors import Command, HostsFailed, HostsNotReached
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
@@ -98,6 +98,8 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
         there = _endpoints_on(sessions)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
+        else:
+            _show_lost_chief(inventory, chief, run_id)
         _show_endpoints(inventory.name, sessions, there)
     if sessions.failed:
         kind = HostsNotReached if sessions.out_of_reach else HostsFailed
@@ -158,6 +160,18 @@ def _host(session: Session) -> str:
     processes = count(len(facts.run_processes), "process")
     busy = f"{processes} of run {', '.join(runs)}" if runs else "no process of a run"
     return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
+
+
+def _show_lost_chief(inventory: Inventory, chief: str, run_id: str | None) -> None:
+    """What happens to a run whose chief does not answer: `rank_link` ends it elsewhere."""
+    if run_id is None and not local_state.runs(inventory.name):
+        return
+    run = find_run(inventory, run_id)
+    resume = Command("train", resume=run.run_id)
+    print_lines(
+        f"run {run.run_id}: its chief, {chief}, is not reached; if it is lost, the other hosts end"
+        f" the run within 3 minutes\n  next: {resume}   # from its checkpoints"
+    )
 
 
 def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
