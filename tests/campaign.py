@@ -47,7 +47,7 @@ CAMPAIGNS = {
     ),
     "survive": Campaign(
         "-m tests.survive_campaign --seed {seed}",
-        "five runs of the built-in training, each with one to three kills",
+        "five runs of the built-in training, each with one to three faults",
     ),
     "hangs": Campaign("-m tests.hangs --seed {seed}", "each kind of hang, on two local hosts"),
     "hangs-light": Campaign(

@@ -1,10 +1,9 @@
-"""Random kills of a training on two local hosts: python -m tests.survive_campaign --seed 7.
+"""Random faults in a training on two local hosts: python -m tests.survive_campaign --seed 7.
 
-Each seed is five runs of `digits` with one to three kills at random moments: of a rank, or of Open
-MPI's daemon on the second host. A run is correct if it ends by itself and succeeds; its losses are
-those of a run without kills; each step counts once; and nothing is left on any host. Prints for
-each kill the seconds to the next step, and those from the start of Python to the first step of the
-first attempt.
+Each seed is five runs of `digits` with one to three faults at random moments (tests/e2e/faults.py).
+A run is correct if it succeeds by itself, its losses are those of a run without faults, each step
+counts once, and nothing is left on any host; after the death of its supervisor or of its chief, if
+it ends on all hosts, and the command that is printed continues it.
 """
 
 from __future__ import annotations

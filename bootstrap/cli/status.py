@@ -9,7 +9,7 @@ from ..clouds.base import UNKNOWN
 from ..clouds.bucket import bucket_of
 from ..console.output import print_lines
 from ..console.text import count
-from ..errors import HostsFailed, HostsNotReached
+from ..errors import Command, HostsFailed, HostsNotReached
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
@@ -121,6 +121,8 @@ def _show_hosts(
         chief = _chief(whole, run)
         if run and chief in sessions:
             _show_run(sessions[chief], run)
+        elif run and chief in inventory.names:
+            _show_lost_chief(chief, run)
         _show_endpoints(inventory.name, sessions, there)
     if sessions.failed:
         kind = HostsNotReached if sessions.out_of_reach else HostsFailed
@@ -187,6 +189,15 @@ def _host(session: Session) -> str:
     processes = count(len(facts.run_processes), "process")
     busy = f"{processes} of run {', '.join(runs)}" if runs else "no process of a run"
     return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
+
+
+def _show_lost_chief(chief: str, run: Run) -> None:
+    """What happens to a run whose chief does not answer: `rank_link` ends it elsewhere."""
+    resume = Command("train", resume=run.run_id)
+    print_lines(
+        f"run {run.run_id}: its chief, {chief}, is not reached; if it is lost, the other hosts end"
+        f" the run within 3 minutes\n  next: {resume}   # from its checkpoints"
+    )
 
 
 def _show_run(chief: Session, run: Run) -> None:

@@ -17,6 +17,7 @@ from ..errors import (
     Hint,
     HostsFailed,
     HostsNotReached,
+    HostsNotReady,
     RailheadError,
     RunInterrupted,
     RunNotReached,
@@ -87,6 +88,16 @@ def attach(inventory: Inventory, run_id: str | None) -> None:
             finish(connection)
     except KeyboardInterrupt:
         raise RunInterrupted("detached; the run continues", hint=_again(run)) from None
+    except HostsNotReady as error:
+        error.next = _or_resume(run, error.next if error.hint else _again(run))
+        raise
+
+
+def _or_resume(run: Run, hint: Hint | Command) -> Hint:
+    """A command that needs the chief of a run, and the one that continues the run without it. The
+    other hosts end a run whose chief is lost (`rank_link`)."""
+    resume = Command("train", resume=run.run_id)
+    return Hint(hint, "\n  or, if its chief does not come back: ", resume)
 
 
 def _running(inventory: Inventory) -> power.ClusterStatus:
@@ -214,9 +225,9 @@ def follow(connection: RunConnection) -> None:
         with board_of(connection.inventory.names) as board:
             follow_to_end(connection, board)
     except ConnectionLost as lost:
-        raise RunNotReached(
-            f"{lost}; the run itself continues", hint=_again(connection.run)
-        ) from None
+        what = f"{lost}; the run itself continues, unless its chief is lost"
+        hint = _or_resume(connection.run, _again(connection.run))
+        raise RunNotReached(what, hint=hint) from None
 
 
 def follow_started(connection: RunConnection) -> None:

@@ -122,6 +122,12 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def json_lines_so_far(path: Path) -> list[dict[str, Any]]:
+    """The records of a file that is written; a line that has not ended is left out."""
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
 def run_id(out: str) -> str:
     """The id in `run ID started`."""
     return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))

@@ -98,10 +98,25 @@ def broken_network(laptop: Operator, chief: FullHost, mute: FullHost, cut: FullH
     assert time.monotonic() - begun <= LIMIT + 60
 
 
+def lost_chief(laptop: Operator, h1: FullHost, h2: FullHost) -> None:
+    """The run ends on the other host, and the command that continues it is printed."""
+    process = laptop.start(*ticking(laptop, introduce(laptop, h1, h2), 600))
+    wait_for_ticks(h1, h2)
+    begun = time.monotonic()
+    h1.stop(silent=True)
+    process.terminate()
+    process.communicate(timeout=60)
+    wait_until(lambda: not marked_on(h2), LIMIT + 60, "its ranks have ended there")
+    assert time.monotonic() - begun <= LIMIT + 60
+    laptop.fab("attach").ended(4, "fab train --resume")
+    laptop.fab("status").ended(4, "its chief, lap-h1, is not reached", "fab train --resume")
+
+
 # Each is noticed after one to two minutes of silence: all of them wait at the same time.
 SILENT: dict[Callable[..., None], tuple[str, ...]] = {
     power_cut: ("h1", "h2"),
     frozen_daemon: ("h1", "h2"),
+    lost_chief: ("h1", "h2"),
     broken_network: ("h1", "mute", "cut"),
 }
 

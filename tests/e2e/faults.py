@@ -1,0 +1,120 @@
+"""Faults of a run on the two local hosts: kills, freezes and broken connections.
+
+After those of ENDED_BY, the run continues by itself; the others end it, and `fab train --resume`
+continues it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from e2e.local_hosts import Operator, json_lines_so_far, wait_until
+from places import ROOT
+
+from bootstrap.clouds.local import processes
+
+CONTINUES = ("rank 0", "rank 1", "daemon", "link", "freeze")
+ENDS = ("supervisor", "chief")
+FROZEN = 3.0  # seconds, fewer than after which a host counts as lost
+
+
+def processes_of(operator: Operator, *words: str) -> list[int]:
+    """The pids of this person's runs whose command line or variables have the words."""
+    pids = []
+    home = f"RAILHEAD_HOME={operator.home}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            text = (entry / "environ").read_bytes() + b"\0" + (entry / "cmdline").read_bytes()
+            if home in text and all(word.encode() in text for word in words):
+                pids.append(int(entry.name))
+    return pids
+
+
+def victims(operator: Operator, kind: str) -> list[int]:
+    """The processes that a fault of this kind hits."""
+    if kind == "daemon":
+        return [p for p in processes_of(operator) if _name(p) == "orted"]
+    if kind == "freeze":
+        return processes_of(operator, "/hosts/h2/home")
+    if kind == "supervisor":
+        return processes_of(operator, "\0run.supervisor\0")
+    if kind == "chief":
+        return [*processes.of(host_folder(operator, "h1")), *processes_of(operator, "/h1/home")]
+    rank = kind.removeprefix("rank ")
+    return processes_of(operator, "rank.rank", f"\0OMPI_COMM_WORLD_RANK={rank}\0")
+
+
+def happen(operator: Operator, kind: str) -> bool:
+    """Let a fault of this kind happen; False if there is nothing left that it could hit."""
+    if kind == "link":
+        return _break_link(operator)
+    pids = victims(operator, kind)
+    _send(pids, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL)
+    if kind == "freeze":
+        time.sleep(FROZEN)
+        _send(pids, signal.SIGCONT)
+    return bool(pids)
+
+
+def start_hosts_again(operator: Operator) -> None:
+    """Start a host that was killed."""
+    local = [sys.executable, "-m", "bootstrap.clouds.local", "start", "ready"]
+    subprocess.run(
+        local, input=b'{"hosts": 2}', env=operator.environment(), cwd=ROOT, check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def host_folder(operator: Operator, name: str) -> Path:
+    """The folder of a ready host."""
+    return operator.home / ".railhead/clusters/ready/hosts" / name
+
+
+def _break_link(operator: Operator) -> bool:
+    """The kernel closes every connection between mpirun on h1 and its daemon on h2."""
+    pids = victims(operator, "daemon")
+    addresses = [a for pid in pids for a in _peers(pid)]
+    for local, remote in addresses:
+        subprocess.run(["ss", "-K", "src", local, "dst", remote], capture_output=True, check=True)
+    return bool(addresses)
+
+
+def _peers(pid: int) -> list[tuple[str, str]]:
+    """The two ends, ADDRESS:PORT, of each TCP connection of a process."""
+    listed = subprocess.run(["ss", "-tnpH"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in listed.splitlines() if f"pid={pid}," in line]
+    return [(row[3], row[4]) for row in rows]
+
+
+def _send(pids: list[int], sign: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, sign)
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def step_times(metrics: Path) -> list[tuple[float, float]]:
+    """(time, step) of the progress of rank 0, in the order of the file."""
+    lines = json_lines_so_far(metrics) if metrics.exists() else []
+    return [
+        (line["time"], line.get("step", line.get("number")))
+        for line in lines
+        if line.get("kind") in ("progress", "metric") and not line["rank"]
+    ]
+
+
+def wait_for_steps(metrics: Path, more: int) -> None:
+    """Wait until so many more steps are recorded."""
+    count = len(step_times(metrics)) + more
+    wait_until(lambda: len(step_times(metrics)) >= count, 300, "it trains")
