@@ -2,8 +2,8 @@
 
 None is stored here. All were written for Keras 2, or for both. None needs packages that are not in
 a runtime, or other data than the data sets of Keras. Left out: programs for TensorFlow 1, those
-whose ranks read files that rank 0 writes, and those that import a file which their repository
-lacks.
+whose ranks read files that rank 0 writes, those that import a file which their repository lacks,
+and those that read variables of Slurm.
 """
 
 from __future__ import annotations
@@ -86,9 +86,6 @@ REPOSITORIES = {
 TENSORFLOW = {
     ("nakamasato/ml-training", "7c93f2eff9ff34048740e0aa29ae014171174c37", "tensorflow"): (
         ("multi-worker-mirrored-strategy/run_with_multi_worker.py", ""),
-    ),
-    ("eth-cscs/tensorflow-training", "0cf950c9f17346e2257b2b0151e226d12c458b63", "."): (
-        ("keras_benchmark/tfdist_synthetic_benchmark.py", SYNTHETIC),
     ),
 }
 
