@@ -157,5 +157,7 @@ def _end(findings: list[Finding], refused: UsageError | None, hosts: int, report
     if refused:
         raise refused
     if counted:
-        raise RailheadError(f"not healthy: {count(len(counted), 'finding')}; each names an action")
+        raise RailheadError(
+            f"not healthy: {count(len(counted), 'finding')}; each line says what to do"
+        )
     report(f"healthy: {count(hosts, 'host')}")

@@ -189,7 +189,7 @@ class RunDocument:
     )
     bundle: str = key(
         check=NAME,
-        doc="the digest of the files that were sent",
+        doc="the digest of the files that were uploaded",
     )
     hosts: tuple[RunHost, ...] = key(
         doc="the chief first: `name`, `peer_address`, `interface` (the network interface with"

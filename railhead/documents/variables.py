@@ -112,7 +112,9 @@ VARIABLES = (
     Variable("RAILHEAD_SSH_CIDR", TESTS, "the network from which `make test-cloud` logs in"),
     Variable("RAILHEAD_PROJECT", TESTS, "the Google Cloud project of `make test-cloud`"),
     Variable("RAILHEAD_EXAMPLES", TESTS, "the number of random examples of a property"),
-    Variable("RAILHEAD_DRAW_SEED", TESTS, "repeats a draw of variants"),
+    Variable(
+        "RAILHEAD_DRAW_SEED", TESTS, "repeats the choice of variants of slow tests, by its seed"
+    ),
     Variable("RAILHEAD_KILL_SEED", TESTS, "repeats a kill of `fab up`"),
     Variable("RAILHEAD_TEST_SEED", TESTS, "repeats random answers of hosts"),
     Variable("RAILHEAD_SURVIVE_SEED", TESTS, "repeats faults of a run"),

@@ -253,7 +253,7 @@ def test_two_computers_at_once_lock_nobody_out(
 
     with monkeypatch.context() as patch:
         patch.setattr(Session, "sh", before_switch(elsewhere))
-        with pytest.raises(HostsNotReady, match="another key was made meanwhile"):
+        with pytest.raises(HostsNotReady, match="another key was created meanwhile"):
             cluster.contact()
     cluster.refused()
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -111,16 +111,16 @@ def _stacks() -> list[str]:
 
 def _presets() -> list[str]:
     tree = ast.parse((REPO / "training/configs/__init__.py").read_text())
-    found = [node.value for node in tree.body if isinstance(node, ast.Assign)]
-    tables = [node for node in found if isinstance(node, ast.Dict)]
+    found = [part.value for part in tree.body if isinstance(part, ast.Assign)]
+    tables = [part for part in found if isinstance(part, ast.Dict)]
     return [str(key.value) for key in tables[0].keys if isinstance(key, ast.Constant)]
 
 
 def _settings() -> list[str]:
     tree = ast.parse((REPO / "training/config.py").read_text())
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    (fields,) = [node.body for node in classes if node.name == "TrainConfig"]
-    targets = [node.target for node in fields if isinstance(node, ast.AnnAssign)]
+    classes = [part for part in tree.body if isinstance(part, ast.ClassDef)]
+    (fields,) = [part.body for part in classes if part.name == "TrainConfig"]
+    targets = [part.target for part in fields if isinstance(part, ast.AnnAssign)]
     return [f"{target.id}=" for target in targets if isinstance(target, ast.Name)]
 
 

@@ -313,7 +313,7 @@ def with_tags(resource: Resource, tags: Mapping[str, str]) -> Resource:
 
 
 def moment(value: Any) -> str:
-    """A time as AWS's SDK has it, or as it writes it, for people; empty for none."""
+    """A time of the AWS SDK, an object or its text, for people; empty for None."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.replace("Z", "+00:00"))

@@ -4,7 +4,7 @@
 #     sh cuda.sh ENV_DIR HOME LOCKS
 #
 # ENV_DIR  a virtual environment with pip
-# HOME     what is created: a link to the host's own toolkit, or a folder that is laid out like one
+# HOME     what is made: a link to the host's own toolkit, or a folder that is laid out like one
 # LOCKS    the folder that has cuda-headers.txt and cuda-parts.txt
 #
 # The host's own toolkit is taken when it makes a program for all these GPUs with the host's own
@@ -122,6 +122,6 @@ fetch
 lay_out
 makes_programs "$home/bin/nvcc" || {
     tail -n 20 "$work/log" >&2
-    stop 1 "the toolkit that was created does not compile; its output is above"
+    stop 1 "the toolkit that was made does not compile; its words are above"
 }
 say "nvcc 12.4 was unpacked"

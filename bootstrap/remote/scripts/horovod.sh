@@ -3,8 +3,8 @@
 #
 #     sh horovod.sh ENV_DIR OUT_DIR LOCK
 #
-# ENV_DIR  a virtual environment created from a runtime lock: it holds TensorFlow and pip
-# OUT_DIR  where the wheel is put (created if it is missing)
+# ENV_DIR  a virtual environment made from a runtime lock: it holds TensorFlow and pip
+# OUT_DIR  where the wheel is put (made if need be)
 # LOCK     locks/horovod.txt: the source distribution, by its hash
 #
 # Operations on the CPU, over MPI and Gloo. Where ENV_DIR holds NCCL, as the runtimes for GPUs do,
@@ -50,7 +50,7 @@ has_mpi_header() {
 check_environment() {
     [ -x "$python" ] || refuse "no Python at $python"
     "$python" -c 'import cloudpickle, packaging, psutil, setuptools, wheel, yaml' ||
-        refuse "$env_dir was not created from a runtime lock: the line above names what it lacks"
+        refuse "$env_dir was not made from a runtime lock: the line above names what it lacks"
     [ -r "$lock" ] || refuse "cannot read $lock"
 }
 

@@ -55,7 +55,7 @@ class ProgramOptions:
         None,
         "a folder named training: your modified copy of the built-in training",
         doc="a folder with the name `training`: your modified copy of the built-in training, which"
-        " is sent instead: [A copy of your own](training.md#a-copy-of-your-own)",
+        " is uploaded instead: [A copy of your own](training.md#a-copy-of-your-own)",
         path=True,
     )
     script: str | None = option(
