@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine import gcp as google
 from engine import stack
 from engine.aws import OnAws, fresh
 from standins.aws.cloud import Cloud
@@ -33,4 +34,10 @@ def cloud() -> Iterator[Cloud]:
 @pytest.fixture
 def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
     with fresh(cloud, engine, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def gcp(engine: Path, tmp_path: Path) -> Iterator[google.OnGcp]:
+    with google.fresh(engine, tmp_path) as made:
         yield made

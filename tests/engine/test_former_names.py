@@ -7,23 +7,14 @@ logical names were constants and a cluster had parts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from engine.aws import OnAws, tags
 from engine.gcp import OnGcp
-from engine.gcp import fresh as fresh_gcp
 from engine.stack import Done, Stack
 from places import CASES
 
 OWN = ("pulumi:", "railhead:")  # types of which no cloud knows
-
-
-@pytest.fixture
-def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
-    with fresh_gcp(engine, tmp_path) as made:
-        yield made
 
 
 def take_over(stack: Stack, state: str) -> dict[str, str]:

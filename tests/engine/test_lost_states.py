@@ -4,21 +4,13 @@ engine and the real `fab`, over moto and the Google Cloud stand-in."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine import gcp as google
 from engine.aws import OnAws
 from engine.gcp import OnGcp
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
-    with google.fresh(engine, tmp_path) as made:
-        yield made
 
 
 def lose_state(site: OnAws | OnGcp, *also: str) -> None:

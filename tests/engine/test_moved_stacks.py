@@ -6,11 +6,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from engine import gcp as google
 from engine.aws import INSTANCE, OnAws
 from engine.gcp import OnGcp
 from engine.kills import kill_up
@@ -19,12 +16,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 OFFERINGS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
 RECORDS = ("::cluster-place", "::cluster-account")
 DESTROY = ("teardown", "--destroy", "--yes", "--stack")
-
-
-@pytest.fixture
-def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
-    with google.fresh(engine, tmp_path) as made:
-        yield made
 
 
 def place(site: OnAws | OnGcp) -> dict[str, str]:
