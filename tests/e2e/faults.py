@@ -108,7 +108,7 @@ def step_times(metrics: Path) -> list[tuple[float, float]]:
     """(time, step) of the progress of rank 0, in the order of the file."""
     lines = json_lines_so_far(metrics) if metrics.exists() else []
     return [
-        (line["time"], line.get("step", line.get("number")))
+        (line["time"], float(line.get("step") or line["number"]))
         for line in lines
         if line.get("kind") in ("progress", "metric") and not line["rank"]
     ]

@@ -82,8 +82,8 @@ def resume(operator: Operator, run: str, fault: tuple[str, float]) -> None:
 def check_curve(folder: Path, unbroken: Path) -> None:
     """Each step counts once, and the losses are those of the run without faults."""
     current, complete = records(folder / "metrics.jsonl"), records(unbroken / "metrics.jsonl")
-    ours = {r.epoch: r.figure("loss") or 0.0 for r in current if r.kind == "epoch"}
-    theirs = {r.epoch: r.figure("loss") or 0.0 for r in complete if r.kind == "epoch"}
+    ours = {r.epoch or 0: r.figure("loss") or 0.0 for r in current if r.kind == "epoch"}
+    theirs = {r.epoch or 0: r.figure("loss") or 0.0 for r in complete if r.kind == "epoch"}
     assert len([r for r in current if r.kind == "epoch"]) == len(ours)
     assert max(ours) == max(theirs)
     # An epoch that a resumed run begins in its middle has the mean of its own steps only.

@@ -15,7 +15,7 @@ from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
 from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
-from bootstrap.remote.attempts import points, restarts, time_left
+from bootstrap.remote.attempts import causes, points, restarts, time_left
 from bootstrap.remote.attempts.restarts import Ended, Times
 from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
@@ -250,8 +250,15 @@ def test_a_host_is_waited_for_longer_while_it_is_created_again(
     (home / "bin/ssh").write_text(f"#!/bin/sh\necho x >>{home}/looks; sleep 0.5; exit 255\n")
     looks, agent = home / "looks", subprocess.Popen(["sh", "-c", "sleep 60; : 'agent'"])
     ended = Ended(
-        *(run_document(hosts=HOSTS, size=2), str(run.folder), Result(state="failed"), "ALWAYS"),
-        *(Times(1.0, 1.0, None), False, None, Outputs(()), {}),
+        run=run_document(hosts=HOSTS, size=2),
+        folder=str(run.folder),
+        result=Result(state="failed"),
+        retry=causes.ALWAYS,
+        times=Times(1.0, 1.0, None),
+        stepped=False,
+        step=None,
+        outputs=Outputs(()),
+        secrets={},
         tick=lambda: None,
         cancelled=lambda: looks.exists() and len(looks.read_text().split()) > 3,
     )
