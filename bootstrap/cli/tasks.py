@@ -15,6 +15,7 @@ from railhead.documents.options.hosts import (
     JsonOption,
     ReadyOptions,
     TargetOptions,
+    WatchOptions,
     WheelOptions,
 )
 from railhead.documents.options.jobs import JobOptions
@@ -50,6 +51,7 @@ def train(
     ending: EndingOptions,
     start: StartOptions,
     job: JobOptions,
+    out: JsonOption,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from ..project import job_file
@@ -63,11 +65,12 @@ def train(
         return
     if c.config.run.dry and (chosen := job_file.chosen(job)):
         print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
-    inventory = Target(target).running()
-    if c.config.run.dry:
-        plan.plan(inventory, options.options)
-    else:
-        workflow.train(inventory, options)
+    with json_output(out.json) as file:
+        inventory = Target(target).running()
+        if c.config.run.dry:
+            plan.plan(inventory, options.options, file)
+        else:
+            workflow.train(inventory, options)
 
 
 @task(HOSTS, "job", dry=True)
@@ -127,6 +130,7 @@ def health(
     target: WithSlots,
     program: Packages,
     ready: Annotated[ReadyOptions, only("peer_address")],
+    out: JsonOption,
 ) -> None:
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
     from ..health import run
@@ -134,18 +138,30 @@ def health(
     from .targets import Target
 
     options = ready_options(replace(ready, allow_mixed=True), program)
-    run.health(Target(target).running(), options)
+    with json_output(out.json):
+        run.health(Target(target).running(), options)
 
 
 @task(HOSTS, "run")
-def status(c: Context, target: OfRun) -> None:
+def status(c: Context, target: OfRun, watch: WatchOptions, out: JsonOption) -> None:
     """Show the state of the machines, the hosts and the last run, as they are now."""
+    from ..console.refresh import refreshed
+    from ..errors import UsageError
     from . import status
     from .targets import Target
 
-    hosts = Target(target)
-    machines = hosts.machines()
-    status.show(hosts.status_of(machines), target.run, machines)
+    def show() -> None:
+        hosts = Target(target)
+        machines = hosts.machines()
+        status.show(hosts.status_of(machines), target.run, machines)
+
+    if watch.watch and out.json:
+        raise UsageError("--watch goes without --json")
+    with json_output(out.json):
+        if watch.watch:
+            refreshed(show)
+        else:
+            show()
 
 
 @task(RESULTS, "run")
@@ -226,15 +242,16 @@ def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
 
 
 @task(TRAIN, "uri")
-def data_list(c: Context, objects: BucketOptions, target: OfStack) -> None:
+def data_list(c: Context, objects: BucketOptions, target: OfStack, out: JsonOption) -> None:
     """List the data in the stack's bucket, or the objects at a URI."""
     from ..workflows import data
     from .targets import Target
 
-    if objects.uri and objects.uri != "bucket":
-        data.list_objects(objects.uri)
-    else:
-        data.list_stack(Target(target).status().inventory)
+    with json_output(out.json):
+        if objects.uri and objects.uri != "bucket":
+            data.list_objects(objects.uri)
+        else:
+            data.list_stack(Target(target).status().inventory)
 
 
 @task(TRAIN)

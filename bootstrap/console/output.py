@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
-from typing import TextIO
+from typing import Any, TextIO
+
+from railhead.documents.codec import encode
 
 from ..errors import Command, Hint, UsageError
 from .colours import colored, has_colours
@@ -15,6 +18,7 @@ from .text import clean
 Reporter = Callable[[str], None]  # receives a line about the progress of a command
 ByteReporter = Callable[[int], None]  # receives the number of bytes so far
 TransferReporter = Callable[[int, int], None]  # receives the bytes so far, and those of all
+_noted: ContextVar[Any] = ContextVar("noted", default=None)
 _printer: ContextVar[Reporter | None] = ContextVar("printer", default=None)
 
 
@@ -69,12 +73,31 @@ def confirm(question: str, *, hint: Hint | Command | str, answer: str = "y") -> 
     return input(f"{question}: ").strip() == answer
 
 
+def note_output(document: Any) -> None:
+    """Note what the task prints at its end with --json: a document, or a list of documents. It
+    replaces what was noted before, as `fab evaluate` does after a run."""
+    _noted.set(document)
+
+
+def noted_output() -> Any:
+    """What was noted last; None if nothing was."""
+    return _noted.get()
+
+
 @contextmanager
 def json_output(wanted: bool) -> Iterator[TextIO | None]:
-    """With --json, reserve stdout for the JSON document: lines for people go to stderr."""
+    """With --json, reserve stdout for the JSON document: lines for people go to stderr.
+
+    At the end, also after an error, it has the noted document."""
     out = sys.stdout
     if not wanted:
         yield None
         return
-    with redirect_stdout(sys.stderr):
-        yield out
+    token = _noted.set(None)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield out
+    finally:
+        if (noted := _noted.get()) is not None:
+            print(json.dumps(encode(noted), indent=1, allow_nan=False), file=out, flush=True)
+        _noted.reset(token)

@@ -9,7 +9,7 @@ from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
 from railhead.documents.run import Script
 
-from ..console.output import print_lines
+from ..console.output import note_output, print_lines
 from ..console.text import count
 from ..data.inputs import check_shares
 from ..data.place import place_data
@@ -81,6 +81,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
         deadlines.cover_run(cluster, options.stop_policy, print_lines)
         with stop_policy.preparing(inventory, print_lines):
             run = _start(cluster, options, restore)
+        note_output(attach.output_of(run, None))
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
             print_lines(f"next: {Command('attach', run=run.run_id)}")
