@@ -32,7 +32,7 @@ from .task import CLOUD, HOSTS, task
 from .tasks import Hosts
 
 
-@task(CLOUD)
+@task(CLOUD, quiet=True)
 def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOption) -> None:
     """Cancel runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
     from ..workflows import attach

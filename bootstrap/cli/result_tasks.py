@@ -39,7 +39,7 @@ EVALUATES = (
 )
 
 
-@task(RESULTS, "run")
+@task(RESULTS, "run", quiet=True)
 def evaluate(
     c: Context,
     evaluated: EvaluateOptions,
@@ -96,7 +96,7 @@ def runs(
         listing.show(order.sort)
 
 
-@task(TRAIN, "script", "job")
+@task(TRAIN, "script", "job", quiet=True)
 def sweep(
     c: Context,
     target: WithSlots,
@@ -112,7 +112,7 @@ def sweep(
     workflow.run_sweep(Target(target).status, program, trials, start, Path.cwd() / "results")
 
 
-@task(TRAIN)
+@task(TRAIN, quiet=True)
 def scale(
     c: Context,
     target: Annotated[

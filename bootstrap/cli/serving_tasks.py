@@ -27,7 +27,7 @@ OfEndpoint = Annotated[
 ]
 
 
-@task(SERVE, "run")
+@task(SERVE, "run", quiet=True)
 def deploy(
     c: Context,
     target: Annotated[

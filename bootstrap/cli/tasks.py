@@ -31,8 +31,9 @@ from railhead.documents.options.runs import (
     ShardOptions,
     StartOptions,
 )
+from railhead.documents.options.serving import DeployOptions
 
-from ..console.output import json_output, print_lines
+from ..console.output import json_output, note_output, noted_output, print_lines
 from .task import HOSTS, RESULTS, TRAIN, task
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
@@ -42,7 +43,7 @@ Packages = Annotated[ProgramOptions, only("requirements", "runtime")]
 OfJob = Annotated[JobOptions, only("job", "file")]
 
 
-@task(TRAIN, "script", "job", dry=True)
+@task(TRAIN, "script", "job", dry=True, quiet=True)
 def train(
     c: Context,
     target: Annotated[TargetOptions, only("hosts", "stack", "slots", "start")],
@@ -54,8 +55,9 @@ def train(
     out: JsonOption,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
+    from ..lifecycle.power import cluster_status
     from ..project import job_file
-    from ..workflows import plan
+    from ..workflows import plan, serving
     from ..workflows import train as workflow
     from .targets import Target
 
@@ -70,7 +72,12 @@ def train(
         if c.config.run.dry:
             plan.plan(inventory, options.options, file)
         else:
-            workflow.train(inventory, options)
+            run = workflow.train(inventory, options)
+            if start.deploy:
+                trained = noted_output()
+                endpoint = DeployOptions(name=start.deploy)
+                serving.deploy(endpoint, run.run_id, lambda: cluster_status(inventory))
+                note_output(trained)
 
 
 @task(HOSTS, "job", dry=True)
@@ -90,7 +97,7 @@ def plan(
         workflow.plan(Target(target).running(), options, file)
 
 
-@task(HOSTS, dry=True)
+@task(HOSTS, dry=True, quiet=True)
 def bootstrap(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
@@ -180,7 +187,7 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
     logs.show(status, target.run, log.rank, follow=log.follow, start=target.start)
 
 
-@task(TRAIN, "run")
+@task(TRAIN, "run", quiet=True)
 def attach(c: Context, target: OfRun) -> None:
     """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
     from ..workflows import attach as workflow
@@ -189,7 +196,7 @@ def attach(c: Context, target: OfRun) -> None:
     workflow.attach(Target(target).running(), target.run)
 
 
-@task(RESULTS, "run")
+@task(RESULTS, "run", quiet=True)
 def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
     """Fetch what a run has written so far."""
     from ..workflows import attach
@@ -274,7 +281,7 @@ def init_(c: Context) -> None:
     init(Path.cwd())
 
 
-@task(TRAIN)
+@task(TRAIN, quiet=True)
 def demo(c: Context) -> None:
     """Try everything on this computer: two SSH hosts, bootstrap, train, results, teardown."""
     from ..workflows import demo as workflow

@@ -15,7 +15,7 @@ from railhead.documents.outputs import EvaluationOutput
 from railhead.documents.run import BuiltIn, Script
 
 from ..console import log
-from ..console.output import note_output, print_lines
+from ..console.output import note_output, print_lines, print_result
 from ..data.inputs import DataInput
 from ..errors import RailheadError, UsageError
 from ..inventory.files import atomic_write
@@ -50,7 +50,7 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     values = encode(reported.judged(judgement))
     atomic_write(folder / FILE, json.dumps(values, indent=1) + "\n")
     note_output(EvaluationOutput(run_id=earlier.run.run_id, evaluation=values))
-    print_lines(f"results: {folder}")
+    print_result(f"results: {folder}")
     require_passed(judgement)
     return folder
 

@@ -60,11 +60,13 @@ def check_hosts(
             report(line)
     for line in finding_lines(findings, target):
         report(line)
-    _note(findings, refused, facts)
+    note_outcome(findings, refused, facts)
     _end(findings, refused, len(facts), report)
 
 
-def _note(findings: Sequence[Finding], refused: UsageError | None, hosts: Iterable[str]) -> None:
+def note_outcome(
+    findings: Sequence[Finding], refused: UsageError | None, hosts: Iterable[str]
+) -> None:
     """Note the outcome for --json."""
     shown = (
         HealthFinding(host=x.host, problem=x.what, action=str(x.action), counts=x.counts)

@@ -12,7 +12,7 @@ from railhead.documents.result import Result
 
 from ..clouds.bucket import bucket_of
 from ..console.live import board_of
-from ..console.output import confirm, note_output, print_lines
+from ..console.output import confirm, note_output, print_lines, print_result
 from ..errors import (
     Command,
     Hint,
@@ -296,7 +296,7 @@ def judge(connection: RunConnection, result: Result | None) -> None:
     note_output(output_of(run, result))
     print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
-        print_lines(results.judge(run, result))
+        print_result(results.judge(run, result))
     except RailheadError:
         stop_policy.wait_after_run(inventory, run, print_lines, chief=chief)
         raise
@@ -304,7 +304,8 @@ def judge(connection: RunConnection, result: Result | None) -> None:
 
 
 def _print_results(folder: Path) -> None:
-    print_lines(f"results: {folder}", *(f"  {path}" for path in listing(folder)))
+    print_result(f"results: {folder}")
+    print_lines(*(f"  {path}" for path in listing(folder)))
 
 
 def listing(folder: Path) -> list[str]:

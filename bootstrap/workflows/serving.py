@@ -11,7 +11,7 @@ from railhead.documents.endpoint import ALIVE, Deployed
 from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
 from railhead.documents.outputs import DeployOutput
 
-from ..console.output import note_output, print_lines
+from ..console.output import note_output, print_lines, print_result
 from ..console.text import duration
 from ..errors import Command, Hint, UsageError
 from ..inventory import local_state
@@ -151,13 +151,13 @@ def _start(
             seconds_left=seconds,
         )
     )
-    print_lines(
+    print_result(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
         f"port {endpoint.port} of 127.0.0.1; it ends in {remaining}",
         f"next: {predict_hint(endpoint.name, endpoint.run_id)}",
     )
     url = f"{base}:predict"
-    print_lines(
+    print_result(
         url
         if endpoint.host == HERE
         else f"{Command('tunnel', endpoint.port, **place.target)}   # then: {url}"

@@ -250,6 +250,13 @@ class StartOptions:
         at_least=0,
         at_most=100,
     )
+    deploy: str | None = option(
+        None,
+        "after a success, serve the model as the endpoint of this name",
+        doc="after a run that has succeeded and reached its thresholds: serve its model as the"
+        " endpoint of this name, as [`fab deploy`](#deploy) does by default; machines that the run"
+        " has stopped are started for it",
+    )
     wait: bool = option(
         True,
         "return when the run has started",
