@@ -253,9 +253,8 @@ class StartOptions:
     deploy: str | None = option(
         None,
         "after a success, serve the model as the endpoint of this name",
-        doc="after a run that has succeeded and reached its thresholds: serve its model as the"
-        " endpoint of this name, as [`fab deploy`](#deploy) does by default; machines that the run"
-        " has stopped are started for it",
+        doc="after a success, serve the model as the endpoint of this name, as"
+        " [`fab deploy`](#deploy) does",
     )
     wait: bool = option(
         True,
