@@ -12,6 +12,7 @@ from . import (
     failures,
     help_pages,
     interface,
+    schemas,
     tasks,
     training,
     variables,
@@ -19,7 +20,7 @@ from . import (
 from .marked import DOCS, filled
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
-    "tasks.md": lambda: {**tasks.parts(), **variables.of_tasks()},
+    "tasks.md": lambda: {**tasks.parts(), **variables.of_tasks(), **schemas.parts()},
     "contributing.md": variables.of_tests,
     "config.md": config.parts,
     "architecture.md": documents.parts,
@@ -36,7 +37,7 @@ def files() -> dict[Path, str]:
     pages = {
         DOCS / name: filled((DOCS / name).read_text(), parts()) for name, parts in PAGES.items()
     }
-    return {**pages, **help_pages.files()}
+    return {**pages, **help_pages.files(), **schemas.files()}
 
 
 if __name__ == "__main__":

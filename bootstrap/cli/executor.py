@@ -79,10 +79,12 @@ def _require_dry_run(task: Task[Any]) -> None:
 
 @dataclass
 class Running:
-    """The program of this process: its tasks, if it has ours, and whether --debug was typed."""
+    """The program of this process: its tasks, if it has ours; whether --debug and --quiet were
+    typed."""
 
     collection: Collection | None = None
     debug: bool = False
+    quiet: bool = False
 
 
 RUNNING = Running()

@@ -32,23 +32,25 @@ from .task import CLOUD, HOSTS, task
 from .tasks import Hosts
 
 
-@task(CLOUD)
-def teardown(c: Context, target: Hosts, options: TeardownOptions) -> None:
+@task(CLOUD, quiet=True)
+def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOption) -> None:
     """Cancel runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
     from ..workflows import attach
     from ..workflows import teardown as workflow
     from .targets import Target
 
-    hosts = Target(target)
-    machines = hosts.machines()
-    inventory = hosts.status_of(machines).inventory if not machines or machines.inventory else None
-    if inventory and target == TargetOptions():
-        print_lines(*attach.also_ended(inventory))
-    if machines:
-        workflow.teardown_stack(machines, options)
-    else:
-        assert inventory
-        workflow.teardown(inventory, options)
+    with json_output(out.json):
+        hosts = Target(target)
+        machines = hosts.machines()
+        known = not machines or machines.inventory
+        inventory = hosts.status_of(machines).inventory if known else None
+        if inventory and target == TargetOptions():
+            print_lines(*attach.also_ended(inventory))
+        if machines:
+            workflow.teardown_stack(machines, options)
+        else:
+            assert inventory
+            workflow.teardown(inventory, options)
 
 
 @task(CLOUD)

@@ -15,7 +15,7 @@ from typing import Any
 
 from fabric import Config, Executor, __version__
 from fabric.main import Fab
-from invoke import Exit, Task
+from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
@@ -27,7 +27,7 @@ from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command
 from ..inventory.files import RUN_ID
 from .command_line import completion, habits, help
 from .command_line.arguments import join_task_names, name_first_arguments
-from .command_line.core_options import refuse_without_effect
+from .command_line.core_options import WORKING, refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
 from .task import GroupTask
 
@@ -50,6 +50,11 @@ class Program(Fab):  # type: ignore[misc]
         """Whether the fabfile that was loaded has tasks of Railhead."""
         collection = getattr(self, "collection", None)
         return collection is not None and any(map(is_ours, collection.tasks.values()))
+
+    def core_args(self) -> list[Argument]:
+        """The options of Fabric, and ours."""
+        about = WORKING["quiet"][1]
+        return [*super().core_args(), Argument(names=("quiet", "q"), kind=bool, help=about)]
 
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
@@ -84,6 +89,7 @@ class Program(Fab):  # type: ignore[misc]
         super().load_collection()
         self.executor_class = ClusterExecutor if self.has_our_tasks else Executor
         RUNNING.collection = self.collection if self.has_our_tasks else None
+        RUNNING.quiet = self.core[0].args.quiet.value
         RUNNING.debug = self.core[0].args.debug.value
         if RUNNING.debug and not self.has_our_tasks:
             logging.getLogger().setLevel(logging.DEBUG)

@@ -39,7 +39,7 @@ EVALUATES = (
 )
 
 
-@task(RESULTS, "run")
+@task(RESULTS, "run", quiet=True)
 def evaluate(
     c: Context,
     evaluated: EvaluateOptions,
@@ -59,6 +59,7 @@ def evaluate(
     ],
     ready: Annotated[ReadyOptions, only("peer_address")],
     ending: EndingOptions,
+    out: JsonOption,
 ) -> None:
     """Evaluate the model of a run on held-out data; exit 3 if it misses --min or --max."""
     from ..inventory import local_state
@@ -67,7 +68,8 @@ def evaluate(
 
     evaluated = replace(evaluated, run=evaluated.run or local_state.newest_run())
     hosts = Target(replace(target, run=evaluated.run, start=True))
-    workflow.evaluate(evaluated, program, ready, ending, hosts.running)
+    with json_output(out.json):
+        workflow.evaluate(evaluated, program, ready, ending, hosts.running)
 
 
 @task(RESULTS, "runs")
@@ -90,11 +92,11 @@ def runs(
     """List the runs that are recorded on this computer, and those in the buckets of stacks."""
     from ..report import listing
 
-    with json_output(out.json) as file:
-        listing.show(order.sort, file)
+    with json_output(out.json):
+        listing.show(order.sort)
 
 
-@task(TRAIN, "script", "job")
+@task(TRAIN, "script", "job", quiet=True)
 def sweep(
     c: Context,
     target: WithSlots,
@@ -110,7 +112,7 @@ def sweep(
     workflow.run_sweep(Target(target).status, program, trials, start, Path.cwd() / "results")
 
 
-@task(TRAIN)
+@task(TRAIN, quiet=True)
 def scale(
     c: Context,
     target: Annotated[

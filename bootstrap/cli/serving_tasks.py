@@ -27,7 +27,7 @@ OfEndpoint = Annotated[
 ]
 
 
-@task(SERVE, "run")
+@task(SERVE, "run", quiet=True)
 def deploy(
     c: Context,
     target: Annotated[
@@ -37,12 +37,14 @@ def deploy(
         ),
     ],
     endpoint: DeployOptions,
+    out: JsonOption,
 ) -> None:
     """Serve the model of a run (default: the last one) over HTTP until the time-to-live is over."""
     from ..workflows import serving
     from .targets import Target
 
-    serving.deploy(endpoint, target.run, Target(target).status)
+    with json_output(out.json):
+        serving.deploy(endpoint, target.run, Target(target).status)
 
 
 @task(SERVE)

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..clouds.base import UNKNOWN
+from railhead.documents.outputs import (
+    DeadlineStatus,
+    EndpointStatus,
+    HostStatus,
+    RunStatus,
+    StatusOutput,
+)
+
+from ..clouds.base import UNKNOWN, Deadline
 from ..clouds.bucket import bucket_of
-from ..console.output import print_lines
-from ..console.text import count
+from ..console.output import note_output, print_lines
+from ..console.text import clean, count
 from ..errors import Command, HostsFailed, HostsNotReached
+from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
@@ -42,15 +51,67 @@ def show(
         HostsNotReached: a host whose machine runs cannot be reached.
         RailheadError: machines run without a deadline at their cloud.
     """
-    error = power.print_status(status, print_lines) if status.instance_states else None
-    if machines:
-        print_lines(*machines.describe(), *unread_timers(status, machines))
-    documented = _documented(status, machines) if machines else status
-    if documented:
-        _show_documented(documented, run_id)
-    _show_endpoints_here()
+    report, error = StatusReport(status), None
+    try:
+        if status.instance_states:
+            error = power.print_status(status, print_lines, report.add_deadline)
+        if machines:
+            print_lines(*machines.describe(), *unread_timers(status, machines))
+        documented = _documented(status, machines) if machines else status
+        if documented:
+            _show_documented(documented, run_id, report)
+        _show_endpoints_here(report)
+    finally:
+        note_output(report.output())
     if error:
         raise error
+
+
+class StatusReport:
+    """What is shown, as a document."""
+
+    def __init__(self, status: power.ClusterStatus) -> None:
+        self.cluster = status.inventory.name
+        machines = {name: one.state for name, one in status.instance_states.items()}
+        self.hosts = {
+            name: HostStatus(name=name, machine=machines.get(name))
+            for name in status.inventory.names
+        }
+        self.deadlines: list[DeadlineStatus] = []
+        self.run: RunStatus | None = None
+        self.endpoints: list[EndpointStatus] = []
+
+    def output(self) -> StatusOutput:
+        """The document."""
+        return StatusOutput(
+            cluster=self.cluster,
+            hosts=tuple(self.hosts.values()),
+            deadlines=tuple(self.deadlines),
+            run=self.run,
+            endpoints=tuple(self.endpoints),
+        )
+
+    def add_deadline(self, host: str, deadline: Deadline) -> None:
+        """A deadline of a machine."""
+        at = deadline.at.isoformat() if deadline.at else None
+        one = DeadlineStatus(host=host, kind=deadline.kind, state=deadline.state, at=at)
+        self.deadlines.append(one)
+
+    def add_host(self, name: str, facts: HostFacts | None, outcome: str) -> None:
+        """A host whose machine runs; without facts it was not reached."""
+        self.hosts[name] = replace(
+            self.hosts[name],
+            reached=facts is not None,
+            reason="" if facts else clean(outcome),
+            runtimes=len(facts.envs) if facts else None,
+            runs=_runs_on(facts) if facts else (),
+        )
+
+    def add_run(self, run: Run, state: str) -> None:
+        """The run."""
+        has_results = (run.results / "result.json").exists()
+        folder = str(run.results) if has_results else None
+        self.run = RunStatus(run_id=run.run_id, state=clean(state), results=folder)
 
 
 def unread_timers(status: power.ClusterStatus, machines: StackMachines) -> list[str]:
@@ -73,19 +134,22 @@ def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.C
     return replace(status, inventory=replace(inventory, hosts=hosts), instance_states=states)
 
 
-def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
+def _show_documented(status: power.ClusterStatus, run_id: str | None, report: StatusReport) -> None:
     whole, running = status.inventory, power.running_part(status)
     run = _recorded(whole, run_id)
     if running:
         power.pin_host_keys(replace(status, inventory=running), print_lines)
-        run = _show_hosts(running, whole, run, run_id)
+        run = _show_hosts(running, whole, run, run_id, report)
     if run is None and whole.bucket:
         found = elsewhere.in_bucket(bucket_of(whole), run_id)
         run = found.run if found else None
     if run is None and run_id is not None:
         run = find_run(whole, run_id)  # raises why
     if _chief(whole, run) in status.not_running:
-        print_lines(bucket_results.run_line(whole, run))
+        line = bucket_results.run_line(whole, run)
+        print_lines(line)
+        if run:
+            report.add_run(run, line)
     elif run is None:
         print_lines("no run yet")
 
@@ -102,28 +166,36 @@ def _chief(inventory: Inventory, run: Run | None) -> str:
 
 
 def _show_hosts(
-    inventory: Inventory, whole: Inventory, run: Run | None, run_id: str | None
+    inventory: Inventory,
+    whole: Inventory,
+    run: Run | None,
+    run_id: str | None,
+    report: StatusReport,
 ) -> Run | None:
     """Show the hosts that run, and the run if its chief does; returns the run.
 
     Another computer may have started it: the last run is the newest one on the hosts.
     """
     with connect.open_sessions(inventory) as sessions, sessions.within(HOST_SECONDS):
-        hosts, failed = connect.attempts(sessions, _host)
+        hosts, failed = connect.attempts(sessions, Session.facts)
         sessions.drop(failed)
         for name, outcome in sessions.outcomes.items():
-            print_lines(f"[{name}] {hosts.get(name, f'UNREACHABLE {outcome}')}")
+            facts = hosts.get(name)
+            line = _host_line(facts) if facts else f"UNREACHABLE {outcome}"
+            print_lines(f"[{name}] {line}")
+            report.add_host(name, facts, outcome)
         if run_id is None or run is None:
             run = _newer(run, elsewhere.on_hosts(sessions, run_id))
         if inventory.kind.in_cloud:
-            _show_timers(sessions)
+            _show_timers(sessions, report)
         there = _endpoints_on(sessions)
         chief = _chief(whole, run)
         if run and chief in sessions:
-            _show_run(sessions[chief], run)
+            report.add_run(run, _show_run(sessions[chief], run))
         elif run and chief in inventory.names:
             _show_lost_chief(chief, run)
-        _show_endpoints(inventory.name, sessions, there)
+            report.add_run(run, f"its chief, {chief}, is not reached")
+        _show_endpoints(inventory.name, sessions, there, report)
     if sessions.failed:
         kind = HostsNotReached if sessions.out_of_reach else HostsFailed
         raise kind("some hosts cannot be reached", sessions.outcomes)
@@ -144,11 +216,12 @@ def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:
         return {}
 
 
-def _show_timers(sessions: connect.Sessions) -> None:
+def _show_timers(sessions: connect.Sessions, report: StatusReport) -> None:
     """The timer of each machine, read there; a warning where it does not power the machine off."""
     timers = connect.everywhere(sessions, timer.read, what="reading the timers")
     for name, deadline in timers.items():
         print_lines(f"[{name}] {deadlines.describe(deadline)}")
+        report.add_deadline(name, deadline)
     deadlines.report_missing(timers, print_lines)
     for name in sessions.failed:
         print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
@@ -158,6 +231,7 @@ def _show_endpoints(
     cluster: str | None,
     sessions: Mapping[str, Session],
     there: Mapping[str, Sequence[str]],
+    report: StatusReport,
 ) -> None:
     """The endpoints that this user has deployed on these hosts, and others that are `there`: their
     names by host."""
@@ -166,26 +240,34 @@ def _show_endpoints(
     for host, name in dict.fromkeys([*known, *others]):
         session, endpoint = sessions.get(host), known.get((host, name))
         if session is None:
-            print_lines(f"endpoint {name} on {host} of {cluster}: the host is not reached")
+            what = f"endpoint {name} on {host} of {cluster}: the host is not reached"
+            print_lines(what)
+            report.endpoints.append(EndpointStatus(name=name, host=host, state=what))
             continue
         if not session.has_agent:
             start_agent(session)
         try:
             endpoint = endpoint or on_host.read_endpoint(session, name, cluster)
-            print_lines(status_line(session, endpoint))
+            what, port = status_line(session, endpoint), endpoint.port
         except Hostile as error:
-            print_lines(f"endpoint {name} on {host} of {cluster}: {error.message}")
+            what, port = f"endpoint {name} on {host} of {cluster}: {error.message}", None
+        print_lines(what)
+        one = EndpointStatus(name=name, host=host, port=port, state=clean(what))
+        report.endpoints.append(one)
 
 
-def _show_endpoints_here() -> None:
+def _show_endpoints_here(report: StatusReport) -> None:
     if records.of_cluster(None):
         with local_session() as session:
-            _show_endpoints(None, {HERE: session}, {})
+            _show_endpoints(None, {HERE: session}, {}, report)
 
 
-def _host(session: Session) -> str:
-    facts = session.facts()
-    runs = sorted({process.run_id for process in facts.run_processes})
+def _runs_on(facts: HostFacts) -> tuple[str, ...]:
+    return tuple(sorted({process.run_id for process in facts.run_processes}))
+
+
+def _host_line(facts: HostFacts) -> str:
+    runs = _runs_on(facts)
     processes = count(len(facts.run_processes), "process")
     busy = f"{processes} of run {', '.join(runs)}" if runs else "no process of a run"
     return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
@@ -200,7 +282,7 @@ def _show_lost_chief(chief: str, run: Run) -> None:
     )
 
 
-def _show_run(chief: Session, run: Run) -> None:
+def _show_run(chief: Session, run: Run) -> str:
     start_agent(chief)
     state = state_of(chief, run)
     where = results.where(run, chief.host.name)
@@ -208,3 +290,4 @@ def _show_run(chief: Session, run: Run) -> None:
         where = f"{where}; started on another computer"
     print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(chief, run))
     print_lines(*checkpoints.status_lines(chief, run))
+    return state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -16,9 +17,10 @@ from railhead.documents.installation import FABRICS
 from railhead.documents.options.jobs import JobOptions, merged
 from railhead.documents.options.option import Only, Option, chosen, from_texts
 
+from ..console import output
 from ..errors import USAGE, UsageError
 from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
-from .executor import report_errors
+from .executor import RUNNING, report_errors
 
 if TYPE_CHECKING:
     from ..project.job_file import Job
@@ -53,11 +55,13 @@ class GroupTask(Task[Any]):
 
     `group`: one of GROUPS. `first`: the options of which one may be typed as the first argument,
     without its name. `dry`: with the core option --dry it prints its plan and changes nothing.
+    `quiet`: with --quiet it prints only its result; all that other tasks print is their result.
     """
 
     group = ""
     first: tuple[str, ...] = ()
     dry = False
+    quiet = False
     parts: tuple[Part, ...] = ()
 
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
@@ -75,7 +79,7 @@ class GroupTask(Task[Any]):
 
 
 def task(
-    group: str, *first: str, name: str | None = None, dry: bool = False
+    group: str, *first: str, name: str | None = None, dry: bool = False, quiet: bool = False
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task. Each parameter of its function after the context is a group of options, all
     of them or, with `Annotated[Group, only(...)]`, some. The others as in GroupTask."""
@@ -88,14 +92,16 @@ def task(
         def run(c: Context, **texts: Any) -> None:
             if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
                 raise Exit(FABRICS, USAGE)
-            body(c, **values_of(parts, texts))
+            with output.quiet() if quiet and RUNNING.quiet else nullcontext():
+                body(c, **values_of(parts, texts))
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]
 
         class Made(GroupTask):
             pass
 
-        Made.parts, Made.dry, Made.group, Made.first = parts, dry, group, first
+        Made.parts, Made.group, Made.first = parts, group, first
+        Made.dry, Made.quiet = dry, quiet
         return Made(
             report_errors(run),
             name=name,

@@ -15,6 +15,7 @@ from railhead.documents.options.hosts import (
     JsonOption,
     ReadyOptions,
     TargetOptions,
+    WatchOptions,
     WheelOptions,
 )
 from railhead.documents.options.jobs import JobOptions
@@ -30,8 +31,9 @@ from railhead.documents.options.runs import (
     ShardOptions,
     StartOptions,
 )
+from railhead.documents.options.serving import DeployOptions
 
-from ..console.output import json_output, print_lines
+from ..console.output import json_output, note_output, noted_output, print_lines
 from .task import HOSTS, RESULTS, TRAIN, task
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
@@ -41,7 +43,7 @@ Packages = Annotated[ProgramOptions, only("requirements", "runtime")]
 OfJob = Annotated[JobOptions, only("job", "file")]
 
 
-@task(TRAIN, "script", "job", dry=True)
+@task(TRAIN, "script", "job", dry=True, quiet=True)
 def train(
     c: Context,
     target: Annotated[TargetOptions, only("hosts", "stack", "slots", "start")],
@@ -50,10 +52,12 @@ def train(
     ending: EndingOptions,
     start: StartOptions,
     job: JobOptions,
+    out: JsonOption,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
+    from ..lifecycle.power import cluster_status
     from ..project import job_file
-    from ..workflows import plan
+    from ..workflows import plan, serving
     from ..workflows import train as workflow
     from .targets import Target
 
@@ -63,11 +67,17 @@ def train(
         return
     if c.config.run.dry and (chosen := job_file.chosen(job)):
         print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
-    inventory = Target(target).running()
-    if c.config.run.dry:
-        plan.plan(inventory, options.options)
-    else:
-        workflow.train(inventory, options)
+    with json_output(out.json) as file:
+        inventory = Target(target).running()
+        if c.config.run.dry:
+            plan.plan(inventory, options.options, file)
+        else:
+            run = workflow.train(inventory, options)
+            if start.deploy:
+                trained = noted_output()
+                endpoint = DeployOptions(name=start.deploy)
+                serving.deploy(endpoint, run.run_id, lambda: cluster_status(inventory))
+                note_output(trained)
 
 
 @task(HOSTS, "job", dry=True)
@@ -87,7 +97,7 @@ def plan(
         workflow.plan(Target(target).running(), options, file)
 
 
-@task(HOSTS, dry=True)
+@task(HOSTS, dry=True, quiet=True)
 def bootstrap(
     c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
 ) -> None:
@@ -127,6 +137,7 @@ def health(
     target: WithSlots,
     program: Packages,
     ready: Annotated[ReadyOptions, only("peer_address")],
+    out: JsonOption,
 ) -> None:
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
     from ..health import run
@@ -134,18 +145,30 @@ def health(
     from .targets import Target
 
     options = ready_options(replace(ready, allow_mixed=True), program)
-    run.health(Target(target).running(), options)
+    with json_output(out.json):
+        run.health(Target(target).running(), options)
 
 
 @task(HOSTS, "run")
-def status(c: Context, target: OfRun) -> None:
+def status(c: Context, target: OfRun, watch: WatchOptions, out: JsonOption) -> None:
     """Show the state of the machines, the hosts and the last run, as they are now."""
+    from ..console.refresh import refreshed
+    from ..errors import UsageError
     from . import status
     from .targets import Target
 
-    hosts = Target(target)
-    machines = hosts.machines()
-    status.show(hosts.status_of(machines), target.run, machines)
+    def show() -> None:
+        hosts = Target(target)
+        machines = hosts.machines()
+        status.show(hosts.status_of(machines), target.run, machines)
+
+    if watch.watch and out.json:
+        raise UsageError("--watch goes without --json")
+    with json_output(out.json):
+        if watch.watch:
+            refreshed(show)
+        else:
+            show()
 
 
 @task(RESULTS, "run")
@@ -164,7 +187,7 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
     logs.show(status, target.run, log.rank, follow=log.follow, start=target.start)
 
 
-@task(TRAIN, "run")
+@task(TRAIN, "run", quiet=True)
 def attach(c: Context, target: OfRun) -> None:
     """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
     from ..workflows import attach as workflow
@@ -173,7 +196,7 @@ def attach(c: Context, target: OfRun) -> None:
     workflow.attach(Target(target).running(), target.run)
 
 
-@task(RESULTS, "run")
+@task(RESULTS, "run", quiet=True)
 def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
     """Fetch what a run has written so far."""
     from ..workflows import attach
@@ -226,15 +249,16 @@ def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
 
 
 @task(TRAIN, "uri")
-def data_list(c: Context, objects: BucketOptions, target: OfStack) -> None:
+def data_list(c: Context, objects: BucketOptions, target: OfStack, out: JsonOption) -> None:
     """List the data in the stack's bucket, or the objects at a URI."""
     from ..workflows import data
     from .targets import Target
 
-    if objects.uri and objects.uri != "bucket":
-        data.list_objects(objects.uri)
-    else:
-        data.list_stack(Target(target).status().inventory)
+    with json_output(out.json):
+        if objects.uri and objects.uri != "bucket":
+            data.list_objects(objects.uri)
+        else:
+            data.list_stack(Target(target).status().inventory)
 
 
 @task(TRAIN)
@@ -257,7 +281,7 @@ def init_(c: Context) -> None:
     init(Path.cwd())
 
 
-@task(TRAIN)
+@task(TRAIN, quiet=True)
 def demo(c: Context) -> None:
     """Try everything on this computer: two SSH hosts, bootstrap, train, results, teardown."""
     from ..workflows import demo as workflow

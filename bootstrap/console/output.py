@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
+
+from railhead.documents.codec import encode
 
 from ..errors import Command, Hint, UsageError
 from .colours import colored, has_colours
@@ -15,6 +20,8 @@ from .text import clean
 Reporter = Callable[[str], None]  # receives a line about the progress of a command
 ByteReporter = Callable[[int], None]  # receives the number of bytes so far
 TransferReporter = Callable[[int, int], None]  # receives the bytes so far, and those of all
+_quiet: ContextVar[TextIO | None] = ContextVar("quiet", default=None)  # the stdout of results
+_noted: ContextVar[Any] = ContextVar("noted", default=None)
 _printer: ContextVar[Reporter | None] = ContextVar("printer", default=None)
 
 
@@ -64,17 +71,57 @@ def confirm(question: str, *, hint: Hint | Command | str, answer: str = "y") -> 
             f"{question}\nstdin is not a terminal: the question cannot be answered", hint=hint
         )
     question = printable(question)
-    if answer == "y":
-        return input(f"{question} [y/N] ").strip().lower() == "y"
-    return input(f"{question}: ").strip() == answer
+    with redirect_stdout(_quiet.get() or sys.stdout):
+        if answer == "y":
+            return input(f"{question} [y/N] ").strip().lower() == "y"
+        return input(f"{question}: ").strip() == answer
+
+
+def print_result(*lines: str) -> None:
+    """Print lines that are the result of a task: also with --quiet."""
+    if (stream := _quiet.get()) is None:
+        print_lines(*lines)
+        return
+    for line in lines:
+        print(shown_on(stream, line), file=stream, flush=True)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """In the block, only `print_result`, JSON and questions are shown on stdout."""
+    token = _quiet.set(sys.stdout)
+    try:
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+            yield
+    finally:
+        _quiet.reset(token)
+
+
+def note_output(document: Any) -> None:
+    """Note what the task prints at its end with --json: a document, or a list of documents. It
+    replaces what was noted before, as `fab evaluate` does after a run."""
+    _noted.set(document)
+
+
+def noted_output() -> Any:
+    """What was noted last; None if nothing was."""
+    return _noted.get()
 
 
 @contextmanager
 def json_output(wanted: bool) -> Iterator[TextIO | None]:
-    """With --json, reserve stdout for the JSON document: lines for people go to stderr."""
-    out = sys.stdout
+    """With --json, reserve stdout for the JSON document: lines for people go to stderr.
+
+    At the end, also after an error, it has the noted document."""
+    out = _quiet.get() or sys.stdout
     if not wanted:
         yield None
         return
-    with redirect_stdout(sys.stderr):
-        yield out
+    token = _noted.set(None)
+    try:
+        with redirect_stdout(sys.stdout if _quiet.get() else sys.stderr):
+            yield out
+    finally:
+        if (noted := _noted.get()) is not None:
+            print(json.dumps(encode(noted), indent=1, allow_nan=False), file=out, flush=True)
+        _noted.reset(token)

@@ -11,10 +11,11 @@ from pathlib import Path
 from railhead.documents.codec import decode, encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.lenient import finite
+from railhead.documents.outputs import EvaluationOutput
 from railhead.documents.run import BuiltIn, Script
 
 from ..console import log
-from ..console.output import print_lines
+from ..console.output import note_output, print_lines, print_result
 from ..data.inputs import DataInput
 from ..errors import RailheadError, UsageError
 from ..inventory.files import atomic_write
@@ -46,8 +47,10 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     else:
         reported = _of_training(request.program, request, folder)
     judgement = judged(reported, request.options.thresholds)
-    atomic_write(folder / FILE, json.dumps(encode(reported.judged(judgement)), indent=1) + "\n")
-    print_lines(f"results: {folder}")
+    values = encode(reported.judged(judgement))
+    atomic_write(folder / FILE, json.dumps(values, indent=1) + "\n")
+    note_output(EvaluationOutput(run_id=earlier.run.run_id, evaluation=values))
+    print_result(f"results: {folder}")
     require_passed(judgement)
     return folder
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from railhead.documents.codec import decode
 from railhead.documents.evaluation import Judgement, Reported
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.outputs import EvaluationOutput
 from railhead.documents.records import Record
 from railhead.documents.run import Script
 
-from ..console.output import print_lines
+from ..console.output import note_output, print_result
 from ..console.text import record_line
 from ..errors import BelowThreshold, Command, UsageError
 from ..remote.evaluation.thresholds import judged
@@ -41,9 +42,11 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> Reported:
     """
     reported = _reported(earlier)
     judgement = judged(reported, read_thresholds(args.minimum, args.maximum))
-    print_lines(record_line(decode(Record, {**reported.values, "kind": "evaluation"})))
+    print_result(record_line(decode(Record, {**reported.values, "kind": "evaluation"})))
+    values = reported.judged(judgement)
+    note_output(EvaluationOutput(run_id=earlier.run.run_id, evaluation=values.values))
     require_passed(judgement)
-    return reported.judged(judgement)
+    return values
 
 
 def require_passed(judgement: Judgement) -> None:

@@ -5,10 +5,12 @@ It prints all readings and findings; the last line is the outcome. It leaves not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..console.output import Reporter, print_lines
+from railhead.documents.outputs import HealthFinding, HealthOutput
+
+from ..console.output import Reporter, note_output, print_lines
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory.hosts import Inventory
@@ -58,7 +60,27 @@ def check_hosts(
             report(line)
     for line in finding_lines(findings, target):
         report(line)
+    note_outcome(findings, refused, facts)
     _end(findings, refused, len(facts), report)
+
+
+def note_outcome(
+    findings: Sequence[Finding], refused: UsageError | None, hosts: Iterable[str]
+) -> None:
+    """Note the outcome for --json."""
+    shown = (
+        HealthFinding(host=x.host, problem=x.what, action=str(x.action), counts=x.counts)
+        for x in findings
+    )
+    healthy = not refused and not any(x.counts for x in findings)
+    note_output(
+        HealthOutput(
+            healthy=healthy,
+            hosts=tuple(hosts),
+            findings=tuple(shown),
+            not_checked=refused.message if refused else None,
+        )
+    )
 
 
 def _survey(

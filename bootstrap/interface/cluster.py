@@ -79,10 +79,16 @@ class Cluster(ClusterMethods):
 
     def _train(self, program: ProgramOptions, ending: EndingOptions, start: StartOptions) -> Run:
         program = self._with_packages(program)
-        detached = replace(start, wait=False)
+        train.check_deploy(start)
+        detached = replace(start, wait=False, deploy=None)
         options = train.train_options(program, self._ready, ending, detached, self._results)
         run = Run(train.train(self._started().running(), options).run_id)
-        return run.wait() if start.wait else run
+        if not start.wait:
+            return run
+        run.wait()
+        if start.deploy:
+            run.deploy(start.deploy)
+        return run
 
     def _sweep(self, trial: SweepOptions, program: ProgramOptions, start: StartOptions) -> Sweep:
         self._require_defaults()

@@ -111,6 +111,7 @@ class ClusterMethods(ABC):
         resume: Run | str | None = None,
         elastic: str | None = None,
         retries: int | None = None,
+        deploy: str | None = None,
         wait: bool = True,
     ) -> Run:
         """Start a training and, unless `wait` is False, follow it to its end: `fab train`.
@@ -157,6 +158,7 @@ class ClusterMethods(ABC):
                 not answer
             retries: start again so often after a failure, from the newest checkpoint; 0:
                 never (3)
+            deploy: after a success, serve the model as the endpoint of this name
             wait: False: return when the run has started (--detach)
 
         Raises:
@@ -195,7 +197,14 @@ class ClusterMethods(ABC):
                 on_stall=on_stall,
                 stall_after=stall_after,
             ),
-            _read(StartOptions, resume=resume, elastic=elastic, retries=retries, wait=wait),
+            _read(
+                StartOptions,
+                resume=resume,
+                elastic=elastic,
+                retries=retries,
+                deploy=deploy,
+                wait=wait,
+            ),
         )
 
     @abstractmethod

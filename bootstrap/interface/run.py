@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.codec import encode
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import shortened, text_value
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
@@ -140,4 +141,4 @@ def runs(sort: str = "time") -> list[dict[str, Any]]:
     """
     if not isinstance(sort, str):
         raise UsageError(f"sort: {shortened(sort)} is not the name of an order or of a metric")
-    return [row.document() for row in listing.known_runs(sort)]
+    return [encode(row.document()) for row in listing.known_runs(sort)]

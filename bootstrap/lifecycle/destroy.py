@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ..clouds import base, bucket, host_key_store
 from ..clouds.base import STOPPED, Cloud, Cost, InstanceState
 from ..clouds.bucket import Bucket
-from ..console.output import Reporter, print_lines
+from ..console.output import Reporter, print_lines, print_result
 from ..console.text import count
 from ..console.wait import Clock
 from ..errors import Command, RailheadError
@@ -73,7 +73,7 @@ def teardown_stack(
         cloud = base.cloud_of(inventory)
         halt = stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=TEARDOWN)
         receipt = stop_with_receipt(inventory, cloud, print_lines, halt=halt)
-    print_lines(*receipt.describe())
+    print_result(*receipt.describe())
     return receipt
 
 

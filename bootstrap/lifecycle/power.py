@@ -5,7 +5,7 @@ States and addresses are read from the cloud by machine id, never from Pulumi's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -332,9 +332,14 @@ def running_part(status: ClusterStatus) -> Inventory | None:
     return replace(status.inventory, hosts=hosts) if hosts else None
 
 
-def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | None:
-    """Print each machine's state, the cloud's deadlines and the price. Returns an error for the
-    caller to raise if machines run and the cloud would never stop them."""
+def print_status(
+    status: ClusterStatus,
+    report: Reporter,
+    note: Callable[[str, Deadline], None] = lambda *_: None,
+) -> RailheadError | None:
+    """Print each machine's state, the cloud's deadlines and the price; `note` receives each
+    deadline with its host. Returns an error for the caller to raise if machines run and the cloud
+    would never stop them."""
     for name, s in status.instance_states.items():
         why = f"; {s.reason}" if s.reason else ""
         report(f"[{name}] {s.state}{why} ({s.source}, {s.at})")
@@ -342,6 +347,7 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
     _note_deadlines(status.inventory, cloud_deadlines)
     for name, deadline in cloud_deadlines.items():
         report(f"[{name}] {deadlines.describe(deadline)}")
+        note(name, deadline)
     some = len(status.not_running) < len(status.instance_states)
     if price := stop_policy.price(status.inventory):
         report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))

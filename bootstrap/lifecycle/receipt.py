@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from railhead.documents.outputs import ReceiptLine, TeardownOutput
+
 from ..clouds.base import STOPPED, Cost, InstanceState
+from ..console.output import note_output
 from ..errors import Command, RailheadError
 
 
@@ -39,8 +42,17 @@ class Receipt:
         return [f"Receipt for {self.cluster}, {self.at}", *rows]
 
 
+def output_of(receipt: Receipt) -> TeardownOutput:
+    """The receipt as a document."""
+    lines = (ReceiptLine(host=x.host, text=x.text, verified=x.verified) for x in receipt.lines)
+    return TeardownOutput(
+        cluster=receipt.cluster, at=receipt.at, verified=receipt.verified, lines=tuple(lines)
+    )
+
+
 def check(receipt: Receipt, command: Command) -> None:
     """RailheadError when a line of the receipt was not verified; `command` repeats it."""
+    note_output(output_of(receipt))
     if not receipt.verified:
         raise RailheadError("not everything could be verified; see the lines above", hint=command)
 

@@ -14,7 +14,7 @@ from railhead.documents.agent.runs import EndRun
 from railhead.documents.swept import OF_ENDPOINTS, Swept
 
 from ..clouds.local import cluster as local_cluster
-from ..console.output import print_lines
+from ..console.output import print_lines, print_result
 from ..console.text import count
 from ..errors import HostsFailed, UsageError
 from ..inventory import local_state
@@ -38,7 +38,7 @@ def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy:
     if destroy and not inventory.kind.this_machine:
         raise UsageError("--destroy is for local hosts; for ad-hoc hosts use --purge")
     receipt = remove_from_hosts(inventory, purge=purge or destroy, discard=discard)
-    print_lines(*receipt.describe())
+    print_result(*receipt.describe())
     if destroy:
         local_cluster.destroy(inventory.name)
         local_state.forget_cluster(inventory.name)  # also as the last one used

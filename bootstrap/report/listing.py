@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+
+from railhead.documents.outputs import ListedRun
 
 from ..clouds.bucket import Bucket, bucket_of
 from ..clouds.storage import NoBucket
-from ..console.output import print_lines
+from ..console.output import note_output, print_lines
 from ..console.text import columns_of, duration
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
@@ -33,30 +33,28 @@ class RunRow:
     run: RunFacts
     place: str
 
-    def document(self) -> dict[str, Any]:
-        """The row as JSON."""
+    def document(self) -> ListedRun:
+        """The row as a document."""
         run = self.run
-        return {
-            "run_id": run.run_id,
-            "cluster": run.cluster,
-            "kind": run.kind,
-            "state": run.state,
-            "created": run.document.created if run.document else None,
-            "seconds": run.seconds,
-            "samples_per_s": run.speed,
-            "cost": run.cost,
-            "metrics": run.metrics,
-            "results": self.place,
-        }
+        return ListedRun(
+            run_id=run.run_id,
+            cluster=run.cluster,
+            kind=run.kind,
+            state=run.state,
+            created=run.document.created if run.document else None,
+            seconds=run.seconds,
+            samples_per_s=run.speed,
+            cost=run.cost,
+            metrics=run.metrics,
+            results=self.place,
+        )
 
 
-def show(sort: str, out: TextIO | None) -> None:
-    """Print the list, the best or newest run first; to `out`, if given, as JSON."""
+def show(sort: str) -> None:
+    """Print the list, the best or newest run first."""
     rows = known_runs(sort)
-    if out:
-        json.dump([row.document() for row in rows], out, indent=1, allow_nan=False)
-        out.write("\n")
-    elif rows:
+    note_output([row.document() for row in rows])
+    if rows:
         print_lines(*lines(rows))
     else:
         print_lines("no run is recorded here")

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from railhead.documents.outputs import RunOutput
 from railhead.documents.result import Result
 
 from ..clouds.bucket import bucket_of
 from ..console.live import board_of
-from ..console.output import confirm, print_lines
+from ..console.output import confirm, note_output, print_lines, print_result
 from ..errors import (
     Command,
     Hint,
@@ -271,13 +272,31 @@ def finish(connection: RunConnection) -> None:
     judge(connection, result)
 
 
+def output_of(run: Run, result: Result | None) -> RunOutput:
+    """The run as a document; without a result it is in progress, or its supervisor died."""
+    results_folder = str(run.results)
+    if result is None:
+        return RunOutput(run_id=run.run_id, state="running", results=results_folder)
+    return RunOutput(
+        run_id=run.run_id,
+        state=result.state,
+        results=results_folder,
+        seconds=result.seconds,
+        size=result.size,
+        exit_code=result.exit_code,
+        cause=str(result.cause) if result.cause else None,
+        evaluation=dict(result.evaluation.values) if result.evaluation else None,
+    )
+
+
 def judge(connection: RunConnection, result: Result | None) -> None:
     """Print how the run ended and what happens to the machines; raises the errors of
     `results.judge`."""
     inventory, run, chief = connection.inventory, connection.run, connection.chief
+    note_output(output_of(run, result))
     print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
-        print_lines(results.judge(run, result))
+        print_result(results.judge(run, result))
     except RailheadError:
         stop_policy.wait_after_run(inventory, run, print_lines, chief=chief)
         raise
@@ -285,7 +304,8 @@ def judge(connection: RunConnection, result: Result | None) -> None:
 
 
 def _print_results(folder: Path) -> None:
-    print_lines(f"results: {folder}", *(f"  {path}" for path in listing(folder)))
+    print_result(f"results: {folder}")
+    print_lines(*(f"  {path}" for path in listing(folder)))
 
 
 def listing(folder: Path) -> list[str]:

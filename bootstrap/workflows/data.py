@@ -9,13 +9,14 @@ from pathlib import Path
 
 from railhead.documents.codec import decode
 from railhead.documents.options.runs import ProgramOptions, ShardOptions
+from railhead.documents.outputs import DataOutput, StoredObject
 from railhead.documents.stored_data import StoredData
 from railhead.documents.uri import BucketUri, bucket_uri, scheme_of
 
 from ..clouds import bucket
 from ..clouds.storage import NoBucket, Store
 from ..console import log
-from ..console.output import print_lines
+from ..console.output import note_output, print_lines
 from ..console.text import clean, count, size
 from ..data.folders import listed, summary
 from ..data.inputs import DataInput
@@ -59,15 +60,18 @@ def list_objects(uri: str) -> None:
     """Print the objects at a URI: the first ones, their number and bytes."""
     location = _location(uri)
     number = total = 0
+    shown: list[StoredObject] = []
     with _bucket_of_user(location) as store:
         for item in (item for page in store.objects(location.folder) for item in page):
             if number < SHOWN:
                 name = item.key.removeprefix(location.folder)
                 print_lines(f"{size(item.size):>8}  {clean(name)}")
+                shown.append(StoredObject(uri=f"{location.url}/{item.key}", bytes=item.size))
             number, total = number + 1, total + item.size
     if number > SHOWN:
         print_lines(f"... and {number - SHOWN} more")
     print_lines(f"{uri}: {count(number, 'object')}, {size(total)}")
+    note_output(DataOutput(uri=uri, count=number, bytes=total, objects=tuple(shown)))
 
 
 def list_stack(stack: Inventory) -> None:
@@ -75,22 +79,41 @@ def list_stack(stack: Inventory) -> None:
     stored = bucket.bucket_of(stack)
     keys = [item.key for page in stored.store.objects(DATA) for item in page]
     entries = [key for key in keys if key.endswith(".json") and key.count("/") == 1]
+    found: list[StoredObject] = []
     for key in entries:
         uri = f"{stored.store.url}/{clean(key.removesuffix('.json'))}/"
-        print_lines(f"{uri}  {_described(stored, key)}")
+        data = _entry(stored, key)
+        print_lines(f"{uri}  {_described(key, data)}")
+        found.append(
+            StoredObject(
+                uri=uri,
+                bytes=data.bytes if data else None,
+                files=data.files if data else None,
+                source=clean(data.from_) if data else None,
+            )
+        )
+    total = sum(one.bytes or 0 for one in found)
+    url = f"{stored.store.url}/{DATA}"
+    note_output(DataOutput(uri=url, count=len(found), bytes=total, objects=tuple(found)))
     if not entries:
         print_lines(
-            f"no data in {stored.store.url}/{DATA}",
+            f"no data in {url}",
             f"next: {Command('data push', 'FOLDER', 'bucket', **stack.target)}",
         )
 
 
-def _described(stack_bucket: bucket.Bucket, key: str) -> str:
-    """The data that an entry of the stack's bucket describes."""
+def _entry(stack_bucket: bucket.Bucket, key: str) -> StoredData | None:
+    """The data that an entry of the stack's bucket describes; None if it is damaged."""
     try:
         entry = json_object(stack_bucket.read(key, ENTRY) or b"", key)
-        stored = decode(StoredData, entry, error=Hostile)
+        return decode(StoredData, entry, error=Hostile)
     except Hostile:
+        return None
+
+
+def _described(key: str, stored: StoredData | None) -> str:
+    """The data as a line."""
+    if stored is None:
         return f"damaged: {clean(key)} does not describe data"
     files, total = count(stored.files, "file"), size(stored.bytes)
     return f"{files}, {total}, from {clean(stored.from_)}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
+from railhead.documents.outputs import EvaluationOutput, RunOutput
 
+from ..console.output import note_output, noted_output
 from ..evaluation import here
 from ..evaluation.recorded import is_recorded, judge_recorded
 from ..evaluation.request import FOLDER, read_evaluation
@@ -46,5 +49,16 @@ def evaluate(
     options = ready_options(any_gpus, program, launcher=request.options.launcher)
     folder = earlier.run.results / FOLDER
     chosen = training.TrainOptions(request, options, folder, stop_policy=policy)
-    run = training.train(hosts(), chosen)
+    try:
+        run = training.train(hosts(), chosen)
+    finally:
+        _note_evaluation(earlier.run.run_id)
     return object_in(run.results / FILE)
+
+
+def _note_evaluation(run_id: str) -> None:
+    """After a run that evaluated this one: its evaluation is the output, rather than the run."""
+    evaluating = noted_output()
+    if isinstance(evaluating, RunOutput):
+        values = object_in(Path(evaluating.results) / FILE)
+        note_output(EvaluationOutput(run_id=run_id, evaluation=values))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from railhead.documents.endpoint import ALIVE, Deployed
 from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
+from railhead.documents.outputs import DeployOutput
 
-from ..console.output import print_lines
+from ..console.output import note_output, print_lines, print_result
 from ..console.text import duration
 from ..errors import Command, Hint, UsageError
 from ..inventory import local_state
@@ -135,14 +136,28 @@ def _start(
             server = place_environment(place, python).server()
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
         state = deploying.deploy(place, request, endpoint, model, server)
-    remaining = duration(max(0.0, state.until - clock_of(place.session)))
-    print_lines(
+    seconds = max(0.0, state.until - clock_of(place.session))
+    remaining = duration(seconds)
+    base = f"http://127.0.0.1:{endpoint.port}/v1/models/{endpoint.name}"
+    note_output(
+        DeployOutput(
+            name=endpoint.name,
+            version=state.version,
+            cluster=endpoint.cluster,
+            host=endpoint.host,
+            port=endpoint.port,
+            url=base,
+            run_id=endpoint.run_id,
+            seconds_left=seconds,
+        )
+    )
+    print_result(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
         f"port {endpoint.port} of 127.0.0.1; it ends in {remaining}",
         f"next: {predict_hint(endpoint.name, endpoint.run_id)}",
     )
-    url = f"http://127.0.0.1:{endpoint.port}/v1/models/{endpoint.name}:predict"
-    print_lines(
+    url = f"{base}:predict"
+    print_result(
         url
         if endpoint.host == HERE
         else f"{Command('tunnel', endpoint.port, **place.target)}   # then: {url}"

@@ -9,11 +9,11 @@ from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
 from railhead.documents.run import Script
 
-from ..console.output import print_lines
+from ..console.output import note_output, print_lines, print_result
 from ..console.text import count
 from ..data.inputs import check_shares
 from ..data.place import place_data
-from ..errors import Command
+from ..errors import Command, UsageError
 from ..health import measure
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
@@ -28,6 +28,7 @@ from ..runs.launch import StopPolicy, placement_of
 from ..runs.request import RunRequest
 from ..runs.run import Run
 from ..runs.strategies import Strategy
+from ..serving.records import check_endpoint_name
 from ..ssh.cluster import ConnectedCluster
 from . import attach, resume
 from .bootstrap import make_ready
@@ -58,6 +59,7 @@ def train_options(
 ) -> TrainOptions:
     """The validated options of `fab train`; the results go to `folder`. UsageError for an invalid
     value."""
+    check_deploy(begin)
     policy = stop_policy.stop_policy_of(ending)
     earlier = None if begin.resume is None else earlier_run(begin.resume)
     request, program = resume.request_for(program, earlier)
@@ -65,6 +67,14 @@ def train_options(
     print_lines(*lines)
     chosen = ready_options(ready, program, launcher=request.options.launcher)
     return TrainOptions(request, chosen, folder, not begin.wait, policy, earlier)
+
+
+def check_deploy(begin: StartOptions) -> None:
+    """UsageError if the endpoint of --deploy has a wrong name, or nobody waits for the run."""
+    if begin.deploy is not None:
+        check_endpoint_name(begin.deploy)
+        if not begin.wait:
+            raise UsageError("--deploy goes without --detach: it follows a run that has succeeded")
 
 
 def train(inventory: Inventory, options: TrainOptions) -> Run:
@@ -81,9 +91,10 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
         deadlines.cover_run(cluster, options.stop_policy, print_lines)
         with stop_policy.preparing(inventory, print_lines):
             run = _start(cluster, options, restore)
+        note_output(attach.output_of(run, None))
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
-            print_lines(f"next: {Command('attach', run=run.run_id)}")
+            print_result(f"next: {Command('attach', run=run.run_id)}")
         else:
             connection = RunConnection(run, inventory, cluster.sessions.chief)
             attach.follow_started(connection)

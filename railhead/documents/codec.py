@@ -153,7 +153,7 @@ def encode(document: Any) -> Any:
 @functools.cache
 def _written(kind: Any) -> tuple[tuple[str, str, Rule, Any], ...]:
     """Attribute, key, rule and default of each field."""
-    return tuple((f.name, _name(f), _rule(f), _default(f)) for f in fields(kind))
+    return tuple((f.name, _name(f), rule_of(f), _default(f)) for f in fields(kind))
 
 
 def _name(one: Any) -> str:
@@ -161,7 +161,7 @@ def _name(one: Any) -> str:
     return cast(str, one.name.removesuffix("_"))
 
 
-def _rule(one: Any) -> Rule:
+def rule_of(one: Any) -> Rule:
     return cast(Rule, one.metadata.get(_RULE, Rule()))
 
 
@@ -219,8 +219,8 @@ class _Record:
             _name(f): _Key(
                 f.name,
                 hints[f.name],
-                _reader(hints[f.name], _rule(f), self.unknown_keys),
-                _rule(f),
+                _reader(hints[f.name], rule_of(f), self.unknown_keys),
+                rule_of(f),
                 (f.default, f.default_factory) != (MISSING, MISSING),
             )
             for f in fields(self.kind)

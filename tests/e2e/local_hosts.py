@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 from places import ROOT
 from standins.forks import FAB, run_fab
 
@@ -48,6 +49,17 @@ class Operator:
         words = ("-r", str(ROOT), *args)
         process = run_fab(self.folder, words, self.environment(env), seconds, merged=True)
         return Done(process.returncode, process.stdout)
+
+    def document(self, *args: str, code: int = 0) -> Any:
+        """Type `fab words --json`: the document, which its JSON Schema must allow."""
+        words = ("-r", str(ROOT), *args, "--json")
+        done = run_fab(self.folder, words, self.environment(), 200)
+        assert done.returncode == code, done.stderr
+        document = json.loads(done.stdout)
+        jsonschema.validate(
+            document, json.loads((ROOT / f"docs/schemas/{args[0]}.json").read_text())
+        )
+        return document
 
     def write(self, name: str, text: str) -> Path:
         """Write a file in the folder."""

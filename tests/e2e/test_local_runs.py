@@ -139,7 +139,22 @@ def assert_next_run_is_fresh(operator: Operator) -> None:
     script = JOIN + "assert os.path.isdir('lib') and os.path.isfile('src/train.py')\n"
     script += "assert not os.path.exists('ckpt'), 'from an earlier run'\n"
     operator.write("src/train.py", script)
-    operator.fab("train", "--script", "src/train.py", "--workdir", ".").ended(0)
+    ended = operator.document("train", "src/train.py", "--workdir", ".")
+    assert (ended["state"], ended["exit_code"], ended["size"]) == ("succeeded", 0, 2)
+    status = operator.document("status")
+    assert [(host["name"], host["reached"]) for host in status["hosts"]] == [
+        ("h1", True),
+        ("h2", True),
+    ]
+    assert status["run"] == {
+        "run_id": ended["run_id"],
+        "state": "succeeded",
+        "results": ended["results"],
+    }
+    assert ended["run_id"] in {run["run_id"] for run in operator.document("runs")}
+    quiet = operator.fab("--quiet", "train", "src/train.py", "--workdir", ".").ended(0)
+    lines = quiet.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["results:", "run"], "only the result"
     operator.fab("train", "--script", "src/train.py", "--workdir", "lib").ended(2, "src/train.py")
 
 

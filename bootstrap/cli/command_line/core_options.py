@@ -20,6 +20,7 @@ WORKING = {
     "hosts": ("HOSTS", "user@host:port*slots, comma-separated: --hosts of the task"),
     "dry": ("", "bootstrap, train: print the plan, change nothing"),
     "debug": ("", "also print the debug log on stderr"),
+    "quiet": ("", "print only errors and the result"),
     "help": ("[TASK]", "this page, or the options of a task"),
     "list": ("", "each task with a line"),
     "list-format": ("FORMAT", "flat, nested or json"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions, StartOptions
 
-from ...console.output import print_lines
+from ...console.output import print_lines, print_result
 from ...console.text import count
 from ...errors import Command, RailheadError, RunFailed, UsageError
 from ...inventory.hosts import Inventory
@@ -96,7 +96,7 @@ def report(runs: Sequence[RunFacts], results: Path) -> Path:
     """Write the page about these runs, also of several commands; print its sentence."""
     write.refuse_empty(runs)
     points = points_of(runs)
-    print_lines(sentence(points))
+    print_result(sentence(points))
     folder = results / f"scale-{points[0].run.run_id}"
     last = points[-1].run
     counts = ",".join(str(point.hosts) for point in points)

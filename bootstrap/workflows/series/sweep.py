@@ -11,7 +11,7 @@ from pathlib import Path
 from railhead.documents.options.option import options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 
-from ...console.output import print_lines
+from ...console.output import print_lines, print_result
 from ...console.text import count
 from ...data.inputs import check_shares
 from ...errors import Command, UsageError
@@ -91,8 +91,8 @@ def report(chosen: Sweep) -> Path:
     if first := best(chosen):
         value = figure(metric, first.metrics[metric])
         of = count(len(runs), "trial")
-        print_lines(f"best of {of}: {names[first.run_id]}, {metric} {value}")
-        print_lines(f"  run {first.run_id}")
+        print_result(f"best of {of}: {names[first.run_id]}, {metric} {value}")
+        print_result(f"  run {first.run_id}")
     left_out = comparison(runs, metric).left_out
     for run in runs:
         if run.state == "succeeded" and run.run_id in left_out:

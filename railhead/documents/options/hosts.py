@@ -101,6 +101,13 @@ class JsonOption:
 
 
 @dataclass(frozen=True)
+class WatchOptions:
+    """Whether the output is repeated."""
+
+    watch: bool = option(False, "show it again every few seconds, until Ctrl-C")
+
+
+@dataclass(frozen=True)
 class TeardownOptions:
     """What `fab teardown` terminates and removes."""
 

@@ -250,6 +250,12 @@ class StartOptions:
         at_least=0,
         at_most=100,
     )
+    deploy: str | None = option(
+        None,
+        "after a success, serve the model as the endpoint of this name",
+        doc="after a success, serve the model as the endpoint of this name, as"
+        " [`fab deploy`](#deploy) does",
+    )
     wait: bool = option(
         True,
         "return when the run has started",

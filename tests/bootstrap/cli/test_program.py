@@ -155,6 +155,8 @@ def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
         (("exec", "--hosts", "a b", "--", "sh", "-c", "x y"), "fab exec: 'a b'"),
         (("train", "--", "--epochs", "3"), "arguments after -- are not passed on"),
         (("train", "--hosts", "a", "no.py"), "fab train: there is no script no.py"),
+        (("train", "--deploy", "a b"), "fab train: 'a b'"),
+        (("train", "--deploy", "a", "--detach"), "fab train: --deploy goes without --detach"),
         (("logs", "-f", "r1"), "fab logs: no hosts"),
         (("evaluate",), "fab evaluate: no run is recorded"),
         (("report",), "fab report: no run is recorded"),

@@ -162,7 +162,7 @@ def test_a_plan_shows_where_each_value_comes_from(folder: Path) -> None:
 def test_a_job_may_have_each_option_of_train_but_the_run_that_it_continues() -> None:
     own = {one.name for one in options_in(JobOptions)}
     assert isinstance(tasks.train, GroupTask)
-    assert {one.flag for one in tasks.train.options()} == {*KEYS, *own, "resume"}
+    assert {one.flag for one in tasks.train.options()} == {*KEYS, *own, "resume", "json"}
 
 
 def test_the_schema_is_current_and_describes_each_key() -> None:

@@ -1,0 +1,199 @@
+"""What tasks print with --json: one document on stdout, for programs.
+
+docs/schemas has the JSON Schema of each. A key that is null is not known or does not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.documents.codec import key
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostStatus:
+    """A host. `machine`: its state at its cloud, such as running. `reached` is null where its
+    machine does not run; `reason` says why it was not reached. `runs`: those with processes."""
+
+    name: str
+    machine: str | None = None
+    reached: bool | None = None
+    reason: str = ""
+    runtimes: int | None = None
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadlineStatus:
+    """What stops a machine: `kind` names it, `state` is armed, past, UNKNOWN or MISSING."""
+
+    host: str
+    kind: str
+    state: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """A run. `state` is a sentence; `results` is a folder, null where they are not here."""
+
+    run_id: str
+    state: str
+    results: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointStatus:
+    """An endpoint; `state` is a sentence."""
+
+    name: str
+    host: str
+    port: int | None = None
+    state: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusOutput:
+    """`fab status --json`."""
+
+    schema: int = SCHEMA
+    cluster: str
+    hosts: tuple[HostStatus, ...] = ()
+    deadlines: tuple[DeadlineStatus, ...] = ()
+    run: RunStatus | None = None
+    endpoints: tuple[EndpointStatus, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthFinding:
+    """A problem, its host, and what to do. `counts` false: a note; the hosts are still healthy."""
+
+    host: str
+    problem: str
+    action: str
+    counts: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthOutput:
+    """`fab health --json`. `not_checked`: why TensorFlow and the links were not checked."""
+
+    schema: int = SCHEMA
+    healthy: bool
+    hosts: tuple[str, ...]
+    findings: tuple[HealthFinding, ...] = ()
+    not_checked: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutput:
+    """`fab train --json`. `state` is running after --detach and where the run is no longer
+    followed; `exit_code`, `cause` and `evaluation` as in result.json."""
+
+    schema: int = SCHEMA
+    run_id: str
+    state: str = key(choices=("running", "succeeded", "failed", "cancelled"))
+    results: str
+    seconds: float | None = None
+    size: int | None = None
+    exit_code: int | None = None
+    cause: str | None = None
+    evaluation: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOutput:
+    """`fab evaluate --json`: the run whose model it is, and its evaluation.json."""
+
+    schema: int = SCHEMA
+    run_id: str
+    evaluation: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """An item of `fab runs --json`. `created` is a time in UTC; `results` says where they are."""
+
+    run_id: str
+    cluster: str | None
+    kind: str
+    state: str
+    created: str | None
+    seconds: float | None
+    samples_per_s: float | None
+    cost: float | None
+    metrics: Mapping[str, Any]
+    results: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployOutput:
+    """`fab deploy --json`: the endpoint, and the URL on its host; `seconds_left` until it ends."""
+
+    schema: int = SCHEMA
+    name: str
+    version: int | None
+    cluster: str | None
+    host: str
+    port: int
+    url: str
+    run_id: str | None
+    seconds_left: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiptLine:
+    """What was removed or still costs money, and whether that was verified."""
+
+    host: str
+    text: str
+    verified: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeardownOutput:
+    """`fab teardown --json`: the receipt. `at` is a time in UTC."""
+
+    schema: int = SCHEMA
+    cluster: str
+    at: str
+    verified: bool
+    lines: tuple[ReceiptLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredObject:
+    """An object, or data that was uploaded: `files` and `source` only of the latter."""
+
+    uri: str
+    bytes: int | None
+    files: int | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOutput:
+    """`fab data list --json`. `objects` are the first ones; `count` and `bytes` are of all."""
+
+    schema: int = SCHEMA
+    uri: str
+    count: int
+    bytes: int
+    objects: tuple[StoredObject, ...] = ()
+
+
+# By the name of the task; the output of runs is a list.
+OUTPUTS: Mapping[str, Any] = {
+    "status": StatusOutput,
+    "health": HealthOutput,
+    "train": RunOutput,
+    "evaluate": EvaluationOutput,
+    "runs": tuple[ListedRun, ...],
+    "deploy": DeployOutput,
+    "teardown": TeardownOutput,
+    "data-list": DataOutput,
+}

@@ -1,0 +1,109 @@
+"""`--json` and `--quiet`: what is on stdout, and that it is what its JSON Schema says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from places import ROOT
+from standins.forks import forked_fab
+from standins.runs.run_documents import record_run, run_document
+
+from bootstrap.console import output
+from bootstrap.errors import Command, RailheadError, UsageError
+from bootstrap.health.checks import Finding
+from bootstrap.health.run import note_outcome
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
+from bootstrap.lifecycle.receipt import Line, Receipt, check
+from railhead.documents.codec import encode
+from railhead.documents.outputs import OUTPUTS, RunOutput
+from railhead.documents.run import Script
+from railhead.documents.run_record import GivenOptions
+
+
+def valid(task: str, document: Any) -> Any:
+    schema = json.loads((ROOT / f"docs/schemas/{task}.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+    return document
+
+
+def test_each_document_has_a_schema_that_refuses_other_keys() -> None:
+    assert {path.stem for path in (ROOT / "docs/schemas").iterdir()} == {*OUTPUTS}
+    run = encode(RunOutput(run_id="r1", state="succeeded", results="/r"))
+    valid("train", run)
+    for wrong in ({**run, "more": 1}, {**run, "state": "odd"}, {**run, "size": "2"}, {"schema": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            valid("train", wrong)
+
+
+def test_a_status_that_reaches_no_host_is_a_document_and_exit_4(tmp_path: Path) -> None:
+    done = forked_fab(tmp_path, "status", "--hosts", "127.0.0.1:9", "--json")
+    (host,) = valid("status", json.loads(done.stdout))["hosts"]
+    assert done.returncode == 4 and not host["reached"] and "refused" in host["reason"]
+
+
+def test_what_starts_nothing_prints_no_document(tmp_path: Path) -> None:
+    done = forked_fab(tmp_path, "train", "--preset", "smok", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(("minimum", "code"), [("0.5", 0), ("0.95", 3)])
+def test_the_evaluation_of_a_script_is_a_document_also_below_its_threshold(
+    tmp_path: Path, home: Path, minimum: str, code: int
+) -> None:
+    hosts = parse_hosts("h1")
+    local_state.save_cluster(hosts)
+    document = run_document(program=Script("script", "train.py"), cluster=hosts.name)
+    record_run(
+        tmp_path / "results/r1", document, GivenOptions(str(tmp_path), {"script": "train.py"})
+    )
+    (tmp_path / "results/r1").mkdir(parents=True)
+    record = {"kind": "evaluation", "rank": 0, "accuracy": 0.9, "samples": 10}
+    (tmp_path / "results/r1/metrics.jsonl").write_text(json.dumps(record) + "\n")
+    args = ("evaluate", "--min", f"accuracy={minimum}")
+    done = forked_fab(tmp_path, *args, "--json", "r1")
+    printed = valid("evaluate", json.loads(done.stdout))
+    assert (done.returncode, printed["evaluation"]["passed"]) == (code, code == 0)
+    quiet = forked_fab(tmp_path, *args, "-q")
+    assert quiet.returncode == code and "accuracy" in quiet.stdout
+    (listed,) = valid("runs", json.loads(forked_fab(tmp_path, "runs", "--json").stdout))
+    assert listed["run_id"] == "r1"
+
+
+def test_a_receipt_that_is_not_verified_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
+    receipt = Receipt("c", "2026-11-26 01:00:00 UTC", (Line("h1", "runs", verified=False),))
+    with pytest.raises(RailheadError), output.json_output(True):
+        check(receipt, Command("teardown"))
+    assert valid("teardown", json.loads(capsys.readouterr().out))["verified"] is False
+
+
+@pytest.mark.parametrize("refused", [None, UsageError("not ready")])
+@pytest.mark.parametrize("counts", [True, False])
+def test_findings_are_a_document(
+    capsys: pytest.CaptureFixture[str], refused: UsageError | None, counts: bool
+) -> None:
+    with output.json_output(True):
+        output.print_lines("for people")
+        note_outcome([Finding("h1", "full", Command("prune"), counts)], refused, ["h1", "h2"])
+    printed = capsys.readouterr()
+    document = valid("health", json.loads(printed.out))
+    assert document["healthy"] is (not counts and refused is None)
+    assert printed.err == "for people\n"
+
+
+def test_quiet_prints_the_result_and_answers_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.quiet():
+        output.print_lines("progress")
+        output.print_result("result")
+        with output.json_output(True):
+            output.print_lines("progress")
+            output.note_output(RunOutput(run_id="r1", state="running", results="/r"))
+    printed = capsys.readouterr()
+    first, _, rest = printed.out.partition("\n")
+    assert (first, printed.err) == ("result", "")
+    assert valid("train", json.loads(rest))["run_id"] == "r1"
