@@ -73,7 +73,8 @@ def test_it_runs_on_the_oldest_and_on_the_newest_python(
     path = python_here(python)
     if path is None:
         pytest.skip(f"there is no Python {python} here")
-    one = Installed.whole(tmp_path / "env", wheel, shared_caches, path)
+    install = Installed.as_tool if python == OLDEST_AND_NEWEST[-1] else Installed.whole
+    one = install(tmp_path / "env", wheel, shared_caches, path)
     assert "unknown preset" in one.run("railhead", "train", "--preset", "x", folder=tmp_path).stderr
     done = one.run("python", "-c", "import railhead; railhead.Cluster", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -169,4 +169,18 @@ MUTANTS = [
         new="        elif others and not machines.inventory:",
         caught_by=("tests/bootstrap/workflows/test_stop_all.py",),
     ),
+    Mutant(
+        what="an injected host key, which others may know, is stored for other computers",
+        file="bootstrap/lifecycle/cloud_host_keys.py",
+        old="if name in inventory.names and len(pin) == 3:  # no mark",
+        new="if name in inventory.names and len(pin) >= 3:  # no mark",
+        caught_by=(f"{LIFE}/test_cloud_host_keys.py",),
+    ),
+    Mutant(
+        what="`fab ssh-key --remove` removes the last key of a machine: nobody can log in",
+        file="bootstrap/ssh/authorized_keys.py",
+        old='if not any(line.strip() and line[0] != "#" and MARK not in line for line in others):',
+        new="if not others:",
+        caught_by=("tests/bootstrap/ssh/test_authorized_keys.py",),
+    ),
 ]

@@ -20,9 +20,9 @@ SOURCES = ("railhead", "bootstrap", "stacks", "training", "locks", "docs", "pypr
 NO_DOWNLOADS = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
 
 
-def uv(*args: str, caches: Path) -> Done:
+def uv(*args: str, caches: Path, **more: str) -> Done:
     """Type `uv words` with the caches of the person who runs the tests."""
-    variables = {**os.environ, **NO_DOWNLOADS, "UV_CACHE_DIR": str(caches / "uv")}
+    variables = {**os.environ, **NO_DOWNLOADS, "UV_CACHE_DIR": str(caches / "uv"), **more}
     return subprocess.run([local_uv(), *args], env=variables, capture_output=True, text=True)
 
 
@@ -55,6 +55,19 @@ class Installed:
             done = uv(*words, caches=caches)
         assert done.returncode == 0, done.stderr
         return cls(folder)
+
+    @classmethod
+    def as_tool(cls, folder: Path, wheel: Path, caches: Path, python: str) -> Installed:
+        """By `uv tool install`, in the versions of the lock."""
+        places = {"UV_TOOL_DIR": str(folder), "UV_TOOL_BIN_DIR": str(folder / "bin")}
+        words = ["tool", "install", "--quiet", "--python", python, str(wheel)]
+        words += ["--constraints", str(ROOT / "locks/control.txt")]
+        done = uv(*words, "--offline", caches=caches, **places)
+        if done.returncode:
+            done = uv(*words, caches=caches, **places)
+        assert done.returncode == 0, done.stderr
+        assert [path.name for path in (folder / "bin").iterdir()] == ["railhead"]
+        return cls(folder / "railhead")
 
     @classmethod
     def with_packages_of_the_tests(cls, folder: Path, wheel: Path, caches: Path) -> Installed:
