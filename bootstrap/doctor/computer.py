@@ -13,7 +13,7 @@ from railhead.documents.doctor import Check
 
 from ..console.text import size
 from ..errors import UsageError
-from ..inventory import local_state, pulumi_stack
+from ..inventory import local_state, pulumi_cli
 
 WARNS_BYTES, BLOCKS_BYTES = 5 << 30, 1 << 30  # free, in the caches and the home
 INSTALL_SSH = "sudo apt-get install openssh-client"
@@ -50,15 +50,15 @@ def _pulumi(with_stack: bool) -> Iterator[Check]:
     path = shutil.which("pulumi")
     if not path:
         text = "not on PATH; stacks need it, --hosts does not"
-        yield Check("pulumi", problem, text, pulumi_stack.INSTALL)
+        yield Check("pulumi", problem, text, pulumi_cli.INSTALL)
         return
-    version = pulumi_stack.version()
-    wanted = pulumi_stack.OLDEST
+    version = pulumi_cli.version()
+    wanted = pulumi_cli.OLDEST
     old = _numbers(version) < _numbers(wanted)
     text = f"{version} at {path}" + (f"; at least {wanted} is needed" if old else "")
-    yield Check("pulumi", problem if old else "ok", text, pulumi_stack.INSTALL if old else "")
+    yield Check("pulumi", problem if old else "ok", text, pulumi_cli.INSTALL if old else "")
     try:
-        login = pulumi_stack.login()
+        login = pulumi_cli.login()
         yield Check("pulumi login", "ok", f"{login.user} at {login.url}")
     except UsageError as error:
         yield Check("pulumi login", problem, error.message, str(error.hint or "pulumi login"))

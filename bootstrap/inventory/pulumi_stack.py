@@ -1,45 +1,26 @@
-"""Runs the pulumi command: reads a stack and its machines, changes it, destroys it.
-
-It never waits at a prompt: stdin is closed, and an error names the variable to set.
-"""
+"""A stack as the pulumi command has it: its machines, config and state; its change and its end."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
 import shlex
 import shutil
-import signal
-import subprocess
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
-from railhead.documents.installation import IS_WHEEL
 
-from ..console import log
 from ..errors import Command, Hint, RailheadError, UsageError
+from . import pulumi_cli
 from .document import from_document
 from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
 
-CLONE = None if IS_WHEEL else Path(__file__).parents[2]  # its Pulumi.yaml is for every folder
-PROJECT_FILE = "Pulumi.yaml"
-OLDEST = "3.259.0"  # stacks/__main__.py needs it
 PREVIEW_SECONDS = 300
-SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 UP_SECONDS = DESTROY_SECONDS = 3600
-END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
 REMOVALS = ("delete", "delete-replaced", "replace")  # operations of a preview
-# A hook of stacks/place.py; Pulumi prints it first as it comes, on one line, then as a whole.
-REFUSAL = re.compile(r'before hook "cluster-\w+" failed: ([^\n]+)\n +next: ([^\n]+)')
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
-INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
 
 class NoMachines(UsageError):
@@ -53,25 +34,10 @@ def current() -> str | None:
     Raises:
         UsageError: pulumi does not answer.
     """
-    if not shutil.which("pulumi") or project() is None:
+    if not shutil.which("pulumi") or pulumi_cli.project() is None:
         return None
-    process = _pulumi("stack", "--show-name")
+    process = pulumi_cli.run("stack", "--show-name")
     return process.stdout.strip() or None if process.returncode == 0 else None
-
-
-def project() -> Path | None:
-    """The folder of the Pulumi project with the stacks: the working directory or a folder above
-    it, otherwise the clone. None where there is none; other Pulumi projects do not count."""
-    here = Path.cwd()
-    places = [here, *here.parents, *([CLONE] if CLONE else [])]
-    return next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
-
-
-def _is_railhead(file: Path) -> bool:
-    try:
-        return "name: railhead" in file.read_text().splitlines()
-    except (OSError, ValueError):
-        return False
 
 
 def cluster_of(stack: str) -> Inventory:
@@ -87,16 +53,7 @@ def cluster_of(stack: str) -> Inventory:
     return inventory
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """How a Pulumi command ended, what it printed, and whether it was interrupted by the user."""
-
-    code: int
-    text: str
-    interrupted: bool = False
-
-
-def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
+def up(stack: str, *, refresh: bool, preview: bool = False) -> pulumi_cli.Streamed:
     """`pulumi up` of a stack, or its preview; Pulumi prints to the terminal.
 
     Raises:
@@ -104,7 +61,7 @@ def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
     """
     verb = ["preview"] if preview else ["up", "--yes", "--skip-preview"]
     more = ["--refresh"] if refresh else []
-    return _stream([*verb, "--stack", stack, *more], stack, UP_SECONDS)
+    return pulumi_cli.stream([*verb, "--stack", stack, *more], stack, UP_SECONDS)
 
 
 def destroy(stack: str) -> None:
@@ -115,29 +72,11 @@ def destroy(stack: str) -> None:
         RailheadError: Pulumi failed; its state lists what is left.
     """
     argv = ["destroy", "--yes", "--skip-preview", "--stack", stack]
-    result = _stream(argv, stack, DESTROY_SECONDS)
+    result = pulumi_cli.stream(argv, stack, DESTROY_SECONDS)
     if result.code:
         retry = f"pulumi destroy --stack {shlex.quote(stack)}"
-        hint = unlock_hint(stack) if is_locked(result.text) else retry
+        hint = pulumi_cli.unlock_hint(stack) if pulumi_cli.is_locked(result.text) else retry
         raise RailheadError(f"pulumi could not destroy all of {stack}", hint=hint)
-
-
-def is_locked(text: str) -> bool:
-    """Whether Pulumi refused because another command of the stack runs, or was killed."""
-    return "the stack is currently locked" in text or "Another update is currently in" in text
-
-
-def refusal(text: str) -> UsageError | None:
-    """The program's own refusal in Pulumi's output, with its next command; None where there is
-    none. It comes before any change."""
-    match = REFUSAL.search(text)
-    return UsageError(match[1], hint=match[2]) if match else None
-
-
-def unlock_hint(stack: str) -> str:
-    """The command after a killed Pulumi."""
-    quoted = shlex.quote(stack)
-    return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
 
 
 def forget(stack: str) -> str:
@@ -151,34 +90,6 @@ class Setting:
     """A key of a stack's config; a secret's value is not shown."""
 
     value: str = ""
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """The part of Pulumi's file of credentials that is read here: the address of the backend."""
-
-    current: str = ""
-
-
-def backend() -> str | None:
-    """The address of the backend that Pulumi uses; None where it has none. It is read without the
-    pulumi command, which takes a second."""
-    if address := os.environ.get("PULUMI_BACKEND_URL"):
-        return address
-    folder = os.environ.get("PULUMI_HOME")
-    path = (Path(folder) if folder else Path.home() / ".pulumi") / "credentials.json"
-    try:
-        return decode(Credentials, json.loads(path.read_text())).current or None
-    except (OSError, ValueError):
-        return None
-
-
-@dataclass(frozen=True)
-class Login:
-    """Who is logged in to which backend."""
-
-    user: str
-    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -213,31 +124,13 @@ class Preview:
     steps: tuple[Step, ...] = ()
 
 
-def version() -> str:
-    """The version of the pulumi command; empty where it does not say."""
-    return _pulumi("version").stdout.strip()
-
-
-def login() -> Login:
-    """Who is logged in.
-
-    Raises:
-        UsageError: nobody is.
-    """
-    process = _pulumi("whoami", "--json")
-    if process.returncode:
-        raise UsageError("you are not logged in to Pulumi", hint="pulumi login")
-    what = "the answer of pulumi whoami"
-    return decode(Login, json.loads(process.stdout), what=what, error=UsageError)
-
-
 def config(stack: str) -> dict[str, str]:
     """The stack's config: keys of this project, without its namespace.
 
     Raises:
         UsageError: there is no such stack, or Pulumi does not answer.
     """
-    process = _pulumi("config", "--json", "--stack", stack)
+    process = pulumi_cli.run("config", "--json", "--stack", stack)
     if process.returncode:
         raise _error(stack, process.stderr)
     what = f"the config of stack {stack}"
@@ -269,7 +162,7 @@ def removed_machines(stack: str, *, refresh: bool) -> list[str]:
 
 def _preview(stack: str, *args: str) -> tuple[Preview, list[str]]:
     """A preview, and its errors."""
-    process = _pulumi("preview", "--json", "--stack", stack, *args, seconds=PREVIEW_SECONDS)
+    process = pulumi_cli.run("preview", "--json", "--stack", stack, *args, seconds=PREVIEW_SECONDS)
     try:
         preview = decode(Preview, json.loads(process.stdout))
     except ValueError:
@@ -286,56 +179,9 @@ def set_zones(stack: str, zones: Sequence[str]) -> None:
     Raises:
         RailheadError: Pulumi refuses.
     """
-    process = _pulumi("config", "set", "zones", ",".join(zones), "--stack", stack)
+    process = pulumi_cli.run("config", "set", "zones", ",".join(zones), "--stack", stack)
     if process.returncode:
         raise RailheadError(f"stack {stack}: zones cannot be set: {process.stderr.strip()}")
-
-
-def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
-    """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
-    what it has begun: this waits for it. After `seconds` Pulumi is terminated."""
-    if not shutil.which("pulumi"):
-        raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    command = ["pulumi", *argv, "--non-interactive"]
-    with log.started(
-        command, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-    ) as process:  # fmt: skip
-        bound = threading.Timer(seconds, _end, [process])
-        bound.start()
-        lines: list[str] = []
-        try:
-            interrupted = _print_until_end(process, lines)
-        finally:
-            bound.cancel()
-    return Streamed(process.returncode, "".join(lines), interrupted)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Interrupt Pulumi, which then ends what it has begun; the second time it ends at once."""
-    for sign in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
-        process.send_signal(sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_SECONDS)
-            return
-
-
-def _print_until_end(process: subprocess.Popen[str], lines: list[str]) -> bool:
-    """Print the lines of a process until it ends, and add them to `lines`. The first interrupt
-    does not end the wait; returns whether there was one."""
-    assert process.stdout
-    interrupted = False
-    while True:
-        try:
-            for line in process.stdout:
-                lines.append(line)
-                print(line, end="", flush=True)
-            process.wait()
-            return interrupted
-        except KeyboardInterrupt:
-            if interrupted:
-                raise
-            interrupted = True
 
 
 def state(stack: str) -> StackState:
@@ -345,7 +191,7 @@ def state(stack: str) -> StackState:
         UsageError: there is no pulumi, no such stack, or Pulumi does not answer.
     """
     if not shutil.which("pulumi"):
-        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
     return read_state(stack, _exported(stack))
 
 
@@ -369,7 +215,7 @@ def resources(stack: str) -> list[str]:
 
 def _exported(stack: str) -> Any:
     """Pulumi's state."""
-    process = _pulumi("stack", "export", "--stack", stack)
+    process = pulumi_cli.run("stack", "export", "--stack", stack)
     if process.returncode:
         raise _error(stack, process.stderr)
     return _json(stack, process.stdout)
@@ -392,25 +238,6 @@ def _inventory(stack: str, document: Any) -> Inventory:
             else f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
         )
         raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
-
-
-def _pulumi(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    argv = ["pulumi", *args, "--non-interactive"]
-    seconds = SECONDS if seconds is None else seconds
-    try:
-        return log.run(
-            argv, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=seconds,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"pulumi does not answer within {seconds:.0f} s: {shlex.join(argv)}",
-            hint="pulumi whoami   # or name the hosts by --hosts",
-        ) from None
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true", "NO_COLOR": "1"}
 
 
 def _error(stack: str, stderr: str) -> UsageError:
@@ -481,7 +308,7 @@ class ListedStack:
 
 def _stacks() -> list[str]:
     """The names of this project's stacks; empty when Pulumi does not answer."""
-    process = _pulumi("stack", "ls", "--json")
+    process = pulumi_cli.run("stack", "ls", "--json")
     try:
         listed = decode(tuple[ListedStack, ...], json.loads(process.stdout or "[]"))
         return [stack.name for stack in listed]
@@ -496,8 +323,8 @@ def all_stacks() -> list[str]:
         UsageError: there is no pulumi, or it does not answer.
     """
     if not shutil.which("pulumi"):
-        raise UsageError("there is no pulumi on PATH", hint=INSTALL)
-    process = _pulumi("stack", "ls", "--all", "--json")
+        raise UsageError("there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
+    process = pulumi_cli.run("stack", "ls", "--all", "--json")
     if process.returncode:
         last = (process.stderr.strip().splitlines() or ["(no output)"])[-1]
         raise UsageError(f"the stacks of the Pulumi backend: {last}", hint="pulumi login")

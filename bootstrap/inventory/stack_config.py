@@ -11,7 +11,7 @@ from invoke.util import yaml  # type: ignore[attr-defined]
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.names import login_name, owner_name
 
-from . import pulumi_stack
+from . import pulumi_cli
 
 NAMESPACE = "railhead:"
 
@@ -57,16 +57,16 @@ def read(stack: str) -> StackConfig | None:
 
 def every() -> list[StackConfig]:
     """The configs of all stacks with a file in the project."""
-    folder = pulumi_stack.project()
+    folder = pulumi_cli.project()
     names = [path.name for path in sorted(folder.glob("Pulumi.*.yaml"))] if folder else []
     stacks = [name.removeprefix("Pulumi.").removesuffix(".yaml") for name in names]
     return [config for stack in stacks if (config := read(stack))]
 
 
 def _file(stack: str) -> Path:
-    folder = pulumi_stack.project()
+    folder = pulumi_cli.project()
     if folder is None:
-        raise FileNotFoundError(pulumi_stack.PROJECT_FILE)
+        raise FileNotFoundError(pulumi_cli.PROJECT_FILE)
     return folder / f"Pulumi.{stack}.yaml"
 
 

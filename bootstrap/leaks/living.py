@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..clouds.machines import Place
 from ..console.threads import all_within
 from ..errors import RailheadError
-from ..inventory import local_state, pulumi_stack, stack_records
+from ..inventory import local_state, pulumi_cli, pulumi_stack, stack_records
 from ..inventory.hosts import Inventory
 from ..inventory.stack_records import StackRecord
 from ..inventory.stack_state import StackState
@@ -99,7 +99,7 @@ def _recorded() -> tuple[list[Inventory], list[str]]:
 
 def _elsewhere() -> list[StackRecord]:
     """The records of stacks whose state was in another backend when it was read last."""
-    here = pulumi_stack.backend()
+    here = pulumi_cli.backend()
     return [one for one in stack_records.every() if one.backend and one.backend != here]
 
 

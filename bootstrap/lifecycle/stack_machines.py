@@ -13,7 +13,7 @@ from ..clouds import machines as machines_of_cloud
 from ..clouds.machines import Listed, Machine, Place, list_machines
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError, UsageError
-from ..inventory import local_state, pulumi_stack, stack_records
+from ..inventory import local_state, pulumi_cli, pulumi_stack, stack_records
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Host, Inventory
 from ..inventory.stack_state import StackState, StateMachine
@@ -133,7 +133,7 @@ def find(stack: str) -> StackMachines:
 def of_state(state: StackState) -> StackMachines:
     """As `find`, for a state that was read already."""
     document = pulumi_stack.inventory_of(state)
-    stack_records.save_state(state, pulumi_stack.backend())
+    stack_records.save_state(state, pulumi_cli.backend())
     if state.account:
         cluster = document.name if document else state.cluster or state.stack
         _record_account(cluster, state.account)

@@ -21,7 +21,7 @@ from ..clouds.base import STOPPED
 from ..console.output import Reporter, confirm
 from ..console.text import count
 from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError, typed_options
-from ..inventory import pulumi_stack
+from ..inventory import pulumi_cli, pulumi_stack
 from . import consent, destroy, power, stack_machines, stop_policy
 from .stack_machines import StackMachines
 
@@ -73,7 +73,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
         result = pulumi_stack.up(stack, refresh=False)
         tried += 1
-    if refusal := pulumi_stack.refusal(result.text):
+    if refusal := pulumi_cli.refusal(result.text):
         raise refusal
     if result.code:
         raise _broken(stack, result, zones if tried > 1 else (), report)
@@ -86,19 +86,19 @@ def _preview(stack: str, refresh: bool) -> None:
     hint = Command("up", yes=True, stack=stack)
     result = pulumi_stack.up(stack, refresh=refresh, preview=True)
     if result.code:
-        if refusal := pulumi_stack.refusal(result.text):
+        if refusal := pulumi_cli.refusal(result.text):
             raise refusal
         raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
     if not confirm(f"Make these changes to stack {stack}?", hint=hint):
         raise UsageError("nothing was changed", hint=hint)
 
 
-def _may_move(before: StackMachines, result: pulumi_stack.Streamed) -> bool:
+def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
     """Whether another zone may be tried."""
     return _had_none(before, result) and is_no_capacity(result.text)
 
 
-def _had_none(before: StackMachines, result: pulumi_stack.Streamed) -> bool:
+def _had_none(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
     """Whether everything created may be removed. Not after Ctrl-C, and not if machines existed
     before, or may have existed because the cloud did not list them: those are not given up."""
     return before.inventory is None and not before.unlisted and not result.interrupted
@@ -138,7 +138,7 @@ def _remove(stack: str, report: Reporter) -> None:
 
 
 def _broken(
-    stack: str, result: pulumi_stack.Streamed, tried: Sequence[str], report: Reporter
+    stack: str, result: pulumi_cli.Streamed, tried: Sequence[str], report: Reporter
 ) -> RailheadError:
     """The error after a break: what runs now, what it costs, and the commands."""
     machines = stack_machines.find(stack)
@@ -148,8 +148,8 @@ def _broken(
     if tried:
         what += f"none of its zones has capacity: {', '.join(tried)}; "
     what += _what_runs(machines, report)
-    if pulumi_stack.is_locked(result.text):
-        return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
+    if pulumi_cli.is_locked(result.text):
+        return RailheadError(what, hint=pulumi_cli.unlock_hint(stack))
     up, end = Command("up", stack=stack), Command("teardown", destroy=True, stack=stack)
     if has_bucket_conflict(result.text):
         what += "; its bucket_name names a bucket that exists and is in no state of Pulumi"

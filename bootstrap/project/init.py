@@ -13,11 +13,11 @@ from railhead.documents.installation import ADD_STACKS, PROJECT
 
 from ..console.output import print_lines
 from ..errors import Command
-from ..inventory import pulumi_stack
+from ..inventory import pulumi_cli
 from ..inventory.files import atomic_write
 
 # Of railhead/project.
-FILES = (pulumi_stack.PROJECT_FILE, "railhead_stack.py", "fabfile.py", "railhead.toml")
+FILES = (pulumi_cli.PROJECT_FILE, "railhead_stack.py", "fabfile.py", "railhead.toml")
 
 
 def init(folder: Path) -> None:
@@ -39,8 +39,8 @@ def init(folder: Path) -> None:
 def files() -> dict[str, str]:
     """The files of a project by name, each with its text."""
     texts = {name: (PROJECT / name).read_text() for name in FILES}
-    project = texts[pulumi_stack.PROJECT_FILE].replace("runtime: python\n", _runtime())
-    return {**texts, pulumi_stack.PROJECT_FILE: project}
+    project = texts[pulumi_cli.PROJECT_FILE].replace("runtime: python\n", _runtime())
+    return {**texts, pulumi_cli.PROJECT_FILE: project}
 
 
 def _runtime() -> str:
@@ -53,12 +53,12 @@ def _runtime() -> str:
 
 def _about_stacks(folder: Path) -> Iterator[str]:
     """What stacks of this project still need; empty where nothing is missing."""
-    if pulumi_stack.project() != folder:
+    if pulumi_cli.project() != folder:
         yield (
-            f"{pulumi_stack.PROJECT_FILE} is not a project of Railhead: for stacks, type "
+            f"{pulumi_cli.PROJECT_FILE} is not a project of Railhead: for stacks, type "
             f"{Command('init')} in another folder"
         )
     if not shutil.which("pulumi"):
-        yield f"stacks need the Pulumi CLI: {pulumi_stack.INSTALL}"
+        yield f"stacks need the Pulumi CLI: {pulumi_cli.INSTALL}"
     if not find_spec("pulumi"):
         yield f"stacks need Pulumi's packages: {ADD_STACKS}"

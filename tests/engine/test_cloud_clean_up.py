@@ -7,7 +7,7 @@ from cloud.clean_up import clean_up
 from engine.aws import INSTANCE, OnAws
 from engine.kills import kill_up
 
-from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory import pulumi_cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
@@ -18,7 +18,7 @@ def aws(aws: OnAws, monkeypatch: pytest.MonkeyPatch) -> OnAws:
     """The commands of this process are typed in the stack's folder."""
     for name, value in aws.stack.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(pulumi_stack, "CLONE", aws.stack.folder)
+    monkeypatch.setattr(pulumi_cli, "CLONE", aws.stack.folder)
     return aws
 
 

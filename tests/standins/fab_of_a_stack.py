@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bootstrap.cli.program import main
 from bootstrap.clouds import base
-from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory import pulumi_cli
 
-pulumi_stack.CLONE = Path.cwd()
+pulumi_cli.CLONE = Path.cwd()
 base.POLL_SECONDS = 0.05
 main()

@@ -16,7 +16,7 @@ from bootstrap.cli.program import main
 from bootstrap.clouds.base import Cost, Deadline, InstanceState
 from bootstrap.clouds.local.host import address
 from bootstrap.clouds.machines import Listed
-from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory import pulumi_cli
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.lifecycle import cloud_host_keys
 
@@ -61,7 +61,7 @@ class Team:
         return ("127.0.0.0/8",)
 
 
-pulumi_stack.CLONE = Path.cwd()
+pulumi_cli.CLONE = Path.cwd()
 cloud_host_keys.WAIT_SECONDS = 0.0
 clouds = ModuleType("clouds_of_a_test")
 vars(clouds).update(team=lambda inventory: Team(), listed=lambda place: Listed("account 1234", ()))

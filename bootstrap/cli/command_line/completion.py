@@ -16,7 +16,7 @@ from invoke import Task
 from railhead.documents.installation import PROGRAM
 from railhead.documents.options.option import Option
 
-from ...inventory import local_state, pulumi_stack, stack_records
+from ...inventory import local_state, pulumi_cli, stack_records
 from ...plan.runtimes import REPO, ROWS
 from ...project import job_file
 from ...runs.strategies import LAUNCHERS, names
@@ -103,7 +103,7 @@ def _hosts() -> list[str]:
 
 def _stacks() -> list[str]:
     """The stacks with a file in the project, and those that this computer has recorded."""
-    folder = pulumi_stack.project()
+    folder = pulumi_cli.project()
     files = sorted(folder.glob("Pulumi.*.yaml")) if folder else []
     recorded = [record.stack for record in stack_records.every()]
     return [*(file.name.split(".")[1] for file in files), *recorded]

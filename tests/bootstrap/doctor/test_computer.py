@@ -17,7 +17,7 @@ from bootstrap.doctor.addresses import VARIABLE, check, check_address
 from bootstrap.doctor.command import doctor as run
 from bootstrap.doctor.command import policy
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory import pulumi_cli
 from railhead.documents.codec import decode
 from railhead.documents.doctor import Check, Diagnosis
 
@@ -61,7 +61,7 @@ def test_without_pulumi_only_stacks_are_impossible(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert found(with_stack=False)["pulumi"].state == "warns"
     check = found(with_stack=True)["pulumi"]
-    assert (check.state, check.next) == ("blocks", pulumi_stack.INSTALL)
+    assert (check.state, check.next) == ("blocks", pulumi_cli.INSTALL)
 
 
 @pytest.mark.parametrize(

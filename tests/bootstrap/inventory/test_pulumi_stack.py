@@ -10,7 +10,7 @@ from places import CASES
 from standins.pulumi_command import PulumiCommand, exported, resource
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import pulumi_stack, stack_state
+from bootstrap.inventory import pulumi_cli, pulumi_stack, stack_state
 from bootstrap.inventory.stack_state import MACHINES
 
 GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
@@ -35,7 +35,7 @@ LISTED = """echo '[{"name": "dev", "current": true}, {"name": "aws-g4dn", "curre
 def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PulumiCommand:
     """The stand-in on PATH, and a project that it is about."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(pulumi_stack, "CLONE", tmp_path)
+    monkeypatch.setattr(pulumi_cli, "CLONE", tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     return PulumiCommand(tmp_path / "bin")
@@ -70,8 +70,8 @@ def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: Pul
 
 def test_a_clone_without_a_project_does_not_ask_pulumi(pulumi: PulumiCommand) -> None:
     pulumi.answers(stack=SELECTED)
-    assert pulumi_stack.CLONE
-    (pulumi_stack.CLONE / "Pulumi.yaml").unlink()
+    assert pulumi_cli.CLONE
+    (pulumi_cli.CLONE / "Pulumi.yaml").unlink()
     assert pulumi_stack.current() is None
     assert pulumi.calls == []
 
@@ -81,7 +81,7 @@ def test_pulumi_gets_no_input_and_a_limited_time(
 ) -> None:
     pulumi.answers(stack="read word && echo prompted || echo closed")
     assert pulumi_stack.current() == "closed"
-    monkeypatch.setattr(pulumi_stack, "SECONDS", 0.2)
+    monkeypatch.setattr(pulumi_cli, "SECONDS", 0.2)
     pulumi.answers(stack="exec sleep 30")
     with pytest.raises(UsageError, match="does not answer") as caught:
         pulumi_stack.current()
@@ -199,7 +199,7 @@ def test_a_pulumi_that_does_not_end_is_ended(
 ) -> None:
     pulumi.answers(up="trap '' INT; exec sleep 600")
     monkeypatch.setattr(pulumi_stack, "UP_SECONDS", 0.1)
-    monkeypatch.setattr(pulumi_stack, "END_SECONDS", 0.1)
+    monkeypatch.setattr(pulumi_cli, "END_SECONDS", 0.1)
     assert pulumi_stack.up("dev", refresh=False).code == -9
 
 
@@ -208,8 +208,8 @@ def test_the_backend_is_that_of_the_environment_or_of_the_last_login(
 ) -> None:
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path))
-    assert pulumi_stack.backend() is None
+    assert pulumi_cli.backend() is None
     (tmp_path / "credentials.json").write_text('{"current": "https://api.pulumi.com"}')
-    assert pulumi_stack.backend() == "https://api.pulumi.com"
+    assert pulumi_cli.backend() == "https://api.pulumi.com"
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file://~")
-    assert pulumi_stack.backend() == "file://~"
+    assert pulumi_cli.backend() == "file://~"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from standins.pulumi_command import on_aws, resource
 
-from bootstrap.inventory import local_state, pulumi_stack, stack_config, stack_records
+from bootstrap.inventory import local_state, pulumi_cli, stack_config, stack_records
 from bootstrap.inventory.stack_records import KnownMachine
 from bootstrap.inventory.stack_state import StackState, read_state
 
@@ -104,7 +104,7 @@ def test_a_state_without_an_id_or_a_cloud_is_not_recorded() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(pulumi_stack, "CLONE", tmp_path)
+    monkeypatch.setattr(pulumi_cli, "CLONE", tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     return tmp_path

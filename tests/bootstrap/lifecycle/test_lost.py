@@ -18,7 +18,7 @@ from bootstrap.clouds.base import Refused  # noqa: E402
 from bootstrap.clouds.existing import existing  # noqa: E402
 from bootstrap.clouds.machines import Place, place_named  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
-from bootstrap.inventory import local_state, pulumi_stack, stack_records  # noqa: E402
+from bootstrap.inventory import local_state, pulumi_cli, stack_records  # noqa: E402
 from bootstrap.inventory.stack_records import StackRecord  # noqa: E402
 from bootstrap.lifecycle import lost, stack_machines  # noqa: E402
 from bootstrap.lifecycle.adopt import adopt  # noqa: E402
@@ -39,7 +39,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A clone in which ann has the stack gpu on AWS."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setattr(pulumi_stack, "CLONE", tmp_path)
+    monkeypatch.setattr(pulumi_cli, "CLONE", tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     settings = "config:\n  railhead:cloud: aws\n  railhead:owner: ann\n"

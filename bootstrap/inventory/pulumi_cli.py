@@ -1,0 +1,188 @@
+"""Runs the pulumi command, and finds the project in whose folder it runs.
+
+It never waits at a prompt: stdin is closed, and an error names the variable to set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railhead.documents.codec import decode
+from railhead.documents.installation import IS_WHEEL
+
+from ..console import log
+from ..errors import UsageError
+
+CLONE = None if IS_WHEEL else Path(__file__).parents[2]  # its Pulumi.yaml is for every folder
+PROJECT_FILE = "Pulumi.yaml"
+OLDEST = "3.259.0"  # stacks/__main__.py needs it
+SECONDS = 30  # timeout of a query; a remote backend needs several seconds
+END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
+# A hook of stacks/place.py; Pulumi prints it first as it comes, on one line, then as a whole.
+REFUSAL = re.compile(r'before hook "cluster-\w+" failed: ([^\n]+)\n +next: ([^\n]+)')
+INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
+
+
+def project() -> Path | None:
+    """The folder of the Pulumi project with the stacks: the working directory or a folder above
+    it, otherwise the clone. None where there is none; other Pulumi projects do not count."""
+    here = Path.cwd()
+    places = [here, *here.parents, *([CLONE] if CLONE else [])]
+    return next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
+
+
+def _is_railhead(file: Path) -> bool:
+    try:
+        return "name: railhead" in file.read_text().splitlines()
+    except (OSError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """How a Pulumi command ended, what it printed, and whether it was interrupted by the user."""
+
+    code: int
+    text: str
+    interrupted: bool = False
+
+
+def is_locked(text: str) -> bool:
+    """Whether Pulumi refused because another command of the stack runs, or was killed."""
+    return "the stack is currently locked" in text or "Another update is currently in" in text
+
+
+def refusal(text: str) -> UsageError | None:
+    """The program's own refusal in Pulumi's output, with its next command; None where there is
+    none. It comes before any change."""
+    match = REFUSAL.search(text)
+    return UsageError(match[1], hint=match[2]) if match else None
+
+
+def unlock_hint(stack: str) -> str:
+    """The command after a killed Pulumi."""
+    quoted = shlex.quote(stack)
+    return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The part of Pulumi's file of credentials that is read here: the address of the backend."""
+
+    current: str = ""
+
+
+def backend() -> str | None:
+    """The address of the backend that Pulumi uses; None where it has none. It is read without the
+    pulumi command, which takes a second."""
+    if address := os.environ.get("PULUMI_BACKEND_URL"):
+        return address
+    folder = os.environ.get("PULUMI_HOME")
+    path = (Path(folder) if folder else Path.home() / ".pulumi") / "credentials.json"
+    try:
+        return decode(Credentials, json.loads(path.read_text())).current or None
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who is logged in to which backend."""
+
+    user: str
+    url: str = ""
+
+
+def version() -> str:
+    """The version of the pulumi command; empty where it does not say."""
+    return run("version").stdout.strip()
+
+
+def login() -> Login:
+    """Who is logged in.
+
+    Raises:
+        UsageError: nobody is.
+    """
+    process = run("whoami", "--json")
+    if process.returncode:
+        raise UsageError("you are not logged in to Pulumi", hint="pulumi login")
+    what = "the answer of pulumi whoami"
+    return decode(Login, json.loads(process.stdout), what=what, error=UsageError)
+
+
+def stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
+    """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
+    what it has begun: this waits for it. After `seconds` Pulumi is terminated."""
+    if not shutil.which("pulumi"):
+        raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+    command = ["pulumi", *argv, "--non-interactive"]
+    with log.started(
+        command, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        bound = threading.Timer(seconds, _end, [process])
+        bound.start()
+        lines: list[str] = []
+        try:
+            interrupted = _print_until_end(process, lines)
+        finally:
+            bound.cancel()
+    return Streamed(process.returncode, "".join(lines), interrupted)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Interrupt Pulumi, which then ends what it has begun; the second time it ends at once."""
+    for sign in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
+        process.send_signal(sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)
+            return
+
+
+def _print_until_end(process: subprocess.Popen[str], lines: list[str]) -> bool:
+    """Print the lines of a process until it ends, and add them to `lines`. The first interrupt
+    does not end the wait; returns whether there was one."""
+    assert process.stdout
+    interrupted = False
+    while True:
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                print(line, end="", flush=True)
+            process.wait()
+            return interrupted
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+
+
+def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    argv = ["pulumi", *args, "--non-interactive"]
+    seconds = SECONDS if seconds is None else seconds
+    try:
+        return log.run(
+            argv, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=seconds,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"pulumi does not answer within {seconds:.0f} s: {shlex.join(argv)}",
+            hint="pulumi whoami   # or name the hosts by --hosts",
+        ) from None
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true", "NO_COLOR": "1"}
