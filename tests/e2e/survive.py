@@ -63,9 +63,9 @@ def test_a_training_survives_random_faults(operator: Operator, unbroken: Path, n
         attempts = operator.result().get("attempts", [])
         assert {a["cause"]["class"] for a in attempts} <= {"host", "network"}, attempts
         assert len(attempts) <= len(happened), out
+        print_figures(operator.last, happened)
     assert not marked(operator.home)
     check_curve(operator.last, unbroken)
-    print_figures(operator.last, happened)
 
 
 def resume(operator: Operator, run: str, fault: tuple[str, float]) -> None:
@@ -73,7 +73,7 @@ def resume(operator: Operator, run: str, fault: tuple[str, float]) -> None:
     wait_until(lambda: not marked(operator.home), LIMIT + 60, "it ends on all hosts")
     print(f"\nFIGURE {fault[0]}: all ranks ended after {time.time() - fault[1]:.1f} s")
     if fault[0] == "chief":
-        operator.fab("attach", "--run", run, seconds=600).ended(4, f"fab train --resume {run}")
+        operator.fab("attach", "--run", run, seconds=600).ended(2, "fab start")
         faults.start_hosts_again(operator)
     operator.fab("attach", "--run", run, seconds=600).ended(1, f"fab train --resume {run}")
     operator.fab("train", "--resume", run, seconds=900).ended(0, "succeeded")
@@ -94,12 +94,12 @@ def check_curve(folder: Path, unbroken: Path) -> None:
 
 
 def print_figures(folder: Path, happened: list[tuple[str, float]]) -> None:
-    """Of each fault after which the run continued, the seconds to the next step."""
+    """Of each fault, the seconds to the next step."""
     times = faults.step_times(folder / "metrics.jsonl")
     messages = [r for r in json_lines(folder / "metrics.jsonl") if r["kind"] == "message"]
     first = times[0][0] - min(r["time"] for r in messages if "loading" in r["text"])
     for kind, at in happened:
         after = [t for t, _ in times if t > at + 1.5]
-        if after and kind in faults.CONTINUES:
+        if after:
             seconds = after[0] - at
             print(f"\nFIGURE {kind}: {seconds:.1f} s to the next step; TensorFlow's {first:.1f}")
