@@ -118,10 +118,12 @@ def json_output(wanted: bool) -> Iterator[TextIO | None]:
         yield None
         return
     token = _noted.set(None)
+    stream = _quiet.set(sys.stderr if _quiet.get() else None)  # of results and questions
     try:
         with redirect_stdout(sys.stdout if _quiet.get() else sys.stderr):
             yield out
     finally:
+        _quiet.reset(stream)
         if (noted := _noted.get()) is not None:
             print(json.dumps(encode(noted), indent=1, allow_nan=False), file=out, flush=True)
         _noted.reset(token)

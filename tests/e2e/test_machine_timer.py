@@ -22,6 +22,7 @@ from bootstrap.clouds.base import MISSING, Deadline
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import deadlines, timer
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.ssh import connect
 from stacks.aws.user_data import cloud_config
 from stacks.deadline import TOOL, install_script
@@ -167,7 +168,8 @@ def test_status_shows_the_timer_of_each_machine(
     lost = replace(inventory.hosts[0], name="m2", address="127.0.0.9")
     inventory = replace(inventory, hosts=(*inventory.hosts, lost))
     with connect.open_sessions(inventory) as sessions:
-        status._show_timers(sessions)
+        report = status.StatusReport(ClusterStatus(inventory, {}, "hosts"))
+        status._show_timers(sessions, report)
     armed, unknown = capsys.readouterr().out.splitlines()
     assert armed.startswith("[m1] deadline timer: armed, 20")
     assert re.search(r", in (8 h|7 h 5\d min) ", armed), armed

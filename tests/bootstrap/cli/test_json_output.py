@@ -102,8 +102,9 @@ def test_quiet_prints_the_result_and_answers_alone(capsys: pytest.CaptureFixture
         output.print_result("result")
         with output.json_output(True):
             output.print_lines("progress")
+            output.print_result("result")
             output.note_output(RunOutput(run_id="r1", state="running", results="/r"))
     printed = capsys.readouterr()
     first, _, rest = printed.out.partition("\n")
-    assert (first, printed.err) == ("result", "")
+    assert (first, printed.err) == ("result", "result\n"), "stdout has the document alone"
     assert valid("train", json.loads(rest))["run_id"] == "r1"
