@@ -45,7 +45,9 @@ class Elsewhere:
         document = encode(self.document) if self.document else None
         local_state.save_cluster(inventory)
         local_state.save_run(
-            RunRecord(self.run_id, inventory.name, str(self.run.results), document)
+            RunRecord(
+                self.run_id, inventory.name, str(self.run.results), document, elsewhere=True
+            )
         )
         return self.run
 

@@ -186,7 +186,7 @@ def cancel(inventory: Inventory, run_id: str | None) -> None:
 
 def _own(run: Run) -> Run:
     """The run, if this computer started it; UsageError otherwise: it must be named."""
-    if local_state.recorded_run(run.run_id).given:
+    if not local_state.recorded_run(run.run_id).elsewhere:
         return run
     raise UsageError(
         f"the last run, {run.run_id}, was started on another computer: name it",

@@ -21,7 +21,7 @@ class GivenOptions:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run that was started here.
+    """A run that was started here, or `elsewhere`: on another computer.
 
     `results` is the folder for its results. `document` (its run document) and `given` are JSON,
     decoded where they are used: without them the results can still be fetched. `stops`: when the
@@ -36,6 +36,7 @@ class RunRecord:
     given: Any = None
     stops: Mapping[str, str] = key({})
     ended_early: bool = False
+    elsewhere: bool = False
 
     @property
     def run(self) -> RunDocument | None:

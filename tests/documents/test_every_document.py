@@ -20,6 +20,7 @@ from railhead.documents.health import POSITIVE
 from railhead.documents.manifest import PATH
 from railhead.documents.names import NAME
 from railhead.documents.result import TIME
+from railhead.documents.run import RunDocument
 
 Json = st.SearchStrategy[Any]
 MODULES = [
@@ -104,7 +105,13 @@ def objects(kind: Any) -> Json:
         needed["schema"] = others.pop("schema")
     newer = {name for name, key in keys.items() if key.rule.since}
     needed |= {name: others.pop(name) for name in newer}
-    return st.fixed_dictionaries(needed, optional=others)
+    documents = st.fixed_dictionaries(needed, optional=others)
+    # A rule of several keys: hosts without slots are for elastic runs.
+    return documents.filter(_has_slots) if kind is RunDocument else documents
+
+
+def _has_slots(run: dict[str, Any]) -> bool:
+    return all(host["slots"] for host in run["hosts"])
 
 
 KINDS_AND_VALUES = st.sampled_from(DOCUMENTS).flatmap(
