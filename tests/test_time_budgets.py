@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 import time_budgets
 from places import ROOT
+from workers import unit
 
 pytest_plugins = ["pytester"]
 
@@ -82,9 +83,9 @@ def test_files_with_a_budget_come_first_and_then_the_folders_that_wait() -> None
 def test_files_that_one_worker_runs_have_the_place_of_their_sum() -> None:
     """Else a worker would begin them late, and run them when the others have ended."""
     cases = [file for file in time_budgets.budgets() if "cases_" in file]
-    assert len(cases) > 1 and len({*map(time_budgets.unit, cases)}) == 1
+    assert len(cases) > 1 and len({*map(unit, cases)}) == 1
     together = sum(time_budgets.budgets()[file] for file in cases)
-    limits = {time_budgets.unit(cases[0]): together, "tests/test_a.py": together - 1}
+    limits = {unit(cases[0]): together, "tests/test_a.py": together - 1}
     first, second = (
         time_budgets.place(f"{file}::x", limits) for file in (cases[-1], "tests/test_a.py")
     )

@@ -23,7 +23,8 @@ from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
 from ..lifecycle.stack_machines import StackMachines
-from ..runs import bucket_results, checkpoints, elsewhere, results
+from ..runs import checkpoints, elsewhere, results
+from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.run import Run, find_run, state_of
 from ..serving import on_host, records

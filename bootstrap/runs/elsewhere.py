@@ -45,9 +45,7 @@ class Elsewhere:
         document = encode(self.document) if self.document else None
         local_state.save_cluster(inventory)
         local_state.save_run(
-            RunRecord(
-                self.run_id, inventory.name, str(self.run.results), document, elsewhere=True
-            )
+            RunRecord(self.run_id, inventory.name, str(self.run.results), document, elsewhere=True)
         )
         return self.run
 

@@ -30,8 +30,9 @@ from ..inventory.files import folder_option
 from ..inventory.hosts import Inventory
 from ..lifecycle import power, reach, stop_policy
 from ..lifecycle.consent import unfetched
-from ..runs import bucket_results, checkpoints, elsewhere, results
 from ..runs import cancel as cancellation
+from ..runs import checkpoints, elsewhere, results
+from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, follow_to_end
 from ..runs.run import Run, find_run, state_of

@@ -12,7 +12,7 @@ from ..errors import Command, HostsFailed, RunInterrupted, UsageError
 from ..inventory.hosts import Inventory, whole_number
 from ..lifecycle import power
 from ..lifecycle.power import ClusterStatus
-from ..runs import bucket_logs
+from ..runs.bucket import logs as bucket_logs
 from ..runs.run import Run
 from ..ssh.session import ConnectionLost, Session
 from ..untrusted.run_files import read_run_document

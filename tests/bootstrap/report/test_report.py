@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -393,9 +392,7 @@ def test_the_numbers_of_an_axis_are_few_and_inside(low: float, high: float) -> N
 
 
 def listed(sort: str = "time") -> list[str]:
-    out = io.StringIO()
-    listing.show(sort, out)
-    return [row["run_id"] for row in json.loads(out.getvalue())]
+    return [row.document().run_id for row in listing.known_runs(sort)]
 
 
 def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -408,7 +405,7 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(UsageError, match="choices: time, duration, cost, accuracy, loss"):
         listed("f2")
     capsys.readouterr()
-    listing.show("time", None)
+    listing.show("time")
     head, first, *_ = capsys.readouterr().out.splitlines()
     assert head.split() == [
         "run",
@@ -460,11 +457,8 @@ def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs
     }
     for run_id, content in {**texts, "../x": json.dumps(result)}.items():
         on_gcs.put(f"runs/{run_id}/{RESULT}", content.encode())
-    out = io.StringIO()
-    listing.show("accuracy", out)
-    listed = json.loads(out.getvalue())
-    assert [row["run_id"] for row in listed] == [third, SECOND, FIRST]
-    rows = {row["run_id"]: row for row in listed}
+    assert listed("accuracy") == [third, SECOND, FIRST]
+    rows = {row.run.run_id: encode(row.document()) for row in listing.known_runs("accuracy")}
     assert rows[SECOND]["results"] == f"gs://results-b/runs/{SECOND}"
     assert rows[third]["metrics"] == {"accuracy": 0.99}
     assert rows[FIRST]["results"].endswith(FIRST), "the results that are here"

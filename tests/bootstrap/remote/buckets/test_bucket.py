@@ -37,7 +37,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
 from bootstrap.remote.buckets import gcs, s3  # noqa: E402
-from bootstrap.runs import bucket_results  # noqa: E402
+from bootstrap.runs.bucket import results as bucket_results  # noqa: E402
 from bootstrap.runs.run import Run, find_run  # noqa: E402
 from railhead.documents.manifest import home_name  # noqa: E402
 from railhead.documents.run_record import RunRecord

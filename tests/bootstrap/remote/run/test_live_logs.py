@@ -31,7 +31,7 @@ from bootstrap.remote.run import live_upload, upload
 from bootstrap.remote.run.live import logs as live_logs
 from bootstrap.remote.run.live.logs import LogUpload
 from bootstrap.remote.run.rank_output import LogFile, Secrets, WriteErrors
-from bootstrap.runs import bucket_logs
+from bootstrap.runs.bucket import logs as bucket_logs
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import logs

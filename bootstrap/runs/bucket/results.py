@@ -7,17 +7,17 @@ from pathlib import Path
 from railhead.documents.manifest import Entry, Manifest
 from railhead.documents.result import Result
 
-from ..clouds import bucket
-from ..clouds.bucket import Bucket
-from ..console.output import Reporter
-from ..console.text import count, size
-from ..errors import Command, Hint, RailheadError, UsageError
-from ..inventory.files import refuse_too_much
-from ..inventory.hosts import Inventory
-from ..untrusted import unpack
-from ..untrusted.manifest import is_same, refuse_changed, skipped_line
-from .results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
-from .run import Run
+from ...clouds import bucket
+from ...clouds.bucket import Bucket
+from ...console.output import Reporter
+from ...console.text import count, size
+from ...errors import Command, Hint, RailheadError, UsageError
+from ...inventory.files import refuse_too_much
+from ...inventory.hosts import Inventory
+from ...untrusted import unpack
+from ...untrusted.manifest import is_same, refuse_changed, skipped_line
+from ..results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
+from ..run import Run
 
 LARGE = 100_000_000  # bytes from which a file is reported on its own line
 

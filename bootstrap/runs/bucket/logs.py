@@ -15,11 +15,11 @@ from itertools import islice
 from railhead.documents import live_logs
 from railhead.documents.live_logs import HEAD, PIECE, Piece
 
-from ..clouds.bucket import Bucket
-from ..console.text import size
-from ..errors import RailheadError, UsageError
-from ..untrusted.decode import parsed
-from .run import Run
+from ...clouds.bucket import Bucket
+from ...console.text import size
+from ...errors import RailheadError, UsageError
+from ...untrusted.decode import parsed
+from ..run import Run
 
 LIMIT = 100_000_000  # bytes of a log: twice as much as the supervisor writes into one
 OBJECT = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.0\d{3}")

@@ -1,0 +1,1 @@
+"""What a bucket has of a run: its results and its logs."""
