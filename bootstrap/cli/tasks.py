@@ -31,7 +31,6 @@ from railhead.documents.options.runs import (
     ShardOptions,
     StartOptions,
 )
-from railhead.documents.options.serving import DeployOptions
 
 from ..console.output import json_output, note_output, noted_output, print_lines
 from .task import HOSTS, RESULTS, TRAIN, task
@@ -72,11 +71,12 @@ def train(
         if c.config.run.dry:
             plan.plan(inventory, options.options, file)
         else:
+            if start.deploy:
+                serving.check_free(start.deploy, inventory)
             run = workflow.train(inventory, options)
             if start.deploy:
                 trained = noted_output()
-                endpoint = DeployOptions(name=start.deploy)
-                serving.deploy(endpoint, run.run_id, lambda: cluster_status(inventory))
+                serving.deploy_trained(start.deploy, run.run_id, lambda: cluster_status(inventory))
                 note_output(trained)
 
 

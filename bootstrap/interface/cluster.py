@@ -20,7 +20,8 @@ from railhead.documents.options.runs import (
 from ..cli.targets import Target
 from ..errors import Command, Hint, UsageError
 from ..inventory.files import folder_option
-from ..workflows import teardown, train
+from ..lifecycle.power import cluster_status
+from ..workflows import serving, teardown, train
 from ..workflows.series import scale, trials
 from .job import Job
 from .methods import ClusterMethods
@@ -82,12 +83,15 @@ class Cluster(ClusterMethods):
         train.check_deploy(start)
         detached = replace(start, wait=False, deploy=None)
         options = train.train_options(program, self._ready, ending, detached, self._results)
-        run = Run(train.train(self._started().running(), options).run_id)
+        inventory = self._started().running()
+        if start.deploy:
+            serving.check_free(start.deploy, inventory)
+        run = Run(train.train(inventory, options).run_id)
         if not start.wait:
             return run
         run.wait()
         if start.deploy:
-            run.deploy(start.deploy)
+            serving.deploy_trained(start.deploy, run.run_id, lambda: cluster_status(inventory))
         return run
 
     def _sweep(self, trial: SweepOptions, program: ProgramOptions, start: StartOptions) -> Sweep:

@@ -101,18 +101,38 @@ def ensure_running(
 
 
 @contextmanager
-def started(status: ClusterStatus, report: Reporter) -> Iterator[Inventory]:
-    """The inventory with all machines running. After an error, report that the machines which
-    this command started keep running."""
-    inventory = ensure_running(status, report, start_them=True)
-    if not status.not_running:
+def chief_started(
+    status: ClusterStatus, report: Reporter, *, clock: Clock | None = None
+) -> Iterator[Inventory]:
+    """The inventory of the chief, which runs; other machines that are stopped stay so. After an
+    error, report that the machine which this command started keeps running."""
+    alone = _chief_alone(status)
+    inventory = ensure_running(alone, report, start_them=True, clock=clock)
+    if not alone.not_running:
         yield inventory
         return
+    local_state.save_cluster(at_addresses(status.inventory, inventory))
     try:
         yield inventory
     except BaseException:
         report(stop_policy.keep_running(inventory))
         raise
+
+
+def _chief_alone(status: ClusterStatus) -> ClusterStatus:
+    """The status of the chief, with its part of the price."""
+    whole, chief = status.inventory, status.inventory.chief.name
+    price = whole.price and replace(whole.price, per_hour=whole.price.per_hour / len(whole.hosts))
+    states = {name: state for name, state in status.instance_states.items() if name == chief}
+    return replace(
+        status, inventory=replace(whole.only([chief]), price=price), instance_states=states
+    )
+
+
+def at_addresses(whole: Inventory, part: Inventory) -> Inventory:
+    """An inventory, with the hosts of a part of it as they are there."""
+    hosts = {host.name: host for host in part.hosts}
+    return replace(whole, hosts=tuple(hosts.get(host.name, host) for host in whole.hosts))
 
 
 def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | None = None) -> None:

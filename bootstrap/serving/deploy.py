@@ -72,11 +72,12 @@ def refuse_second(place: EndpointPlace, request: DeployRequest) -> bool:
     """Whether the endpoint exists, and therefore gets a new version.
 
     Raises:
-        UsageError: one of this name serves without --update, or none serves with it.
+        UsageError: one of this name serves without --update, or none serves with it. After
+            `fab train --deploy` (`update` None), both are right.
     """
     folder = records.endpoint_folder(request.name)
     alive = is_alive(place.session, folder, read_state(place.session, folder))
-    if alive and not request.update:
+    if alive and request.update is False:
         raise UsageError(
             f"endpoint {request.name} is already deployed",
             hint=Hint(

@@ -15,7 +15,8 @@ MAX_BATCH = 32  # samples
 
 @dataclass(frozen=True)
 class DeployRequest:
-    """An endpoint to be created. `update`: give the one of this name a new version.
+    """An endpoint to be created. `update`: give the one of this name a new version;
+    None: if it serves.
 
     Without a `port` it gets the first free one from PORT on.
     `max_batch` samples in one call of the model, `max_delay_ms` that a sample waits for others.
@@ -25,7 +26,7 @@ class DeployRequest:
     name: str
     port: int | None = None
     hours: float = DeployOptions.hours
-    update: bool = False
+    update: bool | None = False
     max_batch: int = MAX_BATCH
     max_delay_ms: float = DeployOptions.max_delay
     server: str = RAILHEAD

@@ -39,7 +39,7 @@ def open_notebook(
     cluster, chief = status.inventory.name, status.inventory.chief.name
     endpoint = Deployed(notebook.NAME, cluster, chief, notebook.PORT, source.run_id)
     refuse_elsewhere(endpoint)
-    with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
+    with power.chief_started(status, print_lines) as inventory, chief_place(inventory) as place:
         session = place.session
         token = notebook.running(session)
         if token is None:
@@ -48,7 +48,7 @@ def open_notebook(
             folder = source.run.folder if source.run else "~"
             wanted = notebook.Notebook(endpoint.port, seconds, folder)
             python = python_on_host(place, source.runtime)
-            record_cluster(inventory)
+            record_cluster(power.at_addresses(status.inventory, inventory))
             token = notebook.start(place, endpoint, wanted, python, print_lines)
         else:
             endpoint = on_host.read_endpoint(session, notebook.NAME, inventory.name)

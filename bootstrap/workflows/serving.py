@@ -13,7 +13,7 @@ from railhead.documents.outputs import DeployOutput
 
 from ..console.output import note_output, print_lines, print_result
 from ..console.text import duration
-from ..errors import Command, Hint, UsageError
+from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import power
@@ -54,6 +54,25 @@ def deploy(options: DeployOptions, run: str | None, target: Callable[[], Cluster
     deploy_on_host(status, request, source or source_of(None, None, status.inventory))
 
 
+def deploy_trained(name: str, run: str, target: Callable[[], ClusterStatus]) -> None:
+    """Serve the model of a run that has just succeeded, as a new version where the endpoint serves.
+
+    Raises:
+        RailheadError: the run succeeded, but its model cannot be served.
+    """
+    request = replace(read_request(DeployOptions(name=name)), update=None)
+    try:
+        deploy_on_host(target(), request, source_of(run, None))
+    except UsageError as error:
+        what = f"run {run} succeeded, but its model is not deployed: {error.message}"
+        raise RailheadError(what, hint=error.next) from None
+
+
+def check_free(name: str, inventory: Inventory) -> None:
+    """UsageError before a run if its endpoint is on other hosts, where it cannot get a version."""
+    refuse_elsewhere(Deployed(name, inventory.name, inventory.chief.name, PORT, None))
+
+
 def deploy_here(request: DeployRequest, source: ModelSource) -> None:
     """Serve a model on this computer.
 
@@ -91,14 +110,14 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: ModelS
         raise source.no_model_error(HERE)
     if request.update and chief in status.not_running:
         raise no_new_version(request.name)
-    with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
+    with power.chief_started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
         exists = refuse_second(place, request)
         endpoint = _with_port(place, request, endpoint, exists)
         _require_server(place, request)
         python = python_on_host(place, source.runtime)
         folder = source.place_model(place)
-        records.record_cluster(inventory)
+        records.record_cluster(power.at_addresses(status.inventory, inventory))
         _start(place, request, endpoint, folder, python, exists)
 
 

@@ -28,8 +28,6 @@ BAD = {
     "a substitution": (("--hosts", "$(reboot)"), "is not a host"),
     "an option as a host": (("--hosts", "-oProxyCommand=x"), "is not a host"),
     "a path as a run": (("--hosts", "../.."), "is not a host"),
-    "a name that does not resolve": (("--hosts", "no-such-host.invalid"), "does not resolve"),
-    "nobody answers": (("--hosts", "127.1.2.3:1"), "refused"),
     "secret not set": (("--secret", "NOT_SET_ANYWHERE"), "not set"),
     "keras 4": (("--keras", "4"), "2 or 3"),
     "unknown option": (("--nonsense",), "fab --help train"),
@@ -73,6 +71,17 @@ def test_bad_input_is_reported_and_starts_nothing(
     runs = operator.recorded()
     operator.fab("train", *text).ended(2, output)
     assert operator.recorded() == runs
+    assert not (operator.folder / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("no-such-host.invalid", "does not resolve"), ("127.1.2.3:1", "refused")],
+)
+def test_a_host_that_is_not_reached_has_its_own_code(
+    operator: Operator, host: str, why: str
+) -> None:
+    operator.fab("train", "--hosts", host).ended(4, why)
     assert not (operator.folder / "results").exists()
 
 

@@ -171,6 +171,19 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     ]
 
 
+def test_an_endpoint_starts_the_chief_and_leaves_the_others_stopped(operator: Operator) -> None:
+    whole, lines = operator.machines.inventory, list[str]()
+    sky = operator.has("stopped", "stopped")
+    status = power.ClusterStatus(whole, sky.instance_states(), "aws")
+    del sky.states[TWO]  # the cloud of the chief alone
+    answers_at(sky, 20, ONE)
+    with power.chief_started(status, lines.append, clock=sky.clock()) as inventory:
+        assert inventory.names == (ONE,)
+    assert sky.calls == ["start"] and sky.states == {ONE: "running"}
+    assert "starting aws-g4dn-1, 3.91 USD per hour" in lines
+    assert local_state.load_cluster(whole.name).names == (ONE, TWO)
+
+
 def rotate_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Let the scripts that change a host key change that of an SSH host of this machine."""
     own = {

@@ -17,7 +17,7 @@ from standins.runs.run_documents import record_run, run_document, run_json
 from bootstrap.cli import serving_tasks
 from bootstrap.cli.targets import Target
 from bootstrap.clouds.base import Deadline, InstanceState
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.errors import FAILED, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import power, reach
@@ -35,7 +35,7 @@ from bootstrap.serving.state import clock_of, describe
 from bootstrap.untrusted.decode import parsed
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
-from bootstrap.workflows.serving import deploy_on_host, undeploy
+from bootstrap.workflows.serving import check_free, deploy_on_host, deploy_trained, undeploy
 from railhead.documents.agent.commands import CommandResult
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
@@ -265,6 +265,23 @@ def test_a_deploy_that_cannot_succeed_starts_no_machine(
     assert "cannot get a new version" in message(DeployRequest("m", update=True))
     records.save(Deployed("m", "other", "h2", 8501, None))
     assert "endpoint m is already on h2 of other" in message(DeployRequest("m"))
+
+
+def test_after_a_run_a_model_that_is_not_deployed_is_no_wrong_usage(tmp_path: Path) -> None:
+    """The exit code of wrong usage means that no run was started."""
+    run_id = "20261126-000000-0001"
+    local_state.save_run(RunRecord(run_id, "c", str(tmp_path)))
+    records.save(Deployed("m", "other", "h2", 8501, None))
+    with pytest.raises(RailheadError, match=f"{run_id} succeeded, .* already on h2") as failed:
+        deploy_trained("m", run_id, stopped)
+    assert failed.value.code == FAILED
+
+
+def test_the_endpoint_of_a_run_is_checked_before_the_run() -> None:
+    records.save(Deployed("m", "other", "h2", 8501, None))
+    with pytest.raises(UsageError, match="already on h2 of other"):
+        check_free("m", stopped().inventory)
+    check_free("n", stopped().inventory)
 
 
 def test_a_notebook_that_cannot_open_starts_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
