@@ -247,10 +247,13 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
     try:
         print_lines("", text)
         _cancel(inventory, run)
+    except RailheadError as error:  # it was Ctrl-C all the same, for the exit code
+        raise RunInterrupted(error.message, hint=error.next) from None
     except KeyboardInterrupt:  # possibly before anything was cancelled
         what = "stopped waiting: the run may still have processes"
         again = Hint(Command("cancel", run=run.run_id), "   # checks each host")
         raise RunInterrupted(what, hint=again) from None
+    note_output(_without_result(run, "cancelled"))
     hint = Hint(Command("fetch", run=run.run_id), "   # for its results so far")
     raise RunInterrupted(f"run {run.run_id} was cancelled", hint=hint)
 
@@ -274,14 +277,13 @@ def finish(connection: RunConnection) -> None:
 
 
 def output_of(run: Run, result: Result | None) -> RunOutput:
-    """The run as a document; without a result it is in progress, or its supervisor died."""
-    results_folder = str(run.results)
+    """The run as a document; without a result it is in progress."""
     if result is None:
-        return RunOutput(run_id=run.run_id, state="running", results=results_folder)
+        return _without_result(run, "running")
     return RunOutput(
         run_id=run.run_id,
         state=result.state,
-        results=results_folder,
+        results=str(run.results),
         seconds=result.seconds,
         size=result.size,
         exit_code=result.exit_code,
@@ -290,11 +292,16 @@ def output_of(run: Run, result: Result | None) -> RunOutput:
     )
 
 
+def _without_result(run: Run, state: str) -> RunOutput:
+    return RunOutput(run_id=run.run_id, state=state, results=str(run.results))
+
+
 def judge(connection: RunConnection, result: Result | None) -> None:
     """Print how the run ended and what happens to the machines; raises the errors of
     `results.judge`."""
     inventory, run, chief = connection.inventory, connection.run, connection.chief
-    note_output(output_of(run, result))
+    # A run that has ended without a result has failed: its supervisor died.
+    note_output(output_of(run, result) if result else _without_result(run, "failed"))
     print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
         print_result(results.judge(run, result))

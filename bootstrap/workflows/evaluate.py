@@ -57,8 +57,10 @@ def evaluate(
 
 
 def _note_evaluation(run_id: str) -> None:
-    """After a run that evaluated this one: its evaluation is the output, rather than the run."""
+    """After a run that evaluated this one: its evaluation is the output, rather than the run; if
+    it has none, the state of the run that evaluated."""
     evaluating = noted_output()
     if isinstance(evaluating, RunOutput):
         values = object_in(Path(evaluating.results) / FILE)
-        note_output(EvaluationOutput(run_id=run_id, evaluation=values))
+        state = None if values else evaluating.state
+        note_output(EvaluationOutput(run_id=run_id, evaluation=values, state=state))

@@ -107,11 +107,13 @@ class RunOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOutput:
-    """`fab evaluate --json`: the run whose model it is, and its evaluation.json."""
+    """`fab evaluate --json`: the run whose model it is, and its evaluation.json. Without one,
+    `evaluation` is empty, and `state` is that of the run that evaluated."""
 
     schema: int = SCHEMA
     run_id: str
     evaluation: Mapping[str, Any]
+    state: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

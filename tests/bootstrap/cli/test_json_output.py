@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -19,6 +21,9 @@ from bootstrap.health.run import note_outcome
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle.receipt import Line, Receipt, check
+from bootstrap.runs.follow import RunConnection
+from bootstrap.runs.run import Run
+from bootstrap.workflows import attach, evaluate
 from railhead.documents.codec import encode
 from railhead.documents.outputs import OUTPUTS, RunOutput
 from railhead.documents.run import Script
@@ -94,6 +99,39 @@ def test_findings_are_a_document(
     document = valid("health", json.loads(printed.out))
     assert document["healthy"] is (not counts and refused is None)
     assert printed.err == "for people\n"
+
+
+RUN = Run("r1", Path("/r"))
+
+
+def test_a_run_that_was_interrupted_or_died_does_not_seem_to_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = RunConnection(RUN, parse_hosts("127.0.0.1:9"), cast(Any, None))
+
+    def interrupted(_: RunConnection) -> None:
+        raise KeyboardInterrupt
+
+    def printed(act: Callable[[], object], code: int, task: str = "train") -> Any:
+        with pytest.raises(RailheadError) as caught, output.json_output(True):
+            output.note_output(attach.output_of(replace(RUN, results=tmp_path), None))
+            act()
+        assert caught.value.code == code
+        return valid(task, json.loads(capsys.readouterr().out))
+
+    def evaluation() -> None:
+        evaluate._note_evaluation("r1")
+        raise RailheadError("it failed")
+
+    monkeypatch.setattr(attach, "follow", interrupted)
+    # No host answers, so that nothing was cancelled.
+    assert printed(lambda: attach.follow_started(connection), 130)["state"] == "running"
+    monkeypatch.setattr(attach, "_cancel", lambda *_: None)
+    assert printed(lambda: attach.follow_started(connection), 130)["state"] == "cancelled"
+    assert printed(lambda: attach.judge(connection, None), 1)["state"] == "failed"
+    assert printed(evaluation, 1, "evaluate")["state"] == "running"
+    (tmp_path / evaluate.FILE).write_text('{"accuracy": 0.5}')
+    assert printed(evaluation, 1, "evaluate")["state"] is None
 
 
 def test_quiet_prints_the_result_and_answers_alone(capsys: pytest.CaptureFixture[str]) -> None:
