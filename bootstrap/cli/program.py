@@ -59,9 +59,9 @@ class Program(Fab):  # type: ignore[misc]
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
         it would accept any host key."""
-        words = argv[argv.index("--") + 1 :] if "--" in argv else []
-        self.words_after_dashes = words
-        for option, shell in zip(argv, argv[1:], strict=False):  # Invoke prints its own here
+        own = argv[: argv.index("--")] if "--" in argv else argv
+        self.words_after_dashes = argv[len(own) + 1 :]
+        for option, shell in zip(own, own[1:], strict=False):  # Invoke prints its own here
             if option == SCRIPT_OPTION and shell in completion.SCRIPTS:
                 print(completion.script(shell))
                 raise Exit(code=DONE)

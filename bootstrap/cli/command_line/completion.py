@@ -83,12 +83,12 @@ def _is_flag(one: Option, word: str) -> bool:
     return word == f"--{one.flag}" or bool(one.rule.short and word == f"-{one.rule.short}")
 
 
-def _values(one: Option) -> Iterable[str]:
-    """The values of an option that are known on this computer."""
+def _values(one: Option) -> Iterator[str]:
+    """The values of an option that are known on this computer; read when they are iterated."""
     if one.rule.choices:
-        return map(str, one.rule.choices)
-    known = VALUES.get(one.flag)
-    return known() if known else ()
+        yield from map(str, one.rule.choices)
+    elif known := VALUES.get(one.flag):
+        yield from known()
 
 
 def _runs() -> list[str]:
@@ -106,7 +106,8 @@ def _stacks() -> list[str]:
     folder = pulumi_cli.project()
     files = sorted(folder.glob("Pulumi.*.yaml")) if folder else []
     recorded = [record.stack for record in stack_records.every()]
-    return [*(file.name.split(".")[1] for file in files), *recorded]
+    named = (file.stem.removeprefix("Pulumi.") for file in files)
+    return [*named, *recorded]
 
 
 def _presets() -> list[str]:

@@ -35,6 +35,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "railhead.toml").write_text("[nightly]\n[smoke]\n")
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     (tmp_path / "Pulumi.gpu.yaml").write_text("")
+    (tmp_path / "Pulumi.team.gpu.yaml").write_text("")
 
 
 @pytest.mark.parametrize(
@@ -44,11 +45,11 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("data", "data"),
         ("data ", "push list shard"),
         ("data push --st", "--stack"),
-        ("ssh-", "ssh-config"),
+        ("ssh-c", "ssh-config"),
         ("train --no", "--no-keras-patches --no-stop"),
         ("train --keras ", "auto 2 3"),
         ("train --keras=", "auto 2 3"),
-        ("train --stack ", "gpu"),
+        ("train --stack ", "gpu team.gpu"),
         ("train ni", "nightly"),
         ("plan sm", "smoke"),
         ("train --resume 2", "20261122-052802-6693"),
@@ -75,7 +76,8 @@ def test_all_presets_and_settings_are_candidates() -> None:
 def test_what_cannot_be_read_completes_nothing(known: None, tmp_path: Path) -> None:
     (tmp_path / "railhead.toml").write_text("[nightly")
     (tmp_path / ".railhead/last").write_text("../x")
-    assert candidates(["train", ""], TASKS) == candidates(["ssh", ""], TASKS) == []
+    for words in (["train", ""], ["train", "--job", ""], ["ssh", ""], ["train", "--hosts", ""]):
+        assert candidates(words, TASKS) == []
 
 
 STARTS = {
@@ -155,5 +157,8 @@ def test_a_shell_completes(
 
 
 def test_another_shell_is_refused_with_the_choices(tmp_path: Path) -> None:
-    process = forked_fab(tmp_path, "--print-completion-script", "tcsh")
+    option = "--print-completion-script"
+    completed = forked_fab(tmp_path, "--complete", "--", "fab", option, "bash", "--deb")
+    assert completed.stdout == "--debug\n"
+    process = forked_fab(tmp_path, option, "tcsh")
     assert process.returncode == 2 and "options are: bash, fish, zsh" in process.stderr
