@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from railhead.documents.version import VERSION
 from ..console.output import printable
 from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command
 from ..inventory.files import RUN_ID
+from ..project import job_file
 from .command_line import completion, habits, help
 from .command_line.arguments import join_task_names, name_first_arguments
 from .command_line.core_options import WORKING, refuse_without_effect
@@ -122,7 +124,9 @@ class Program(Fab):  # type: ignore[misc]
     def _named(self, words: list[str]) -> list[str]:
         """The words with the names of the options that were left out; `exec -- COMMAND` too."""
         core = {name for name, one in self.initial_context.flags.items() if one.takes_value}
-        named = name_first_arguments(words, self._tasks(), core - {"--help", "-h"})
+        files = [after for word, after in zip(words, words[1:], strict=False) if word == "--file"]
+        has_job = partial(job_file.has, Path(next(iter(files), job_file.FILE)))
+        named = name_first_arguments(words, self._tasks(), core - {"--help", "-h"}, has_job)
         after = self.words_after_dashes
         if after and words[:1] == ["exec"] and "--cmd" not in named:
             named += ["--cmd", after[0] if len(after) == 1 else shlex.join(after)]

@@ -33,6 +33,7 @@ from railhead.documents.options.runs import (
 )
 
 from ..console.output import json_output, note_output, noted_output, print_lines
+from .executor import RUNNING
 from .task import HOSTS, RESULTS, TRAIN, task
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
@@ -62,7 +63,9 @@ def train(
 
     options = workflow.train_options(program, ready, ending, start, Path.cwd() / "results")
     if job.save:
-        job_file.save(job, target, program, ready, ending, replace(start, resume=None))
+        groups = (target, program, ready, ending, replace(start, resume=None))
+        tasks = RUNNING.collection.task_names if RUNNING.collection else ()
+        job_file.save(job, *groups, tasks=tasks)
         return
     if c.config.run.dry and (chosen := job_file.chosen(job)):
         print_lines(*job_file.describe(chosen, target, program, ready, ending, start))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,14 @@ def names(path: Path) -> list[str]:
     return list(_read(path, None))
 
 
+def has(path: Path, name: str) -> bool:
+    """Whether there is such a file, and it has this job."""
+    try:
+        return name in names(path)
+    except UsageError:
+        return False
+
+
 def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     """The jobs of a file by name."""
     try:
@@ -95,14 +103,20 @@ def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     return jobs
 
 
-def save(options: JobOptions, *groups: Any) -> None:
+def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
     """Add a job with the options of these groups to the file that --save names.
 
     Raises:
-        UsageError: it has the job already, or is not a job file.
+        UsageError: it has the job already, or is not a job file; or the name is one of `tasks`, so
+            that `fab train NAME` would be ambiguous.
     """
     assert options.save
     path, name = Path(options.save), options.job or NAME
+    if name in tasks and name != NAME:
+        raise UsageError(
+            f"{name} is a task: name the job otherwise",
+            hint=Hint(Command("train", job=f"{name}-job", save=options.save), " ..."),
+        )
     before = path.read_text() if path.exists() else HEADER
     if path.exists() and name in _read(path, None):
         raise UsageError(

@@ -4,14 +4,14 @@ that need no option's name. Invoke has no argument that is positional and may be
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from invoke import Exit, Task
 
 from railhead.documents.installation import PROGRAM
 
-from ...errors import USAGE
+from ...errors import USAGE, Command
 from ..executor import TWO_WORDS
 from ..task import GroupTask
 
@@ -31,12 +31,19 @@ def join_task_names(words: Sequence[str], tasks: Iterable[str]) -> list[str]:
 
 
 def name_first_arguments(
-    words: Sequence[str], tasks: Mapping[str, Task[Any]], core: Container[str] = ()
+    words: Sequence[str],
+    tasks: Mapping[str, Task[Any]],
+    core: Container[str] = (),
+    is_job: Callable[[str], bool] = lambda name: False,
 ) -> list[str]:
     """`logs -f RUN` as `logs -f --run RUN`, for each task that is named.
 
     Args:
         tasks: by their names. core: the flags of Fabric and Invoke that take a value.
+        is_job: whether the job file has this job.
+
+    Raises:
+        Exit: a word may be a job of the task before it, or the next task.
     """
     named: list[str] = []
     task, positional = "", 0
@@ -52,6 +59,9 @@ def name_first_arguments(
             named.append(word)
             positional -= 1
         elif word in tasks and not (word == task and first):
+            if "job" in first and is_job(word):
+                what = f"{PROGRAM} {task} {word}: {word} is a job, and a task too"
+                raise Exit(f"{what}\n  next: {Command(task, job=word)}", code=USAGE)
             named.append(word)
             task, first = word, getattr(tasks[word], "first", ())
             positional = len(list(tasks[word].positional))

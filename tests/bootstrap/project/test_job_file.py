@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from invoke import Parser, Task
 from places import CASES, ROOT
+from standins.forks import forked_fab
 
 import railhead
 from bootstrap.cli import generate, result_tasks, tasks
@@ -192,3 +193,19 @@ def test_the_first_argument_of_train_is_a_job_or_a_script(folder: Path) -> None:
     assert typed("train digits")["program"].preset == "digits"
     assert typed("train train.py")["program"].script == "train.py"
     assert typed("train ./digits")["program"].script == "./digits"
+
+
+def test_a_name_that_a_task_has_is_typed_with_the_option(folder: Path) -> None:
+    (folder / "railhead.toml").write_text("[demo]\npreset = 'digits'\n")
+    (folder / "mine.toml").write_text("[train]\npreset = 'digits'\n")
+    for words, job in (
+        ("train --hosts 127.0.0.1:9 demo", "train --job demo"),
+        ("plan train --file mine.toml", "plan --job train"),
+    ):
+        done = forked_fab(folder, *words.split())
+        assert done.returncode == 2 and f"next: fab {job}\n" in done.stderr
+    assert "train demo" not in forked_fab(folder, "plan", "--job", "demo").stderr
+    for name, code in (("plan", 2), ("train", 0), ("mine", 0)):
+        saved = ("train", "--script", "train.py", "--save", "railhead.toml", "--job", name)
+        assert forked_fab(folder, *saved).returncode == code
+    assert job_file.names(Path("railhead.toml")) == ["demo", "train", "mine"]
