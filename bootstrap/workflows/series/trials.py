@@ -117,10 +117,9 @@ def run_sweep(
     """Train the combinations that have no results yet, on the hosts of `target`; compare all.
     `begin`: the retries of each trial."""
     trials = read_trials(options.values, options.random)
-    requests = [
-        (trial, resume.with_retries(read_request(trial.args(base)), None, begin)[0])
-        for trial in trials
-    ]
+    retried = [resume.with_retries(read_request(trial.args(base)), None, begin) for trial in trials]
+    print_lines(*retried[0][1])
+    requests = [(trial, request) for trial, (request, _) in zip(trials, retried, strict=True)]
     launcher = requests[0][1].options.launcher
     to_be_ready = ready_options(ReadyOptions(allow_mixed=True), base, launcher=launcher)
     folder = sweep_folder(results, base, trials)

@@ -31,7 +31,8 @@ from bootstrap.workflows import attach, bootstrap
 from bootstrap.workflows.series import sweep
 from bootstrap.workflows.series.grid import Trial, read_trials
 from bootstrap.workflows.series.sweep_file import alone
-from bootstrap.workflows.series.trials import Trials, run_trials
+from bootstrap.workflows.series.trials import Trials, run_sweep, run_trials
+from railhead.documents.options.runs import StartOptions, SweepOptions
 
 
 @pytest.fixture
@@ -485,3 +486,19 @@ def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
     assert first == sweep.sweep_folder(tmp_path, program(), trials)
     assert first != sweep.sweep_folder(tmp_path, program(preset="smoke"), trials)
     assert first != sweep.sweep_folder(tmp_path, program(), trials[:1])
+
+
+def test_what_retries_need_is_printed_once_for_all_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_hosts() -> Any:
+        raise UsageError("no hosts")
+
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import keras\n")
+    options = SweepOptions(values={"rate": ("1", "2")})
+    with pytest.raises(UsageError, match="no hosts"):
+        run_sweep(
+            no_hosts, program(script="train.py"), options, StartOptions(retries=2), tmp_path
+        )
+    assert capsys.readouterr().out.count("--retries 2: until the script writes checkpoints") == 1
