@@ -24,6 +24,7 @@ from ...console.output import print_lines
 from ...console.text import count
 from ...console.threads import side_by_side
 from ...errors import (
+    NOT_REACHED,
     BelowThreshold,
     Command,
     Hint,
@@ -170,7 +171,7 @@ class Trials:
             bootstrap.bootstrap_idle(self.inventory, self.chosen.options)
         except RailheadError as error:
             if self._any_in_progress():
-                raise RunFailed(error.message, hint=error.next) from None
+                raise _about(error, RunFailed, error.message, error.next) from None
             raise
 
     def run(self) -> None:
@@ -383,7 +384,17 @@ class Trials:
         may_run = still_running or any(name in known for name in undone)
         kind = RunFailed if may_run else RailheadError
         what = f"{len(undone)} of {count(len(names), 'trial')} did not end: {first.message}"
-        return kind(what, hint=AGAIN)
+        return _about(first, kind, what, AGAIN)
+
+
+def _about(
+    cause: RailheadError, kind: type[RailheadError], what: str, hint: Hint | str
+) -> RailheadError:
+    """An error of this kind with the exit code of its cause, if the same command may work later."""
+    error = kind(what, hint=hint)
+    if cause.code == NOT_REACHED:
+        error.code = NOT_REACHED
+    return error
 
 
 class _Watch:

@@ -20,7 +20,15 @@ from standins.runs.trained_runs import INVENTORY, Runs, request
 
 from bootstrap.console.threads import side_by_side
 from bootstrap.console.wait import wait_until
-from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
+from bootstrap.errors import (
+    HostsBusy,
+    HostsNotReady,
+    NoCapacity,
+    RailheadError,
+    RunFailed,
+    RunNotReached,
+    UsageError,
+)
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.lifecycle.consent import unfetched
@@ -143,6 +151,8 @@ UNREACHABLE = HostsNotReady("1 of 1 hosts cannot be reached", {"h2": "refused"})
         ("start on h2", UsageError("no disk"), RailheadError),
         ("follow on h2", LOST, RunFailed),
         ("follow on h2", UNREACHABLE, RunFailed),
+        ("start on h2", NoCapacity("no room"), RailheadError),
+        ("follow on h2", RunNotReached("lost; the run continues"), RunFailed),
     ],
 )
 def test_a_lost_host_ends_its_slice_alone(
@@ -165,6 +175,7 @@ def test_a_lost_host_ends_its_slice_alone(
         RailheadError, match=f"^1 of 4 trials did not end: {fault.message[:4]}"
     ) as e:
         run_trials(INVENTORY, of_four)
+    assert e.value.code == (4 if fault.code == 4 else 1)
     assert type(e.value) is kind, "only a run that may be in progress keeps machines running"
     out = capsys.readouterr().out
     assert out.count("  ok, run ") == 3 and out.count("  did not end: ") == 1
