@@ -14,7 +14,7 @@ from paramiko.ssh_exception import AuthenticationException, SSHException
 from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..clouds.host_key_store import HostKeyStore
-from ..console.output import Reporter, confirm
+from ..console.output import Reporter, confirm, print_result
 from ..console.wait import Clock, wait_until
 from ..errors import (
     Command,
@@ -105,7 +105,7 @@ def chief_started(
     status: ClusterStatus, report: Reporter, *, clock: Clock | None = None
 ) -> Iterator[Inventory]:
     """The inventory of the chief, which runs; other machines that are stopped stay so. After an
-    error, report that the machine which this command started keeps running."""
+    error, print, also with --quiet, that the machine which this command started keeps running."""
     alone = _chief_alone(status)
     inventory = ensure_running(alone, report, start_them=True, clock=clock)
     if not alone.not_running:
@@ -115,7 +115,7 @@ def chief_started(
     try:
         yield inventory
     except BaseException:
-        report(stop_policy.keep_running(inventory))
+        print_result(stop_policy.keep_running(inventory))
         raise
 
 

@@ -125,36 +125,41 @@ def wait_after_run(
     *,
     chief: Session | None = None,
     clock: Clock | None = None,
+    notice: Reporter | None = None,
 ) -> None:
     """Report what happens to the machines; after a successful run wait until they are stopped.
 
     The times of the stops are recorded, for the report of the run. Machines that `chief` leaves
     to an endpoint are not waited for.
 
+    Args:
+        notice: receives the lines about machines that continue to cost; default: `report`.
+
     Raises:
         HostsFailed: some do not stop.
     """
     if not inventory.is_managed:
         return
+    notice = notice or report
     document = _fetched(run, "run.json", read_run_document)
     stop = document.stop if document else None
     result = _fetched(run, "result.json", read_result)
     if not stop:
         stops = f"{Command('teardown', **inventory.target)} stops them"
-        report(f"the machines keep running (--no-stop){price(inventory)}; {stops}")
+        notice(f"the machines keep running (--no-stop){price(inventory)}; {stops}")
     elif not result:
         warning = f"no supervisor is running to stop the machines{price(inventory)}"
-        report(f"{warning}: {Command('stop', **inventory.target)}")
+        notice(f"{warning}: {Command('stop', **inventory.target)}")
     elif result.state == "succeeded":
         cloud = _Stopping(base.cloud_of(inventory), run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
         for name, why in cloud.left.items():
             status = Command("status", **inventory.target)
-            report(f"[{name}] keeps running: {why}; {status} says until when")
+            notice(f"[{name}] keeps running: {why}; {status} says until when")
         with suppress(OSError):  # only the report of the run then lacks the times
             local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
-        report(describe_kept(stop, result, inventory))
+        notice(describe_kept(stop, result, inventory))
 
 
 class _Stopping:

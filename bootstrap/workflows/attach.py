@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from railhead.documents.outputs import RunOutput
@@ -300,15 +301,16 @@ def judge(connection: RunConnection, result: Result | None) -> None:
     """Print how the run ended and what happens to the machines; raises the errors of
     `results.judge`."""
     inventory, run, chief = connection.inventory, connection.run, connection.chief
+    wait = partial(stop_policy.wait_after_run, inventory, run, print_lines, notice=print_result)
     # A run that has ended without a result has failed: its supervisor died.
     note_output(output_of(run, result) if result else _without_result(run, "failed"))
     print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
         print_result(results.judge(run, result))
     except RailheadError:
-        stop_policy.wait_after_run(inventory, run, print_lines, chief=chief)
+        wait(chief=chief)
         raise
-    stop_policy.wait_after_run(inventory, run, print_lines, chief=chief)
+    wait(chief=chief)
 
 
 def _print_results(folder: Path) -> None:

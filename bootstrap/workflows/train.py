@@ -89,7 +89,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
         start.refuse_second(cluster)
         restore = resume.find_checkpoints(cluster, options.earlier) if options.earlier else None
         deadlines.cover_run(cluster, options.stop_policy, print_lines)
-        with stop_policy.preparing(inventory, print_lines):
+        with stop_policy.preparing(inventory, print_result):
             run = _start(cluster, options, restore)
         note_output(attach.output_of(run, None))
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")

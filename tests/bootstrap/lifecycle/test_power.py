@@ -22,7 +22,7 @@ from standins.pulumi_command import PulumiCommand, exported, resource
 from bootstrap.cli.targets import Target
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.clouds.local import cluster
-from bootstrap.console.output import print_lines
+from bootstrap.console.output import print_lines, quiet
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
@@ -171,14 +171,22 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     ]
 
 
-def test_an_endpoint_starts_the_chief_and_leaves_the_others_stopped(operator: Operator) -> None:
+def test_an_endpoint_starts_the_chief_and_leaves_the_others_stopped(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole, lines = operator.machines.inventory, list[str]()
     sky = operator.has("stopped", "stopped")
     status = power.ClusterStatus(whole, sky.instance_states(), "aws")
     del sky.states[TWO]  # the cloud of the chief alone
     answers_at(sky, 20, ONE)
-    with power.chief_started(status, lines.append, clock=sky.clock()) as inventory:
+    with (
+        pytest.raises(UsageError, match="no model"),
+        quiet(),
+        power.chief_started(status, lines.append, clock=sky.clock()) as inventory,
+    ):
         assert inventory.names == (ONE,)
+        raise UsageError("no model")
+    assert capsys.readouterr().out.startswith("the machines keep running, 3.91 USD per hour: fab")
     assert sky.calls == ["start"] and sky.states == {ONE: "running"}
     assert "starting aws-g4dn-1, 3.91 USD per hour" in lines
     assert local_state.load_cluster(whole.name).names == (ONE, TWO)

@@ -15,6 +15,7 @@ from standins.options import typed
 from standins.runs.run_documents import run_json
 
 from bootstrap.clouds.base import Deadline, InstanceState
+from bootstrap.console.output import quiet
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, RunFailed, UsageError
 from bootstrap.inventory import local_state
@@ -141,7 +142,7 @@ def test_a_run_that_failed_says_what_becomes_of_its_machines(
     write_run(tmp_path)
     result = Result(state="failed", exit_code=3, ended="2026-11-21T12:00:00Z")
     (tmp_path / "result.json").write_text(json.dumps(encode(result)))
-    with pytest.raises(RunFailed, match="mpirun failed"):
+    with pytest.raises(RunFailed, match="mpirun failed"), quiet():
         attach.judge(RunConnection(Run("r1", tmp_path), OURS, cast(Any, None)), result)
     assert "the machines are kept until 12:20 UTC (20 min, 7.82" in capsys.readouterr().out
 
