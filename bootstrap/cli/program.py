@@ -91,9 +91,7 @@ class Program(Fab):  # type: ignore[misc]
         super().load_collection()
         self.executor_class = ClusterExecutor if self.has_our_tasks else Executor
         RUNNING.collection = self.collection if self.has_our_tasks else None
-        RUNNING.quiet = self.core[0].args.quiet.value
-        RUNNING.debug = self.core[0].args.debug.value
-        if RUNNING.debug and not self.has_our_tasks:
+        if self.core[0].args.debug.value and not self.has_our_tasks:
             logging.getLogger().setLevel(logging.DEBUG)
 
     def parse_tasks(self) -> None:
@@ -112,7 +110,9 @@ class Program(Fab):  # type: ignore[misc]
                     # Invoke takes it for a positional argument
                     topic.value, words = words[0], []
                 self.core.unparsed = self._named(words)
-            super().parse_tasks()
+            super().parse_tasks()  # with the core options after the name of a task
+            RUNNING.quiet = self.core[0].args.quiet.value
+            RUNNING.debug = self.core[0].args.debug.value
             named = [self.collection[context.name] for context in self.tasks]
             if not named or any(map(is_ours, named)):
                 self._refuse_empty_lists()
