@@ -35,6 +35,7 @@ from .tasks import Hosts
 @task(CLOUD, quiet=True)
 def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOption) -> None:
     """Cancel runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
+    from ..lifecycle.consent import before_question
     from ..workflows import attach
     from ..workflows import teardown as workflow
     from .targets import Target
@@ -45,7 +46,8 @@ def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOptio
         known = not machines or machines.inventory
         inventory = hosts.status_of(machines).inventory if known else None
         if inventory and target == TargetOptions():
-            print_lines(*attach.also_ended(inventory))
+            for line in attach.also_ended(inventory):
+                before_question(options.yes)(line)
         if machines:
             workflow.teardown_stack(machines, options)
         else:

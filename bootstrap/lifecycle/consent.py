@@ -8,7 +8,7 @@ from pathlib import Path
 from ..clouds import bucket
 from ..clouds.base import Cloud
 from ..clouds.storage import NoBucket
-from ..console.output import confirm, print_lines
+from ..console.output import Reporter, confirm, print_lines, print_result
 from ..errors import Command, Hint, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
@@ -98,8 +98,14 @@ def to_bring(inventory: Inventory, run_id: str) -> Hint:
     return Hint(Command("fetch", run=run_id)) if run_id in unfetched(inventory) else BY_HAND
 
 
+def before_question(yes: bool) -> Reporter:
+    """What prints the lines that a question is about; with `yes` nothing is asked."""
+    return print_lines if yes else print_result
+
+
 def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callable[[str], None]:
-    """A function that prints a summary and, unless `yes`, requires the stack's name.
+    """A function that prints a summary and, unless `yes`, requires the stack's name. Before a
+    question the summary is shown with --quiet, too.
 
     Args:
         name: what the user has to type.
@@ -108,7 +114,7 @@ def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callabl
     """
 
     def agree(summary: str) -> None:
-        print_lines(summary)
+        before_question(yes)(summary)
         hint = command.plus(stack=name, yes=True)
         question = f"Type the stack's name, {name}, to continue"
         if not yes and not confirm(question, hint=hint, answer=name):

@@ -71,6 +71,9 @@ def test_a_bare_command_names_the_runs_of_other_folders_and_goes_on(
     process, with_hosts = forked_fab(mine, task), forked_fab(mine, task, "--hosts", "127.0.0.1:1")
     assert f"also ends what is left of run {named}, 1 more\n" in process.stdout
     assert "also ends" not in with_hosts.stdout
+    if task == "teardown":  # it may ask
+        for words in (("--quiet", task), (task, "--quiet")):
+            assert forked_fab(mine, *words).stdout.startswith("also ends"), words
     assert process.returncode == with_hosts.returncode, "it went on"
     assert process.stderr.splitlines()[0] == with_hosts.stderr.splitlines()[0]
     for number in range(1, 5):  # fetched: it has ended

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.console.output import quiet
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import teardown
-from bootstrap.lifecycle.consent import not_all_here, refuse_unfetched
+from bootstrap.lifecycle.consent import confirm_by_name, not_all_here, refuse_unfetched
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
 from railhead.documents.run_record import RunRecord
@@ -58,3 +59,12 @@ def test_a_purge_is_refused_while_results_are_not_all_here(
     assert any("r1" in line.text for line in lines) != all_here
     teardown.remove_from_hosts(inventory, purge=True, discard=not all_here)
     assert len(entered) == 2
+
+
+def test_what_a_question_is_about_is_shown_with_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with quiet():
+        confirm_by_name("dev", yes=True)("destroys all")
+        assert capsys.readouterr().out == "", "nothing is asked"
+        with pytest.raises(UsageError, match="Type the stack's name"):
+            confirm_by_name("dev", yes=False)("destroys all")
+    assert capsys.readouterr().out == "destroys all\n"
