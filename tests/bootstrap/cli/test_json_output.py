@@ -57,6 +57,15 @@ def test_what_starts_nothing_prints_no_document(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
 
 
+def test_the_lines_before_a_training_are_not_in_its_document(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import keras\n")
+    (tmp_path / "railhead.toml").write_text("[one]\nscript = 'train.py'\n")
+    words = ("train", "one", "--retries", "2", "--hosts", "127.0.0.1:9", "--json")
+    done, dry = forked_fab(tmp_path, *words), forked_fab(tmp_path, "--dry", *words)
+    assert (done.returncode, done.stdout, dry.stdout) == (4, "", "")
+    assert "--retries 2: until the script" in done.stderr and "job one of" in dry.stderr
+
+
 @pytest.mark.parametrize(("minimum", "code"), [("0.5", 0), ("0.95", 3)])
 def test_the_evaluation_of_a_script_is_a_document_also_below_its_threshold(
     tmp_path: Path, home: Path, minimum: str, code: int
