@@ -155,15 +155,16 @@ def health(
 @task(HOSTS, "run")
 def status(c: Context, target: OfRun, watch: WatchOptions, out: JsonOption) -> None:
     """Show the state of the machines, the hosts and the last run, as they are now."""
-    from ..console.refresh import refreshed
+    from ..console.refresh import CLOUD_SECONDS, SECONDS, refreshed
     from ..errors import UsageError
     from . import status
     from .targets import Target
 
-    def show() -> None:
+    def show() -> float:
         hosts = Target(target)
         machines = hosts.machines()
         status.show(hosts.status_of(machines), target.run, machines)
+        return CLOUD_SECONDS if machines else SECONDS
 
     if watch.watch and out.json:
         raise UsageError("--watch goes without --json")

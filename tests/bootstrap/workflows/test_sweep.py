@@ -509,7 +509,5 @@ def test_what_retries_need_is_printed_once_for_all_trials(
     Path("train.py").write_text("import keras\n")
     options = SweepOptions(values={"rate": ("1", "2")})
     with pytest.raises(UsageError, match="no hosts"):
-        run_sweep(
-            no_hosts, program(script="train.py"), options, StartOptions(retries=2), tmp_path
-        )
+        run_sweep(no_hosts, program(script="train.py"), options, StartOptions(retries=2), tmp_path)
     assert capsys.readouterr().out.count("--retries 2: until the script writes checkpoints") == 1
