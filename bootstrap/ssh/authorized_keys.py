@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from paramiko.hostkeys import HostKeyEntry
@@ -14,6 +15,9 @@ from .session import Session
 
 PATH = "~/.ssh/authorized_keys"
 MARK = "railhead:"  # of a cluster's lines, before its name
+# Google's guest agent writes this above each key in a machine's metadata, and writes both again
+# when it starts. It drops whatever line is below this one.
+FROM_METADATA = "# Added by Google"
 LARGEST = 20_000  # bytes of a file with one public key
 
 
@@ -85,13 +89,19 @@ def remove(session: Session, key: PublicKey) -> str:
     """Remove a person's key from a host; the outcome, for the user.
 
     Raises:
-        UsageError: it is the last key of a person: nobody could log in afterwards.
+        UsageError: it is the last key of a person: nobody could log in afterwards. Or it is in the
+            metadata of a machine in Google Cloud, such as that of the stack.
     """
     text = session.read(PATH) or ""
     lines = text.splitlines()
     others = [line for line in lines if not _has(line, key)]
     if len(others) == len(lines):
         return "does not have this key"
+    if any(_has(line, key) and above.strip() == FROM_METADATA for above, line in pairwise(lines)):
+        raise UsageError(
+            "it is in the machine's metadata, from which Google's guest agent would add it again: "
+            f"change public_key_file, then {Command('up')}"
+        )
     if not any(_lets_in(line) and MARK not in line for line in others):
         raise UsageError(
             "it is the last key there: nobody could log in without it",

@@ -72,3 +72,20 @@ def test_a_line_that_lets_nobody_in_counts_as_none(tmp_path: Path, line: str) ->
         assert file.read_text() == f"{line}\n{KEY} bob\n"
         with pytest.raises(UsageError, match="last key"):
             remove(session, bob)
+
+
+def test_a_key_that_the_guest_agent_would_add_again_is_not_removed(tmp_path: Path) -> None:
+    for name, data in (("ann", OTHER), ("bob", DATA)):
+        (tmp_path / f"{name}.pub").write_text(f"ssh-ed25519 {data} {name}\n")
+    ann, bob = (read_public_key(tmp_path / f"{name}.pub") for name in ("ann", "bob"))
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    file.write_text(f"# Added by Google\n{ann}\n")
+    with local_session() as session:
+        session.start_agent("python3")
+        add(session, bob)
+        with pytest.raises(UsageError, match="public_key_file"):
+            remove(session, ann)
+        assert file.read_text() == f"# Added by Google\n{ann}\n{bob}\n"
+        remove(session, bob)
+        assert file.read_text() == f"# Added by Google\n{ann}\n"
