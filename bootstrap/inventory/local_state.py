@@ -263,14 +263,14 @@ def newest_run() -> str:
     evaluates another run.
 
     Raises:
-        UsageError: none is recorded.
+        UsageError: there is none.
     """
     paths = [p for p in (home() / "clusters").glob("*/runs/*.json") if is_name(p.stem)]
     for path in sorted(paths, key=lambda path: path.stem, reverse=True):
-        document = _read_record(path).run
-        if document is None or document.evaluates is None:
+        record = _read_record(path)
+        if not record.elsewhere and (record.run is None or record.run.evaluates is None):
             return path.stem
-    raise UsageError("no run is recorded on this computer", hint=Command("train"))
+    raise UsageError("no run was started from this computer", hint=Command("train"))
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:

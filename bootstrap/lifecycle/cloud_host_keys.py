@@ -43,14 +43,17 @@ def pin(
     """Pin the key of every running host that has no pin for its current machine.
 
     Args:
-        store: the keys that other computers know; those that are read here are added.
+        store: the keys that other computers know; those that are read here are added. They replace
+            an injected key: another computer may have changed it since this one pinned it.
 
     Raises:
         HostsNotReady: a host's key was not available within five minutes.
     """
     hosts = {h.name: h for h in inventory.hosts}
     unpinned = [h for h in inventory.hosts if _needs_pin(h, inventory, instance_states)]
-    shared = _shared(unpinned, instance_states, store, report) if store else {}
+    injected = injected_names(inventory)
+    not_final = [h for h in inventory.hosts if h in unpinned or h.name in injected]
+    shared = _shared(not_final, instance_states, store, report) if store else {}
     replace_pins(inventory, shared)
     unpinned = [h for h in unpinned if h.name not in shared]
     keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in unpinned if h.host_key}
@@ -162,6 +165,11 @@ def pin_fields(inventory: Inventory) -> list[list[str]]:
     path = local_state.cluster_folder(inventory.name) / "known_hosts"
     text = path.read_text() if path.exists() else ""
     return [line.split() for line in text.splitlines() if line.strip()]
+
+
+def injected_names(inventory: Inventory) -> set[str]:
+    """The names with the pin of an injected key."""
+    return {line[0] for line in pin_fields(inventory) if line[4:] == [INJECTED]}
 
 
 def _missing_key_reason(host: Host, inventory: Inventory) -> str:

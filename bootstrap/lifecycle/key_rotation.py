@@ -21,7 +21,6 @@ from ..ssh.as_root import run_as_root
 from ..ssh.connect import Sessions
 from ..ssh.session import ConnectionLost, Session
 from . import cloud_host_keys, reach
-from .cloud_host_keys import INJECTED
 
 NEXT = "next"  # mark of a pin: generated on the host, not yet seen in use
 NEW_KEY_SECONDS = 20.0  # sshd takes some tenths of a second
@@ -48,7 +47,7 @@ else "$(command -v sshd)" -t && kill -HUP "$(cat /run/sshd.pid)"; fi"""
 
 def due(inventory: Inventory) -> Inventory | None:
     """The hosts whose pinned key is an injected one; None if there are none."""
-    marked = {line[0] for line in cloud_host_keys.pin_fields(inventory) if line[4:] == [INJECTED]}
+    marked = cloud_host_keys.injected_names(inventory)
     return inventory.only(marked) if any(h.name in marked for h in inventory.hosts) else None
 
 

@@ -42,10 +42,16 @@ def earlier_run(run_id: str) -> EarlierRun:
     """The record of the run with this id.
 
     Raises:
-        UsageError: it is not recorded here, or its record is damaged or of an older version.
+        UsageError: it is not recorded here, its record is damaged or of an older version, or it was
+            started on another computer.
     """
     record = local_state.recorded_run(run_id)
     hint = "type its command again, without --resume"
+    if record.elsewhere:
+        raise UsageError(
+            f"run {run_id} was started on another computer, which has its options",
+            hint=Hint(Command("train", resume=run_id), "   # there; here " + hint),
+        )
     if not record.given:
         raise UsageError(
             f"run {run_id} was started by a version of Railhead that did not record its options",

@@ -21,8 +21,12 @@ from ..untrusted.run_files import read_run_document
 from .run import Run
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
-# Supervisors of 0.1.0 read one pid.
-ATTACH = "kill -0 $(cat attached) 2>/dev/null && echo $PPID >>attached || echo $PPID >attached"
+# Pids are added while one lives, each in one write: followers at the same time keep each other's.
+# Only if none lives does the file start again: supervisors of 0.1.0 read one pid.
+ATTACH = """for pid in $(cat attached 2>/dev/null); do
+  kill -0 "$pid" 2>/dev/null && { echo $PPID >>attached; exit; }
+done
+echo $PPID >attached"""
 
 
 Watch = Callable[[Record], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from paramiko.hostkeys import HostKeyEntry
@@ -14,6 +15,9 @@ from .session import Session
 
 PATH = "~/.ssh/authorized_keys"
 MARK = "railhead:"  # of a cluster's lines, before its name
+# Google's guest agent writes this above each key in a machine's metadata, and writes both again
+# when it starts. It drops whatever line is below this one.
+FROM_METADATA = "# Added by Google"
 LARGEST = 20_000  # bytes of a file with one public key
 
 
@@ -75,7 +79,7 @@ def authorize(session: Session, cluster: str, lines: list[str]) -> None:
 def add(session: Session, key: PublicKey) -> str:
     """Let a person log in to a host; the outcome, for the user."""
     text = session.read(PATH) or ""
-    if any(key.data in line.split() for line in text.splitlines()):
+    if any(_has(line, key) for line in text.splitlines()):
         return "has this key already"
     _write(session, text, [*text.splitlines(), str(key)])
     return "accepts this key now"
@@ -85,20 +89,46 @@ def remove(session: Session, key: PublicKey) -> str:
     """Remove a person's key from a host; the outcome, for the user.
 
     Raises:
-        UsageError: it is the last key of a person: nobody could log in afterwards.
+        UsageError: it is the last key of a person: nobody could log in afterwards. Or it is in the
+            metadata of a machine in Google Cloud, such as that of the stack.
     """
     text = session.read(PATH) or ""
     lines = text.splitlines()
-    others = [line for line in lines if key.data not in line.split()]
+    others = [line for line in lines if not _has(line, key)]
     if len(others) == len(lines):
         return "does not have this key"
-    if not any(line.strip() and line[0] != "#" and MARK not in line for line in others):
+    if any(_has(line, key) and above.strip() == FROM_METADATA for above, line in pairwise(lines)):
+        raise UsageError(
+            "it is in the machine's metadata, from which Google's guest agent would add it again: "
+            f"change public_key_file, then {Command('up')}"
+        )
+    if not any(_lets_in(line) and MARK not in line for line in others):
         raise UsageError(
             "it is the last key there: nobody could log in without it",
             hint=Hint(Command("ssh-key", "ANOTHER_KEY.pub"), "   # first"),
         )
     _write(session, text, others)
     return "does not accept this key any more"
+
+
+def _has(line: str, key: PublicKey) -> bool:
+    """Whether a line authorizes this key."""
+    return not _is_comment(line) and key.data in line.split()
+
+
+def _lets_in(line: str) -> bool:
+    """Whether a line authorizes any key. Its options, which may have spaces, are before the key."""
+    words = line.split()
+    return not _is_comment(line) and any(map(_is_any_key, words, words[1:]))
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def _is_any_key(kind: str, data: str) -> bool:
+    """The same as `_is_key`, also for keys in hardware, which paramiko does not decode."""
+    return kind.startswith(("sk-ssh-", "sk-ecdsa-")) or _is_key(kind, data)
 
 
 def _write(session: Session, before: str, lines: list[str]) -> None:

@@ -179,7 +179,7 @@ MUTANTS = [
     Mutant(
         what="`fab ssh-key --remove` removes the last key of a machine: nobody can log in",
         file="bootstrap/ssh/authorized_keys.py",
-        old='if not any(line.strip() and line[0] != "#" and MARK not in line for line in others):',
+        old="if not any(_lets_in(line) and MARK not in line for line in others):",
         new="if not others:",
         caught_by=("tests/bootstrap/ssh/test_authorized_keys.py",),
     ),

@@ -105,6 +105,17 @@ def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
     assert local_state.find_run(A, "20260101-000000-ffff")[0] == "20260101-000000-ffff"
 
 
+def test_the_newest_run_is_one_that_was_started_here(home: Path) -> None:
+    run_ids = ("20260101-000000-aaaa", "20260102-000000-aaaa", "20260103-000000-aaaa")
+    for run_id, evaluates, elsewhere in zip(
+        run_ids, (None, "r1", None), (False, False, True), strict=True
+    ):
+        document = run_json(evaluates=evaluates)
+        record = RunRecord(run_id, A.name, str(home), document, elsewhere=elsewhere)
+        local_state.save_run(record)
+    assert local_state.newest_run() == run_ids[0]
+
+
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
     home: Path, monkeypatch: pytest.MonkeyPatch, answer: str

@@ -143,6 +143,23 @@ def test_an_injected_key_is_not_stored_for_others(golden: Inventory) -> None:
     assert objects == {}
 
 
+def test_an_injected_key_that_another_computer_has_replaced_is_read_from_the_bucket(
+    golden: Inventory,
+) -> None:
+    """It was pinned here before; the machine does not have it any more."""
+    hosts = tuple(replace(h, host_key=key(), host_key_source="injected") for h in golden.hosts)
+    injected, cloud, new = replace(golden, hosts=hosts), Telling({}), key()
+    objects: dict[str, bytes] = {}
+    cloud.pin(injected, SERIALS, objects=objects)
+    before = pins(golden)
+    cloud_host_keys.replace_pins(golden, {ONE: [before[0].split(" ", 1)[1], f"{key()} i-1 next"]})
+    cloud.pin(injected, SERIALS, objects=objects | {"host-keys/i-1": f"{new}\n".encode()})
+    assert sorted(pins(golden)) == [f"{ONE} {new} i-1", before[1]]
+    assert [host.name for host in (key_rotation.due(injected) or golden).hosts] == [TWO]
+    cloud.pin(injected, SERIALS, objects={"refuses": b"yes"})
+    assert sorted(pins(golden)) == [f"{ONE} {new} i-1", before[1]] and not cloud.requests
+
+
 def test_a_machine_that_was_made_anew_is_queried_anew_and_alone(golden: Inventory) -> None:
     old, other, new = key(), key(), key()
     Telling({ONE: (0, old), TWO: (0, other)}).pin(golden, SERIALS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import follow
 from bootstrap.runs.run import Run
 from bootstrap.ssh.bounded_channel import ConnectionLost
+from bootstrap.ssh.local_session import local_session
 from railhead.documents.agent.runs import Follow, Followed, LogLine, MetricLine, RunEvent
 
 
@@ -66,6 +68,22 @@ def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) ->
 def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:
     run_folder(home, "running", os.getpid())
     assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
+
+
+@pytest.mark.parametrize("before", [(), ("dead",), ("living",), ("dead", "living")])
+def test_a_follower_that_attaches_keeps_those_that_live(
+    home: Path, before: tuple[str, ...]
+) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    pids = {"dead": str(dead.pid), "living": str(os.getpid())}
+    build(home, {".railhead/runs/r1/attached": "".join(f"{pids[one]}\n" for one in before)})
+    with local_session() as session:
+        session.start_agent("python3")
+        follow.mark_attached(session, Run("r1", home))
+        *others, agent = (home / ".railhead/runs/r1/attached").read_text().split()
+        assert b"'agent'" in Path(f"/proc/{agent}/cmdline").read_bytes()
+    assert others == ([pids[one] for one in before] if "living" in before else [])
 
 
 class Breaking:

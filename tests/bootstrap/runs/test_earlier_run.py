@@ -197,6 +197,10 @@ def test_records_that_do_not_suffice_are_refused(
     local_state.save_run(RunRecord("r3", "c", str(Path.cwd() / "results/r3")))
     with pytest.raises(UsageError, match="did not record its options"):
         earlier_run("r3")
+    local_state.save_run(RunRecord("r4", "c", str(Path.cwd() / "results/r4"), elsewhere=True))
+    with pytest.raises(UsageError, match="on another computer") as refused:
+        earlier_run("r4")
+    assert "fab train --resume r4   # there" in str(refused.value.hint)
 
 
 def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:

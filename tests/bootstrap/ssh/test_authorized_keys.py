@@ -11,6 +11,7 @@ from bootstrap.ssh.authorized_keys import add, authorize, read_public_key, remov
 from bootstrap.ssh.local_session import local_session
 
 DATA = "AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
+OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAIGPKSUDQzZ4yZ0MFRqkSeGpGPXAhhJGuKGsm1NUOlTVS"
 KEY = f"ssh-ed25519 {DATA}"
 
 
@@ -49,9 +50,42 @@ def test_only_the_line_of_the_key_is_added_and_removed(tmp_path: Path) -> None:
         authorize(session, "dev", ["ssh-ed25519 AAAA railhead:dev"])
         with pytest.raises(UsageError, match="last key"):
             remove(session, bob)
-        ann = "# of ann\nssh-ed25519 BBBB ann\n"
+        ann = f'# of ann\nno-pty,command="sh -l" ssh-ed25519 {OTHER} ann\n'
         file.write_text(f"{ann}{file.read_text()}")
         assert add(session, bob) == "has this key already"
         remove(session, bob)
         assert file.read_text() == f"{ann}ssh-ed25519 AAAA railhead:dev\n"
         assert remove(session, bob) == "does not have this key"
+
+
+@pytest.mark.parametrize("line", [f"  # {KEY} bob", f"#{KEY} bob", "not a key", "ssh-ed25519 AAAA"])
+def test_a_line_that_lets_nobody_in_counts_as_none(tmp_path: Path, line: str) -> None:
+    (tmp_path / "bob.pub").write_text(f"{KEY} bob\n")
+    bob = read_public_key(tmp_path / "bob.pub")
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    file.write_text(f"{line}\n")
+    with local_session() as session:
+        session.start_agent("python3")
+        assert remove(session, bob) == "does not have this key"
+        assert add(session, bob) == "accepts this key now"
+        assert file.read_text() == f"{line}\n{KEY} bob\n"
+        with pytest.raises(UsageError, match="last key"):
+            remove(session, bob)
+
+
+def test_a_key_that_the_guest_agent_would_add_again_is_not_removed(tmp_path: Path) -> None:
+    for name, data in (("ann", OTHER), ("bob", DATA)):
+        (tmp_path / f"{name}.pub").write_text(f"ssh-ed25519 {data} {name}\n")
+    ann, bob = (read_public_key(tmp_path / f"{name}.pub") for name in ("ann", "bob"))
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    file.write_text(f"# Added by Google\n{ann}\n")
+    with local_session() as session:
+        session.start_agent("python3")
+        add(session, bob)
+        with pytest.raises(UsageError, match="public_key_file"):
+            remove(session, ann)
+        assert file.read_text() == f"# Added by Google\n{ann}\n{bob}\n"
+        remove(session, bob)
+        assert file.read_text() == f"# Added by Google\n{ann}\n"
