@@ -25,6 +25,12 @@ from . import launch, start, strategies
 from .request import RunRequest
 from .run import Run, read_state
 
+# A second command adds its pid to those that still run.
+ANNOUNCE = (
+    f"for p in $(cat {REPLACING} 2>/dev/null); do kill -0 $p 2>/dev/null && echo $p; done"
+    f" >{REPLACING}.new; echo $PPID >>{REPLACING}.new; mv {REPLACING}.new {REPLACING}"
+)
+
 
 def is_in_progress(chief: Session, run: Run) -> bool:
     """Whether the supervisor of a run works on its chief."""
@@ -36,7 +42,7 @@ def is_in_progress(chief: Session, run: Run) -> bool:
 
 def announce(chief: Session, run: Run) -> None:
     """Let the supervisor wait for its host as long as this connection's agent lives."""
-    chief.run(["sh", "-c", f"echo $PPID >{REPLACING}"], cwd=run.folder)
+    chief.run(["sh", "-c", ANNOUNCE], cwd=run.folder)
 
 
 def document_of(chief: Session, run: Run) -> RunDocument:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from standins.runs.run_documents import run_document
 
 from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.remote.programs import REPLACING
 from bootstrap.runs import launch, replacement
+from bootstrap.runs.run import Run
+from bootstrap.ssh.local_session import local_session
 from railhead.documents.run import Role, RunHost
 
 HOSTS = tuple(RunHost(name, f"10.0.0.{n}", "ens5", 2) for n, name in enumerate("abc", 1))
@@ -39,3 +45,17 @@ def test_the_command_of_mpirun_gets_the_networks_of_now() -> None:
         for text in ("10.0.0.1/32,10.0.0.2/32", "10.0.0.1/32,10.0.0.9/32")
     )
     assert replacement.with_networks(before, "10.0.0.1/32,10.0.0.9/32") == now != before
+
+
+def test_two_commands_that_replace_hosts_are_both_waited_for(home: Path) -> None:
+    run = Run("r1", home)
+    file = home / ".railhead/runs/r1" / REPLACING
+    file.parent.mkdir(parents=True)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    file.write_text(f"{os.getpid()}\n{ended.pid}\n")
+    with local_session() as chief:
+        chief.start_agent(chief.facts().python or "")
+        replacement.announce(chief, run)
+    first, second = map(int, file.read_text().split())
+    assert first == os.getpid() and second not in (first, ended.pid)
