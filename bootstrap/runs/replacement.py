@@ -95,10 +95,11 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
 def _tell_chief(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:
     """Write the files of the chief that name the host; those that make it answer come last."""
     chief = cluster.sessions.chief
-    argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
     networks = hostfile.networks(cluster.peers, cluster.facts)
     text = json.dumps(encode(document), indent=1) + "\n"
     chief.write(TextFile(f"{run.folder}/{WHOLE}", text))
+    # Read as late as possible: the supervisor writes the number of ranks there.
+    argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
     chief.write(TextFile(f"{run.folder}/mpirun.json", json.dumps(with_networks(argv, networks))))
     files = {
         file.path.rpartition("/")[2]: file for file in start.chief_files(cluster, document, run)
