@@ -25,6 +25,12 @@ from . import launch, start, strategies
 from .request import RunRequest
 from .run import Run, read_state
 
+# A second command adds its pid to those that still run.
+ANNOUNCE = (
+    f"for p in $(cat {REPLACING} 2>/dev/null); do kill -0 $p 2>/dev/null && echo $p; done"
+    f" >{REPLACING}.new; echo $PPID >>{REPLACING}.new; mv {REPLACING}.new {REPLACING}"
+)
+
 
 def is_in_progress(chief: Session, run: Run) -> bool:
     """Whether the supervisor of a run works on its chief."""
@@ -36,7 +42,7 @@ def is_in_progress(chief: Session, run: Run) -> bool:
 
 def announce(chief: Session, run: Run) -> None:
     """Let the supervisor wait for its host as long as this connection's agent lives."""
-    chief.run(["sh", "-c", f"echo $PPID >{REPLACING}"], cwd=run.folder)
+    chief.run(["sh", "-c", ANNOUNCE], cwd=run.folder)
 
 
 def document_of(chief: Session, run: Run) -> RunDocument:
@@ -89,10 +95,11 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
 def _tell_chief(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:
     """Write the files of the chief that name the host; those that make it answer come last."""
     chief = cluster.sessions.chief
-    argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
     networks = hostfile.networks(cluster.peers, cluster.facts)
     text = json.dumps(encode(document), indent=1) + "\n"
     chief.write(TextFile(f"{run.folder}/{WHOLE}", text))
+    # Read as late as possible: the supervisor writes the number of ranks there.
+    argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
     chief.write(TextFile(f"{run.folder}/mpirun.json", json.dumps(with_networks(argv, networks))))
     files = {
         file.path.rpartition("/")[2]: file for file in start.chief_files(cluster, document, run)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
+from standins.connected import connected
 from standins.runs.run_documents import run_document
 
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.plan.runtimes import choose_runtime
+from bootstrap.remote.programs import REPLACING, WHOLE
 from bootstrap.runs import launch, replacement
+from bootstrap.runs.run import Run
+from bootstrap.ssh.local_session import local_session
+from railhead.documents.agent.files import TextFile
 from railhead.documents.run import Role, RunHost
 
 HOSTS = tuple(RunHost(name, f"10.0.0.{n}", "ens5", 2) for n, name in enumerate("abc", 1))
@@ -39,3 +52,47 @@ def test_the_command_of_mpirun_gets_the_networks_of_now() -> None:
         for text in ("10.0.0.1/32,10.0.0.2/32", "10.0.0.1/32,10.0.0.9/32")
     )
     assert replacement.with_networks(before, "10.0.0.1/32,10.0.0.9/32") == now != before
+
+
+def test_two_commands_that_replace_hosts_are_both_waited_for(home: Path) -> None:
+    run = Run("r1", home)
+    file = home / ".railhead/runs/r1" / REPLACING
+    file.parent.mkdir(parents=True)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    file.write_text(f"{os.getpid()}\n{ended.pid}\n")
+    with local_session() as chief:
+        chief.start_agent(chief.facts().python or "")
+        replacement.announce(chief, run)
+    first, second = map(int, file.read_text().split())
+    assert first == os.getpid() and second not in (first, ended.pid)
+
+
+class Chief:
+    """A chief whose supervisor writes another number of ranks when it reads whole.json."""
+
+    def __init__(self) -> None:
+        self.files = {"mpirun.json": json.dumps(["mpirun", "-np", "6"])}
+
+    def read(self, path: str) -> str | None:
+        return self.files.get(path.rpartition("/")[2])
+
+    def write(self, file: TextFile) -> None:
+        name = file.path.rpartition("/")[2]
+        self.files[name] = file.text
+        if name == WHOLE:
+            self.files["mpirun.json"] = json.dumps(["mpirun", "-np", "4"])
+
+
+def test_the_number_of_ranks_that_the_supervisor_writes_meanwhile_stays(debian: HostFacts) -> None:
+    peers = tuple(
+        replace(PEER, name=name, address=f"10.0.0.{n}") for n, name in enumerate("abc", 1)
+    )
+    inventory = Inventory("c", tuple(Host(name, name) for name in "abc"))
+    facts = dict.fromkeys("abc", debian)
+    environment = choose_runtime(facts, None, None)
+    chief = Chief()
+    cluster = connected(SurveyedCluster(inventory, facts, environment, peers), {"a": chief})
+    replacement._tell_chief(cluster, RUN, Run("r1", Path()))
+    assert json.loads(chief.files["mpirun.json"])[:3] == ["mpirun", "-np", "4"]
+    assert {*chief.files} == {WHOLE, "mpirun.json", "known_hosts", "ssh_config"}

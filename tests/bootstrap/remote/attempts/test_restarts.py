@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bootstrap.remote.attempts.restarts import Ended, Times
 from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
 from railhead.documents.agent.runs import MakeTemporary
+from railhead.documents.codec import encode
 from railhead.documents.manifest import Outputs
 from railhead.documents.result import Result
 from railhead.documents.run import RunDocument, RunHost
@@ -237,6 +239,44 @@ def test_a_host_that_was_created_again_is_used_at_its_new_address(home: Path) ->
     assert run.read("run.json")["hosts"][1]["peer_address"] == "10.9.9.9"
 
 
+def test_the_address_that_an_absent_host_gets_meanwhile_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fab up --replace` writes it while the other host is prepared for the second time."""
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
+    document = run_document(hosts=hosts, size=3, elastic=1)
+    run = Run(home, "", **{name: encode(document)[name] for name in ("hosts", "size", "elastic")})
+    renewed = encode(replace(document, hosts=(*HOSTS, RunHost("c", "10.9.9.9", None, 1))))
+    run.write("renewed.json", renewed)
+    comes = f"echo x >>{home}/looks; [ $(wc -l <{home}/looks) != 2 ] || mv renewed.json whole.json"
+    (home / "bin/ssh").write_text(
+        f'#!/bin/sh\ncase "$*" in *railhead-3*) exit 255;; esac\ncd {run.folder}; {comes}\n'
+    )
+    again, why = restarts._hosts_ready(ended_with(run, document))
+    assert (why, [host.slots for host in again.hosts]) == ("", [1, 1, 0])
+    assert run.read("whole.json")["hosts"][2]["peer_address"] == "10.9.9.9"
+
+
+def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
+    """A failed attempt of this run."""
+    given: dict[str, Any] = {
+        "run": document,
+        "folder": str(run.folder),
+        "result": Result(state="failed"),
+        "retry": causes.ALWAYS,
+        "times": Times(1.0, 1.0, None),
+        "stepped": False,
+        "step": None,
+        "outputs": Outputs(()),
+        "secrets": {},
+        "tick": lambda: None,
+        "cancelled": lambda: False,
+    }
+    return Ended(**{**given, **changes})
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_host_is_waited_for_longer_while_it_is_created_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
@@ -249,17 +289,9 @@ def test_a_host_is_waited_for_longer_while_it_is_created_again(
     run = Run(home, "", retries=1)
     (home / "bin/ssh").write_text(f"#!/bin/sh\necho x >>{home}/looks; sleep 0.5; exit 255\n")
     looks, agent = home / "looks", subprocess.Popen(["sh", "-c", "sleep 60; : 'agent'"])
-    ended = Ended(
-        run=run_document(hosts=HOSTS, size=2),
-        folder=str(run.folder),
-        result=Result(state="failed"),
-        retry=causes.ALWAYS,
-        times=Times(1.0, 1.0, None),
-        stepped=False,
-        step=None,
-        outputs=Outputs(()),
-        secrets={},
-        tick=lambda: None,
+    ended = ended_with(
+        run,
+        run_document(hosts=HOSTS, size=2),
         cancelled=lambda: looks.exists() and len(looks.read_text().split()) > 3,
     )
     if replaced:
