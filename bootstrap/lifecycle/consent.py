@@ -99,7 +99,7 @@ def to_bring(inventory: Inventory, run_id: str) -> Hint:
 
 
 def before_question(yes: bool) -> Reporter:
-    """What prints the lines that a question is about; with `yes` nothing is asked."""
+    """What prints the lines that a question is about; with `yes` there is none."""
     return print_lines if yes else print_result
 
 

@@ -64,7 +64,7 @@ def test_a_purge_is_refused_while_results_are_not_all_here(
 def test_what_a_question_is_about_is_shown_with_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with quiet():
         confirm_by_name("dev", yes=True)("destroys all")
-        assert capsys.readouterr().out == "", "nothing is asked"
+        assert capsys.readouterr().out == "", "there is no question"
         with pytest.raises(UsageError, match="Type the stack's name"):
             confirm_by_name("dev", yes=False)("destroys all")
     assert capsys.readouterr().out == "destroys all\n"
