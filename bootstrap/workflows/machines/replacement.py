@@ -11,7 +11,7 @@ from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import RunDocument
 
 from ...clouds import base
-from ...console.output import print_lines
+from ...console.output import print_lines, print_result
 from ...data.place import place_data
 from ...errors import Command, Hint, RailheadError, UsageError
 from ...inventory import local_state, pulumi_stack
@@ -151,11 +151,11 @@ def _needs(run: Run, document: RunDocument) -> Needs:
 
 @contextlib.contextmanager
 def _keeps_running(inventory: Inventory) -> Iterator[None]:
-    """After an error, report that the new machine and the others keep running."""
+    """After an error, print, also with --quiet, that the machines keep running."""
     try:
         yield
     except BaseException:
-        print_lines(stop_policy.keep_running(inventory))
+        print_result(stop_policy.keep_running(inventory))
         raise
 
 
