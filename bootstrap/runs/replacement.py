@@ -14,7 +14,7 @@ from railhead.documents.agent.files import TextFile
 from railhead.documents.codec import encode
 from railhead.documents.run import RunDocument
 
-from ..errors import Command, Hint, HostsNotReady, UsageError
+from ..errors import Command, Hint, HostsNotReady, RailheadError, UsageError
 from ..plan import hostfile
 from ..plan.hostfile import Link, Peer
 from ..remote.programs import REPLACING, SUPERVISOR, WHOLE
@@ -37,6 +37,13 @@ def is_in_progress(chief: Session, run: Run) -> bool:
     state = read_state(chief, run)
     return bool(
         state and not state.has_ended and chief.is_running(state.pid, run.folder, SUPERVISOR)
+    )
+
+
+def ended(run: Run, name: str, target: Mapping[str, str]) -> RailheadError:
+    """The error where the run has ended before it got the host of this name."""
+    return RailheadError(
+        f"run {run.run_id} has ended; the new machine {name} runs", hint=Command("stop", **target)
     )
 
 
@@ -76,8 +83,12 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
 
     Raises:
         HostsNotReady: the host has another runtime than the run, or the chief cannot log in there.
+        RailheadError: the run has ended meanwhile.
     """
-    document = document_of(cluster.sessions.chief, run)
+    chief, target = cluster.sessions.chief, cluster.inventory.target
+    if not is_in_progress(chief, run):
+        raise ended(run, name, target)
+    document = document_of(chief, run)
     if cluster.environment.digest != document.runtime.digest:
         raise HostsNotReady(
             f"run {run.run_id} has another runtime than would be installed now",
@@ -90,6 +101,8 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
     start.send_program(cluster.sessions[name], cluster, request, renewed, run)
     _tell_chief(cluster, renewed, run)
     start.check_logins(cluster, run)
+    if not is_in_progress(chief, run):
+        raise ended(run, name, target)
 
 
 def _tell_chief(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:

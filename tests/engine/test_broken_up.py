@@ -98,7 +98,7 @@ def test_spot_machines_that_were_taken_away_come_back_with_new_deadlines(aws: On
     assert "gone, though in Pulumi's state: g4dn-1, g4dn-2" in aws.stack.output()["next"]
     aws.stack.fab("start", "--stack", "g4dn").ended(2, "gone", "fab up --refresh --stack g4dn")
     aws.stack.fab("up", "--replace", "g4dn-2", "--yes", "--stack", "g4dn").ended(
-        0, "g4dn-2 was created again; no run in progress lacks it"
+        0, "g4dn-2 was created again; no run recorded here is in progress without it"
     )
     now = ids(aws.instances())
     assert len(now) == 2 and not set(now) & set(first)

@@ -10,12 +10,13 @@ from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import RunDocument
 
-from ...console.output import print_lines
+from ...clouds import base
+from ...console.output import print_lines, print_result
 from ...data.place import place_data
-from ...errors import Command, Hint, UsageError
-from ...inventory import pulumi_stack
+from ...errors import Command, Hint, RailheadError, UsageError
+from ...inventory import local_state, pulumi_stack
 from ...inventory.hosts import Inventory
-from ...lifecycle import power, up
+from ...lifecycle import power, stop_policy, up
 from ...lifecycle.power import ClusterStatus
 from ...plan.cluster import Options
 from ...plan.runtimes import RUNTIMES
@@ -23,6 +24,7 @@ from ...runs import replacement, start
 from ...runs.earlier_run import earlier_run, resumed_request
 from ...runs.request import RunRequest
 from ...runs.run import Run, find_run
+from ...ssh.session import Session
 from .. import attach
 from ..bootstrap import make_ready
 from ..plan import ready_options, surveyed
@@ -54,9 +56,10 @@ def replace_host(stack: str, name: str, *, yes: bool, discard: bool) -> None:
         elif state != "running" or needs is None:
             raise _exists(status, name)
         if needs is None:
-            print_lines(f"{name} was created again; no run in progress lacks it")
+            print_lines(f"{name} was created again; no run recorded here is in progress without it")
             return
-        _hand_over(_ready(stack, name), needs, name)
+        with _keeps_running(status.inventory):
+            _hand_over(_ready(stack, needs.run, name), needs, name)
     run_id = needs.run.run_id
     print_lines(
         f"{name} has the files of run {run_id}, which continues with it after a checkpoint",
@@ -85,28 +88,48 @@ def _exists(status: ClusterStatus, name: str) -> UsageError:
 def _run_without(status: ClusterStatus, name: str) -> Iterator[Needs | None]:
     """The run in progress that lacks this host; its supervisor waits for it meanwhile. None without
     such a run, also if the host was its chief."""
-    run = _last_run(status, name)
-    if run is None:
-        yield None
-        return
-    with attach.connected(status.inventory, run) as connection:
-        if not replacement.is_in_progress(connection.chief, run):
+    with contextlib.ExitStack() as connections:
+        running = _run_in_progress(status, name, connections)
+        if running is None:
             yield None
             return
-        needs = _needs(run, replacement.document_of(connection.chief, run))
-        replacement.announce(connection.chief, run)
+        chief, run = running
+        if local_state.recorded_run(run.run_id).elsewhere:
+            raise UsageError(
+                f"--replace {name}: run {run.run_id}, which lacks it, has its program elsewhere",
+                hint="the same command on the computer that started the run",
+            )
+        needs = _needs(run, replacement.document_of(chief, run))
+        replacement.announce(chief, run)
         yield needs
 
 
-def _last_run(status: ClusterStatus, name: str) -> Run | None:
-    """The last run of the cluster, if this host is one of it and its chief runs."""
-    try:
-        run = find_run(status.inventory, None)
-    except UsageError:
-        return None
-    chief = run.part_of(status.inventory).chief.name
-    is_other = name in run.hosts and name != chief
-    return run if is_other and chief not in status.not_running else None
+def _run_in_progress(
+    status: ClusterStatus, name: str, connections: contextlib.ExitStack
+) -> tuple[Session, Run] | None:
+    """The newest run in progress that this host is one of, and an open session with its chief."""
+    chiefs: dict[str, Session] = {}
+    for run in _candidates(status, name):
+        host = run.part_of(status.inventory).chief.name
+        if host not in chiefs:
+            connection = attach.connected(status.inventory, run)
+            chiefs[host] = connections.enter_context(connection).chief
+        if replacement.is_in_progress(chiefs[host], run):
+            return chiefs[host], run
+    return None
+
+
+def _candidates(status: ClusterStatus, name: str) -> Iterator[Run]:
+    """The runs recorded here, the newest first, that may be in progress and lack this host: those
+    without a result here, whose chief is another host that is not known to be stopped."""
+    inventory = status.inventory
+    for path in reversed(local_state.runs(inventory.name)):
+        run = find_run(inventory, path.stem)
+        chief = run.part_of(inventory).chief.name
+        is_other = name != chief and (not run.hosts or {name, chief} <= {*run.hosts})
+        may_run = status.instance_states[chief].state in ("running", "unknown")
+        if is_other and may_run and not (run.results / "result.json").exists():
+            yield run
 
 
 def _needs(run: Run, document: RunDocument) -> Needs:
@@ -126,12 +149,46 @@ def _needs(run: Run, document: RunDocument) -> Needs:
     return Needs(run, request, replace(options, runtime=row))
 
 
-def _ready(stack: str, name: str) -> Inventory:
-    """The machines of the stack, when the new one accepts a login. No deadline is moved."""
-    status = power.cluster_status(pulumi_stack.cluster_of(stack))
-    inventory = power.ensure_running(status, print_lines, start_them=True)
-    power.wait_for_ssh(inventory.only([name]), print_lines)
-    return inventory
+@contextlib.contextmanager
+def _keeps_running(inventory: Inventory) -> Iterator[None]:
+    """After an error, print, also with --quiet, that the machines keep running."""
+    try:
+        yield
+    except BaseException:
+        print_result(stop_policy.keep_running(inventory))
+        raise
+
+
+def _ready(stack: str, run: Run, name: str) -> Inventory:
+    """The machines of the stack, when the new one accepts a login. No machine is started, and no
+    deadline is moved: the run may have ended, and its machines stopped.
+
+    Raises:
+        RailheadError: another machine of the run does not run.
+    """
+    inventory = pulumi_stack.cluster_of(stack)
+    _refuse_stopped(power.cluster_status(inventory), run, name)
+    cloud = base.cloud_of(inventory.only([name]))
+    base.wait_for_state(cloud, ("running",), report=print_lines)
+    status = power.cluster_status(inventory)
+    new = status.inventory.only([name])
+    power.pin_host_keys(replace(status, inventory=new), print_lines)
+    power.wait_for_ssh(new, print_lines)
+    return status.inventory
+
+
+def _refuse_stopped(status: ClusterStatus, run: Run, name: str) -> None:
+    """RailheadError if another machine of the run than the new one does not run."""
+    part, target = run.part_of(status.inventory), status.inventory.target
+    states = {host: status.instance_states[host].state for host in part.names if host != name}
+    stop = Command("stop", **target)
+    if states[part.chief.name] != "running":
+        raise replacement.ended(run, name, target)
+    if stopped := [f"{host} is {state}" for host, state in states.items() if state != "running"]:
+        raise RailheadError(
+            f"{', '.join(stopped)}: run {run.run_id} needs it too, or has ended",
+            hint=Hint(Command("status", **target), "   # or: ", stop),
+        )
 
 
 def _hand_over(inventory: Inventory, needs: Needs, name: str) -> None:

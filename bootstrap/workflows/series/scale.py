@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from railhead.documents.options.hosts import ReadyOptions
@@ -13,7 +13,7 @@ from ...console.output import print_lines, print_result
 from ...console.text import count
 from ...errors import Command, RailheadError, RunFailed, UsageError
 from ...inventory.hosts import Inventory
-from ...lifecycle import stop
+from ...lifecycle import power, stop
 from ...plan.cluster import Options
 from ...report import write
 from ...report.command import command
@@ -67,13 +67,13 @@ def scale(inventory: Inventory, chosen: Scale) -> Path:
         chosen.results,
         detach=True,
         stop_policy=policy,
-        whole=inventory,
     )
     with stop.after_all_runs(inventory, print_lines):
         for number in chosen.counts:
             print_lines(f"on {count(number, 'host')}:")
-            part = inventory.only(inventory.names[:number])
-            runs.append(train.train(part, options).run_id)
+            whole = power.of_now(inventory, print_lines)
+            part = whole.only(whole.names[:number])
+            runs.append(train.train(part, replace(options, whole=whole)).run_id)
             _wait(part, runs[-1])
     return report([read_run(run_id) for run_id in runs], chosen.results)
 

@@ -288,6 +288,8 @@ class Trials:
         if run_id and read_run(run_id).result:
             print_lines(f"run {run_id} has already ended")
             return _outcome(run_id)
+        self.inventory = power.of_now(self.inventory, print_lines)
+        part = self.inventory.only(part.names)
         is_followed = self._chief(run_id)
         if not run_id or not is_followed:
             if run_id:

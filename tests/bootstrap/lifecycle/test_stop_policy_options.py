@@ -12,15 +12,18 @@ from typing import Any, cast
 import pytest
 from standins import registered_cloud
 from standins.options import typed
+from standins.pulumi_command import PulumiCommand, exported, resource
 from standins.runs.run_documents import run_json
 
-from bootstrap.clouds.base import Deadline, InstanceState
+from bootstrap.clouds.base import Cost, Deadline, InstanceState
 from bootstrap.console.output import quiet
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, RunFailed, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.clouds import CLOUDS
+from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle import stop_policy
+from bootstrap.lifecycle import recreated, stop, stop_policy
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
@@ -203,6 +206,55 @@ def test_a_success_waits_until_the_cloud_reports_stopped(
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
         stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700
+
+
+class Instances:
+    """EC2 with one running instance, i-2, of an inventory; another one is gone."""
+
+    running, stopped = "i-2", list[str | None]()
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.hosts = inventory.hosts
+
+    def instance_states(self) -> dict[str, InstanceState]:
+        return {host.name: self._state(host.id) for host in self.hosts}
+
+    def _state(self, machine: str | None) -> InstanceState:
+        is_running = machine == self.running and machine not in self.stopped
+        state = "gone" if machine != self.running else "running" if is_running else "stopped"
+        return InstanceState(state, None, "EC2", f"at {machine}", certain=True)
+
+    def cannot_stop(self) -> list[str]:
+        return []
+
+    def stop(self) -> None:
+        self.stopped.extend(host.id for host in self.hosts)
+
+    def costs(self) -> list[Cost]:
+        return []
+
+
+def test_a_machine_that_was_created_again_meanwhile_is_the_one_that_stops(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pulumi: PulumiCommand
+) -> None:
+    before, now = (replace(OURS, hosts=(replace(OURS.chief, id=i),)) for i in ("i-1", "i-2"))
+    component = resource("railhead:aws:Cluster", outputs={"document": to_document(now)})
+    pulumi.answers(stack_export=exported(component))
+    monkeypatch.setattr(Instances, "stopped", [])
+    monkeypatch.setitem(
+        CLOUDS, "aws", replace(CLOUDS["aws"], instances=f"{__name__}:{Instances.__name__}")
+    )
+    with stop.after_all_runs(before, print):
+        assert not Instances.stopped
+    assert Instances.stopped == ["i-2"]
+    write_run(tmp_path)
+    (tmp_path / "result.json").write_text('{"state": "succeeded"}')
+    local_state.save_run(RunRecord("r1", "c", str(tmp_path)))
+    stop_policy.wait_after_run(before, Run("r1", tmp_path), print)
+    assert local_state.recorded_run("r1").stops == {"m1": "at i-2"}
+    pulumi.answers(stack_export="exit 1")
+    lines: list[str] = []
+    assert recreated.current(before, lines.append) is before and "m1" in lines[0]
 
 
 @pytest.mark.parametrize("lost", [False, True])

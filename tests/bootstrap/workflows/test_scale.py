@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from standins.options import program, typed
+from standins.pulumi_command import PulumiCommand
 from standins.runs.run_documents import RUN, run_document
 from standins.runs.trained_runs import INVENTORY, Runs, request
 
@@ -98,3 +99,11 @@ def test_each_count_is_trained_on_the_first_hosts(
     assert "More than 1 rank does not pay: each added rank slows it down" in capsys.readouterr().out
     with pytest.raises(UsageError, match="--counts 3: there are 2 hosts"):
         scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 3), results))
+
+
+def test_the_next_size_is_trained_on_a_machine_that_was_created_again(
+    hosts: Runs, pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = hosts.second_created_again(monkeypatch, pulumi)
+    scale.scale(before, scale.Scale(request(0.5), Options(), (1, 2), Path("results").resolve()))
+    assert [*hosts.hosts.values()] == ["h1", "h1 h2"]

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import pytest
 from standins.options import program
+from standins.pulumi_command import PulumiCommand
 from standins.runs.trained_runs import INVENTORY, Runs, request
 
 from bootstrap.console.threads import side_by_side
@@ -390,6 +391,13 @@ def test_machines_of_a_stack_stop_when_the_last_slice_has_ended(
     )
     run_trials(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
     assert ended == [4]
+
+
+def test_the_next_trial_is_on_a_machine_that_was_created_again(
+    hosts: Runs, pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_trials(hosts.second_created_again(monkeypatch, pulumi), of_rates(0.5, 0.6))
+    assert [*hosts.hosts.values()] == ["h1 h2"] * 2
 
 
 @pytest.mark.parametrize("before", [0, 1])

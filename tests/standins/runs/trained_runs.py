@@ -12,10 +12,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins import registered_cloud
+from standins.pulumi_command import PulumiCommand, exported, resource
 from standins.runs.run_documents import RUN, record_run, run_document, settings_of
 
+from bootstrap.clouds.base import InstanceState
 from bootstrap.inventory import local_state
+from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import stop
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.request import RunRequest
 from bootstrap.ssh.bundle import Bundle
@@ -73,6 +78,24 @@ class Runs:
         assert options.detach and options.whole in (None, self.whole)
         assert options.whole or inventory == self.whole, "a part would replace the record"
         return SimpleNamespace(run_id=run_id, results=folder)
+
+    def second_created_again(self, patch: pytest.MonkeyPatch, pulumi: PulumiCommand) -> Inventory:
+        """The hosts of before, of which the second is gone; from now on each run is on those that
+        the stack has. No machine stops."""
+        before = replace(INVENTORY, cloud="local", stack="dev")
+        before = replace(before, hosts=tuple(replace(h, id=f"old-{h.name}") for h in before.hosts))
+        again = Host("h2", "10.0.0.9", id="new-h2", port=2222)
+        self.whole = replace(before, hosts=(before.hosts[0], again))
+        cluster = resource("railhead:local:Cluster", outputs={"document": to_document(self.whole)})
+        pulumi.answers(stack_export=exported(cluster))
+        states = {
+            host.name: InstanceState(state, host.address, "here", "now", port=host.port)
+            for host, state in zip(self.whole.hosts, ("running", "gone"), strict=True)
+        }
+        cloud = SimpleNamespace(instance_states=lambda: states)
+        registered_cloud.register(patch, "local", cloud)
+        patch.setattr(stop, "stop", lambda *_, **__: None)
+        return before
 
     @contextmanager
     def connected(self, inventory: Inventory, run: Any) -> Iterator[Any]:
