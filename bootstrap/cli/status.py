@@ -178,7 +178,7 @@ def _show_hosts(
     Another computer may have started it: the last run is the newest one on the hosts.
     """
     with connect.open_sessions(inventory) as sessions, sessions.within(HOST_SECONDS):
-        hosts, failed = connect.attempts(sessions, Session.facts)
+        hosts, failed = connect.attempts(sessions, lambda session: session.facts())
         sessions.drop(failed)
         for name, outcome in sessions.outcomes.items():
             facts = hosts.get(name)

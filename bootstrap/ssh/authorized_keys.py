@@ -99,8 +99,8 @@ def remove(session: Session, key: PublicKey) -> str:
         return "does not have this key"
     if any(_has(line, key) and above.strip() == FROM_METADATA for above, line in pairwise(lines)):
         raise UsageError(
-            "it is in the machine's metadata, from which Google's guest agent would add it again: "
-            f"change public_key_file, then {Command('up')}"
+            "it is in the machine's metadata, from which Google's guest agent would add it again",
+            hint=Hint("change public_key_file, then ", Command("up")),
         )
     if not any(_lets_in(line) and MARK not in line for line in others):
         raise UsageError(

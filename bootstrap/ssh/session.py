@@ -204,8 +204,8 @@ class Session:
         source = archive()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
         with self._logged(f"start the agent with {python}"), self._channel.operation(OPEN):
+            self._agent = True  # or nothing, if it does not take the archive
             self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
-            self._agent = True
             first = next(self._messages())
             _document(Hello, first.get("event"), "a greeting of the agent")
 

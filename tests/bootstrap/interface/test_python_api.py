@@ -333,8 +333,8 @@ def test_a_value_that_no_option_has_is_refused_before_a_host_is_contacted(
     assert workflows.trained == []
 
 
-def test_every_method_and_argument_is_in_its_page() -> None:
-    text = (ROOT / "docs/python.md").read_text()
+def test_every_method_is_in_its_page_and_every_argument_is_an_option_or_in_it() -> None:
+    text, tasks = ((ROOT / f"docs/{page}.md").read_text() for page in ("python", "tasks"))
     assert all(f"{name}" in text for name in railhead.__all__)
     for kind in (railhead.Cluster, railhead.Run, railhead.Sweep, railhead.Endpoint):
         for name in vars(kind):
@@ -342,7 +342,8 @@ def test_every_method_and_argument_is_in_its_page() -> None:
                 assert f".{name}" in text, f"{kind.__name__}.{name}"
     for method in (railhead.Cluster.train, railhead.Cluster.sweep, railhead.Cluster.scale):
         for name in inspect.signature(method).parameters:
-            assert name == "self" or f"{name}" in text, name
+            option = f"`--{name.replace('_', '-')}"
+            assert name == "self" or f"{name}" in text or option in tasks, name
 
 
 # --- Notebooks -------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
 def pair(limit: Limit) -> Iterator[tuple[Session, Far]]:
     """A session whose agent has been started, and the host's end."""
     near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)  # it takes the agent's archive
     session = Session.__new__(Session)
     session._use(Host("h1", "h1"), near, lambda: None)
     session._agent = True
