@@ -31,7 +31,7 @@ from ..inventory.stack_records import KnownMachine
 from ..ssh import connect
 from ..ssh.connect import Sessions
 from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
-from . import cloud_host_keys, deadlines, key_rotation, reach, recreated, stop_policy
+from . import cloud_host_keys, deadlines, key_rotation, reach, stack_machines, stop_policy
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0
@@ -103,7 +103,7 @@ def ensure_running(
 def of_now(inventory: Inventory, report: Reporter) -> Inventory:
     """The inventory for the next of several runs: a machine that `fab up --replace` has created
     again meanwhile has its id and address of now."""
-    now = recreated.current(inventory, report)
+    now = stack_machines.of_now(inventory, report)
     if now is inventory:
         return inventory
     status = cluster_status(now)

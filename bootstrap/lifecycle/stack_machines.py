@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..clouds import base
 from ..clouds import machines as machines_of_cloud
 from ..clouds.machines import Listed, Machine, Place, list_machines
+from ..console.output import Reporter
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory import local_state, pulumi_cli, pulumi_stack, stack_records
@@ -337,3 +339,23 @@ def _distinct(hosts: Iterable[Host], taken: Sequence[Host]) -> Iterator[Host]:
         names.add(name)
         addresses.add(address)
         yield replace(host, name=name, address=address)
+
+
+def of_now(inventory: Inventory, report: Reporter) -> Inventory:
+    """The hosts of a stack with the ids of now: where one is gone, `fab up --replace` may have
+    created it again, and the stack is read again. The inventory itself where no id has changed, or
+    the stack cannot be read."""
+    if not inventory.stack or inventory.is_adopted:
+        return inventory
+    states = base.cloud_of(inventory).instance_states()
+    gone = [name for name, state in states.items() if state.state == "gone"]
+    if not gone:
+        return inventory
+    try:
+        now = pulumi_stack.cluster_of(inventory.stack).only(inventory.names)
+    except RailheadError as error:
+        report(f"whether {', '.join(gone)} was created again is not known: {error.message}")
+        return inventory
+    ids = {host.name: host.id for host in inventory.hosts}
+    is_same = ids == {host.name: host.id for host in now.hosts}
+    return inventory if is_same or now.names != inventory.names else now

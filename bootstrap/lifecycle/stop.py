@@ -11,7 +11,7 @@ from ..console.wait import Clock
 from ..errors import HostsBusy, RunFailed
 from ..inventory.hosts import Inventory
 from ..runs.launch import StopPolicy
-from . import recreated, stop_policy
+from . import stack_machines, stop_policy
 from .consent import STOP, stop_or_terminate
 from .receipt import price
 
@@ -42,7 +42,7 @@ def policy_between(inventory: Inventory) -> StopPolicy:
 
 def _stop_all(inventory: Inventory, report: Reporter) -> None:
     if inventory.is_managed:
-        stop(recreated.current(inventory, report), report, yes=True)
+        stop(stack_machines.of_now(inventory, report), report, yes=True)
 
 
 def stop(

@@ -23,7 +23,7 @@ from ..runs.launch import StopPolicy
 from ..runs.run import Run, read_state
 from ..ssh.session import Session
 from ..untrusted.run_files import read_result, read_run_document
-from . import deadlines, recreated
+from . import deadlines, stack_machines
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping
@@ -151,7 +151,7 @@ def wait_after_run(
         warning = f"no supervisor is running to stop the machines{price(inventory)}"
         notice(f"{warning}: {Command('stop', **inventory.target)}")
     elif result.state == "succeeded":
-        machines = base.cloud_of(recreated.current(inventory, report))
+        machines = base.cloud_of(stack_machines.of_now(inventory, report))
         cloud = _Stopping(machines, run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
         for name, why in cloud.left.items():

@@ -23,7 +23,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle import recreated, stop, stop_policy
+from bootstrap.lifecycle import stack_machines, stop, stop_policy
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
@@ -254,7 +254,7 @@ def test_a_machine_that_was_created_again_meanwhile_is_the_one_that_stops(
     assert local_state.recorded_run("r1").stops == {"m1": "at i-2"}
     pulumi.answers(stack_export="exit 1")
     lines: list[str] = []
-    assert recreated.current(before, lines.append) is before and "m1" in lines[0]
+    assert stack_machines.of_now(before, lines.append) is before and "m1" in lines[0]
 
 
 @pytest.mark.parametrize("lost", [False, True])
