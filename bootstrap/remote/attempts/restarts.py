@@ -201,7 +201,7 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
         start = prepare.Start(run, ended.folder, ended.secrets)
         faults = prepare.prepare_hosts(start, ended.cancelled)
         if not faults:
-            return run, _place(ended.folder, run)
+            return run, _place(ended.folder, whole, run)
         ended.tick()
         faulty = {fault.host for fault in faults}
         is_enough = run.elastic and len(run.hosts) - len(absent | faulty) >= run.elastic
@@ -216,20 +216,20 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
         time.sleep(AGAIN)
 
 
-def _place(folder: str, run: RunDocument) -> str:
+def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
     """Write what mpirun needs for the hosts of an elastic run; why it failed, or "".
 
-    The document of all hosts is read again: a command that creates an absent host again may have
-    written its address while the others were prepared.
+    The document of all hosts is read again where there is one: a command that creates an absent
+    host again may have written its address while the others were prepared.
     """
     if not run.elastic:
         return ""
     path = os.path.join(folder, WHOLE)
     try:
-        before = elastic.whole(folder)
-        whole = replace(before, keras=run.keras, keras_auto=run.keras_auto)
-        if whole != before or not os.path.exists(path):
-            json_file.save(path, whole)
+        before = json_file.read(path, RunDocument) if os.path.exists(path) else None
+        now = replace(before or whole, keras=run.keras, keras_auto=run.keras_auto)
+        if now != before:
+            json_file.save(path, now)
         elastic.place(folder, run)
     except (OSError, ValueError) as error:
         return str(error)
