@@ -62,13 +62,14 @@ def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("task", ["deploy", "notebook"])
-def test_what_serves_on_a_stack_starts_its_machines(shell: dict[str, str], task: str) -> None:
+def test_what_serves_on_a_stack_starts_its_chief(shell: dict[str, str], task: str) -> None:
     local_state.save_run(RunRecord("r1", "dev", str(Path.cwd() / "results/r1")))
     assert fab(shell, "stop", "--stack", "dev")[0] == 0
     code, out = fab(shell, task)
-    assert (code, "starting h1, h2" in out) == (2, True), out
-    assert "next: fab bootstrap --stack dev" in out, "they have no runtime"
-    assert cluster.read("dev")["h2"].running
+    assert (code, "starting h1\n" in out) == (2, True), out
+    assert "next: fab bootstrap --stack dev" in out, "it has no runtime"
+    assert cluster.read("dev")["h1"].running
+    assert local_state.load_cluster("dev").names == ("h1", "h2")
 
 
 def test_machines_that_were_only_named_are_neither_started_nor_stopped(
