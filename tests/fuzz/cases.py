@@ -130,7 +130,10 @@ def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
     if rng.random() < 0.03:
         argv += [rng.choice(VALUES)]
     codes = (*CODES, *_ssh(name))
-    return Case("command line", tuple(argv), "", _folder_of_files, lambda: None, codes)
+    also = (box.cwd,) if name == "init" else ()  # it writes the files of a project
+    return Case(
+        "command line", tuple(argv), "", _folder_of_files, lambda: None, codes, also_writes=also
+    )
 
 
 def _core_option(rng: random.Random) -> list[str]:
