@@ -18,7 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from e2e.local_hosts import Operator, Training, json_lines, listens, wait_until
+from e2e.local_hosts import (
+    DIGITS,
+    Operator,
+    Training,
+    json_lines,
+    listens,
+    wait_until,
+    with_settings,
+)  # fmt: skip
 from PIL import Image
 from standins.stores.servers import free_port
 
@@ -202,6 +210,18 @@ def documented_client(port: int) -> None:
 
 def b64() -> dict[str, str]:
     return {"b64": base64.b64encode(b"x").decode()}
+
+
+def test_train_deploys_the_model_of_a_run_that_succeeded(operator: Operator) -> None:
+    command = (*with_settings((*DIGITS, "epochs=2")), "--deploy", NAME)
+    trained = operator.document(*command)
+    assert (trained["state"], operator.last.name) == ("succeeded", trained["run_id"])
+    deployed = json.loads((operator.home / f".railhead/deployed/{NAME}.json").read_text())
+    assert deployed["run_id"] == trained["run_id"] and listens(deployed["port"])
+    again = operator.document("deploy", trained["run_id"], "--name", NAME, "--update")
+    assert again["version"] == 2
+    operator.fab("undeploy", NAME).ended(0)
+    assert not listens(deployed["port"])
 
 
 def test_a_host_that_did_not_train_a_model_serves_it_until_its_time_is_over(
