@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from railhead.documents.variables import INSIDE, RUN, TESTS, VARIABLES, YOU
+from collections.abc import Mapping
+
+from railhead.documents.variables import INSIDE, OF_RUNS, OF_TESTS, OF_YOU
 
 from .marked import table
 
 
 def of_tasks() -> dict[str, str]:
     """The generated parts of docs/tasks.md."""
-    return {"variables": _table(YOU), "variables-of-ranks": _table(RUN)}
+    return {"variables": _table(OF_YOU), "variables-of-ranks": _table(OF_RUNS)}
 
 
 def of_tests() -> dict[str, str]:
     """The generated parts of docs/contributing.md."""
-    return {"variables-of-tests": _table(TESTS, INSIDE)}
+    return {"variables-of-tests": _table({**INSIDE, **OF_TESTS})}
 
 
-def _table(*who: str) -> str:
-    rows = [(f"`{one.name}`", one.meaning) for one in VARIABLES if one.set_by in who]
+def _table(variables: Mapping[str, str]) -> str:
+    rows = [(f"`{name}`", meaning) for name, meaning in variables.items()]
     return table(("variable", "meaning"), rows)

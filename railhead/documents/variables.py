@@ -1,128 +1,81 @@
-"""Every environment variable that Railhead reads or sets: the lists of the pages come from here."""
+"""Every environment variable that Railhead reads or sets: name -> meaning, for the pages.
+
+`<NAME>` in a name stands for other letters.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-YOU = "you"
-RUN = "a run, for its program"
-INSIDE = "Railhead, for its processes"
-TESTS = "you, for the tests"
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable, who sets it, and its meaning; `<NAME>` in its name stands for other letters."""
-
-    name: str
-    set_by: str
-    meaning: str
-
-
-VARIABLES = (
-    Variable("RAILHEAD_PROXY", YOU, "as `--proxy`, also with a password"),
-    Variable(
-        "RAILHEAD_MIRROR_NETWORKS",
-        YOU,
-        "your networks in which [hosts without internet access](private-hosts.md) may reach"
-        " mirrors",
-    ),
-    Variable("RAILHEAD_DEBUG", YOU, "`1`: also show the debug log"),
-    Variable(
-        "RAILHEAD_ADDRESS_SERVICE",
-        YOU,
-        "the service that reports your public address; empty: no request",
-    ),
-    Variable(
-        "RAILHEAD_DATA_CACHE",
-        YOU,
-        "on a host: the folder for data that is downloaded from buckets",
-    ),
-    Variable(
-        "DEBIAN_MIRROR", YOU, "the archive from which nvcc comes, to compile Horovod for GPUs"
-    ),
-    Variable("XDG_CACHE_HOME", YOU, "moves `~/.cache/railhead`"),
-    Variable("RAILHEAD_RUN", RUN, "the id of the run"),
-    Variable("RAILHEAD_RUN_FILE", RUN, "the path of [run.json](architecture.md#the-run-document)"),
-    Variable("RAILHEAD_RANK", RUN, "this rank, from 0"),
-    Variable("RAILHEAD_LOCAL_RANK", RUN, "the number of this rank on its host, from 0"),
-    Variable("RAILHEAD_SIZE", RUN, "the number of ranks"),
-    Variable("RAILHEAD_HOST", RUN, "the name of the host in the command"),
-    Variable("RAILHEAD_HOME", RUN, "the home folder of the host"),
-    Variable(
-        "RAILHEAD_RESULTS",
-        RUN,
-        "a folder: on the chief, its content is fetched to `results/<run_id>/`",
-    ),
-    Variable(
-        "RAILHEAD_CHECKPOINT_DIR", RUN, "a folder for [checkpoints](#checkpoints-of-a-script)"
-    ),
-    Variable("RAILHEAD_RESUME", RUN, "`required` with [`--resume`](#resume), otherwise `auto`"),
-    Variable(
-        "RAILHEAD_DATA_<NAME>",
-        RUN,
-        "the folder of `--data NAME=...` (built-in training with a bucket: the URI)",
-    ),
-    Variable("RAILHEAD_DATA_<NAME>_MODE", RUN, "`file` or `stream`: the mode of `--data`"),
-    Variable(
-        "RAILHEAD_DATA_MODEL",
-        RUN,
-        "in the script of `fab evaluate`: the folder of the results of the run",
-    ),
-    Variable(
-        "TF_CONFIG", RUN, "with `multiworker` and `parameter-server`: the cluster and this task"
-    ),
-    Variable("TF_USE_LEGACY_KERAS", RUN, "`1` with Keras 2"),
-    Variable("OMPI_COMM_WORLD_RANK", RUN, "set by `mpirun`, with others of its own"),
-    Variable("OMPI_COMM_WORLD_LOCAL_RANK", RUN, "set by `mpirun`"),
-    Variable(
-        "OMPI_MCA_btl_vader_backing_directory",
-        RUN,
-        "a folder in memory for data between ranks of one host",
-    ),
-    Variable("PYTHONUNBUFFERED", RUN, "`1`: output appears at once"),
-    Variable("TMPDIR", RUN, "unless it is set: a folder that is removed at the end of the run"),
-    Variable(
-        "KERAS_HOME", RUN, "unless it is set: `~/.railhead/keras`, unless the host has `~/.keras`"
-    ),
-    Variable(
-        "CUDA_VISIBLE_DEVICES",
-        RUN,
-        "unless it is set, with `parameter-server`: `-1` for chief and servers, one GPU for each"
-        " worker",
-    ),
-    Variable("TF_CPP_MIN_LOG_LEVEL", RUN, "unless it is set: `1`, for the built-in training `2`"),
-    Variable(
-        "NCCL_SOCKET_IFNAME", RUN, "unless it is set: the network interface towards the other hosts"
-    ),
-    Variable("RAILHEAD_ENDPOINT", INSIDE, "the endpoint that a process belongs to"),
-    Variable("RAILHEAD_LOCAL", INSIDE, "the local host that a process belongs to: its folder"),
-    Variable("RAILHEAD_APT_HELPER", TESTS, "another apt-helper"),
-    Variable("RAILHEAD_APT_SOURCES", TESTS, "another folder of apt's sources"),
-    Variable("RAILHEAD_FULL_HOSTS", TESTS, "`required`: full hosts are not skipped"),
-    Variable("RAILHEAD_ENGINE", TESTS, "`required`: the Pulumi engine is not skipped"),
-    Variable("RAILHEAD_SERVERS", TESTS, "`required`: the servers of object stores are not skipped"),
-    Variable("RAILHEAD_CHECKOV", TESTS, "`required`: Checkov is not skipped"),
-    Variable("RAILHEAD_IMPORTS", TESTS, "`all`: each lock is installed and imported"),
-    Variable("RAILHEAD_MNIST", TESTS, "a folder with MNIST"),
-    Variable("RAILHEAD_FASHION_MNIST", TESTS, "a folder with Fashion-MNIST"),
-    Variable("RAILHEAD_PROGRAMS", TESTS, "a folder with public programs"),
-    Variable("RAILHEAD_HOROVOD_EXAMPLES", TESTS, "a folder with the examples of Horovod"),
-    Variable("RAILHEAD_CLOUD_TEST", TESTS, "`aws` or `gcp`: `make test-cloud` in an account"),
-    Variable("RAILHEAD_SSH_CIDR", TESTS, "the network from which `make test-cloud` logs in"),
-    Variable("RAILHEAD_PROJECT", TESTS, "the Google Cloud project of `make test-cloud`"),
-    Variable("RAILHEAD_EXAMPLES", TESTS, "the number of random examples of a property"),
-    Variable(
-        "RAILHEAD_DRAW_SEED", TESTS, "repeats the choice of variants of slow tests, by its seed"
-    ),
-    Variable("RAILHEAD_KILL_SEED", TESTS, "repeats a kill of `fab up`"),
-    Variable("RAILHEAD_TEST_SEED", TESTS, "repeats random answers of hosts"),
-    Variable("RAILHEAD_SURVIVE_SEED", TESTS, "repeats faults of a run"),
-    Variable("RAILHEAD_KERAS_CAMPAIGN", TESTS, "`1`: all cases of Keras and Horovod"),
-    Variable("RAILHEAD_KERAS_PATH", TESTS, "a folder with another Keras"),
-    Variable("RAILHEAD_TEST_PYTHON", TESTS, "the Python of a runtime, instead of an installed one"),
-    Variable("RAILHEAD_FORKS", TESTS, "where the process is that `fab` is forked from"),
-)
+# You set them.
+OF_YOU = {
+    "RAILHEAD_PROXY": "as `--proxy`, also with a password",
+    "RAILHEAD_MIRROR_NETWORKS": "your networks in which [hosts without internet access]"
+    "(private-hosts.md) may reach mirrors",
+    "RAILHEAD_DEBUG": "`1`: also show the debug log",
+    "RAILHEAD_ADDRESS_SERVICE": "the service that reports your public address; empty: no request",
+    "RAILHEAD_DATA_CACHE": "on a host: the folder for data that is downloaded from buckets",
+    "DEBIAN_MIRROR": "the archive from which nvcc comes, to compile Horovod for GPUs",
+    "XDG_CACHE_HOME": "moves `~/.cache/railhead`",
+}
+# A run sets them, for its program.
+OF_RUNS = {
+    "RAILHEAD_RUN": "the id of the run",
+    "RAILHEAD_RUN_FILE": "the path of [run.json](architecture.md#the-run-document)",
+    "RAILHEAD_RANK": "this rank, from 0",
+    "RAILHEAD_LOCAL_RANK": "the number of this rank on its host, from 0",
+    "RAILHEAD_SIZE": "the number of ranks",
+    "RAILHEAD_HOST": "the name of the host in the command",
+    "RAILHEAD_HOME": "the home folder of the host",
+    "RAILHEAD_RESULTS": "a folder: on the chief, its content is fetched to `results/<run_id>/`",
+    "RAILHEAD_CHECKPOINT_DIR": "a folder for [checkpoints](#checkpoints-of-a-script)",
+    "RAILHEAD_RESUME": "`required` with [`--resume`](#resume), otherwise `auto`",
+    "RAILHEAD_DATA_<NAME>": "the folder of `--data NAME=...` (built-in training with a bucket:"
+    " the URI)",
+    "RAILHEAD_DATA_<NAME>_MODE": "`file` or `stream`: the mode of `--data`",
+    "RAILHEAD_DATA_MODEL": "in the script of `fab evaluate`: the folder of the results of the run",
+    "TF_CONFIG": "with `multiworker` and `parameter-server`: the cluster and this task",
+    "TF_USE_LEGACY_KERAS": "`1` with Keras 2",
+    "OMPI_COMM_WORLD_RANK": "set by `mpirun`, with others of its own",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "set by `mpirun`",
+    "OMPI_MCA_btl_vader_backing_directory": "a folder in memory for data between ranks of one host",
+    "PYTHONUNBUFFERED": "`1`: output appears at once",
+    "TMPDIR": "unless it is set: a folder that is removed at the end of the run",
+    "KERAS_HOME": "unless it is set: `~/.railhead/keras`, unless the host has `~/.keras`",
+    "CUDA_VISIBLE_DEVICES": "unless it is set, with `parameter-server`: `-1` for chief and"
+    " servers, one GPU for each worker",
+    "TF_CPP_MIN_LOG_LEVEL": "unless it is set: `1`, for the built-in training `2`",
+    "NCCL_SOCKET_IFNAME": "unless it is set: the network interface towards the other hosts",
+}
+# Railhead sets them, for its processes.
+INSIDE = {
+    "RAILHEAD_ENDPOINT": "the endpoint that a process belongs to",
+    "RAILHEAD_LOCAL": "the local host that a process belongs to: its folder",
+}
+# You set them, for the tests.
+OF_TESTS = {
+    "RAILHEAD_APT_HELPER": "another apt-helper",
+    "RAILHEAD_APT_SOURCES": "another folder of apt's sources",
+    "RAILHEAD_FULL_HOSTS": "`required`: full hosts are not skipped",
+    "RAILHEAD_ENGINE": "`required`: the Pulumi engine is not skipped",
+    "RAILHEAD_SERVERS": "`required`: the servers of object stores are not skipped",
+    "RAILHEAD_CHECKOV": "`required`: Checkov is not skipped",
+    "RAILHEAD_IMPORTS": "`all`: each lock is installed and imported",
+    "RAILHEAD_MNIST": "a folder with MNIST",
+    "RAILHEAD_FASHION_MNIST": "a folder with Fashion-MNIST",
+    "RAILHEAD_PROGRAMS": "a folder with public programs",
+    "RAILHEAD_HOROVOD_EXAMPLES": "a folder with the examples of Horovod",
+    "RAILHEAD_CLOUD_TEST": "`aws` or `gcp`: `make test-cloud` in an account",
+    "RAILHEAD_SSH_CIDR": "the network from which `make test-cloud` logs in",
+    "RAILHEAD_PROJECT": "the Google Cloud project of `make test-cloud`",
+    "RAILHEAD_EXAMPLES": "the number of random examples of a property",
+    "RAILHEAD_DRAW_SEED": "repeats the choice of variants of slow tests, by its seed",
+    "RAILHEAD_KILL_SEED": "repeats a kill of `fab up`",
+    "RAILHEAD_TEST_SEED": "repeats random answers of hosts",
+    "RAILHEAD_SURVIVE_SEED": "repeats faults of a run",
+    "RAILHEAD_KERAS_CAMPAIGN": "`1`: all cases of Keras and Horovod",
+    "RAILHEAD_KERAS_PATH": "a folder with another Keras",
+    "RAILHEAD_TEST_PYTHON": "the Python of a runtime, instead of an installed one",
+    "RAILHEAD_FORKS": "where the process is that `fab` is forked from",
+}
 # Of a run with --sagemaker, for its program: name -> value.
 OF_SAGEMAKER = {
     "SM_CHANNELS": "the names of `--data` as a JSON list",
