@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paramiko.hostkeys import HostKeyEntry
-
 from ..clouds.base import Cloud, InstanceState
 from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter
@@ -20,7 +18,7 @@ from ..errors import HostsNotReady, RailheadError
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Host, Inventory
-from ..ssh.host_keys import is_pinned_by_name
+from ..ssh.host_keys import is_pinned_by_name, parsed_key
 
 INJECTED = "injected"  # mark of a pin: others may know this key; key_rotation.py replaces it
 WAIT_SECONDS = 300.0  # EC2's console output has the keys only some minutes after boot
@@ -138,10 +136,7 @@ def _read_keys(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, t
 
 def is_key(text: str) -> bool:
     """Whether a text can be parsed as a public key."""
-    try:
-        return HostKeyEntry.from_line(f"name {text}") is not None
-    except Exception:  # its decoders raise errors of many types
-        return False
+    return parsed_key(text) is not None
 
 
 def _pin_texts(host: Host, serial: str, keys: Sequence[str]) -> list[str]:

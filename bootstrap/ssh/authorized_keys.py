@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from paramiko.hostkeys import HostKeyEntry
-
 from railhead.documents.agent.files import TextFile
 
 from ..errors import Command, Hint, UsageError
+from .host_keys import parsed_key
 from .session import Session
 
 PATH = "~/.ssh/authorized_keys"
@@ -59,10 +58,7 @@ def read_public_key(path: Path) -> PublicKey:
 
 
 def _is_key(kind: str, data: str) -> bool:
-    try:
-        entry = HostKeyEntry.from_line(f"name {kind} {data}")
-    except Exception:  # its decoders raise errors of many types
-        return False
+    entry = parsed_key(f"{kind} {data}")
     return entry is not None and entry.key is not None and entry.key.get_name() == kind
 
 

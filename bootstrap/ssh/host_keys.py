@@ -20,6 +20,14 @@ from paramiko.ssh_exception import BadHostKeyException, SSHException
 from ..inventory.hosts import Host, Inventory
 
 
+def parsed_key(text: str) -> HostKeyEntry | None:
+    """The entry of a public key such as `ssh-ed25519 AAAA...`; None if it cannot be parsed."""
+    try:
+        return HostKeyEntry.from_line(f"name {text}")
+    except Exception:  # its decoders raise errors of many types
+        return None
+
+
 class UnknownHostKey(SSHException):
     """No key is pinned for this host; `key` is the host's key, `hostname` its known_hosts name."""
 
