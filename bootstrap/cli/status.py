@@ -26,7 +26,7 @@ from ..lifecycle.stack_machines import StackMachines
 from ..runs import checkpoints, elsewhere, results
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
-from ..runs.run import Run, find_run, state_of
+from ..runs.run import Run, find_run, known_run, state_of
 from ..serving import on_host, records
 from ..serving.state import status_line
 from ..ssh import connect
@@ -137,7 +137,7 @@ def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.C
 
 def _show_documented(status: power.ClusterStatus, run_id: str | None, report: StatusReport) -> None:
     whole, running = status.inventory, power.running_part(status)
-    run = _recorded(whole, run_id)
+    run = known_run(whole, run_id)
     if running:
         power.pin_host_keys(replace(status, inventory=running), print_lines)
         run = _show_hosts(running, whole, run, run_id, report)
@@ -153,12 +153,6 @@ def _show_documented(status: power.ClusterStatus, run_id: str | None, report: St
             report.add_run(run, line)
     elif run is None:
         print_lines("no run yet")
-
-
-def _recorded(inventory: Inventory, run_id: str | None) -> Run | None:
-    """The run, by default the last one, if it is recorded here."""
-    is_here = local_state.is_recorded(run_id) if run_id else local_state.runs(inventory.name)
-    return find_run(inventory, run_id) if is_here else None
 
 
 def _chief(inventory: Inventory, run: Run | None) -> str:

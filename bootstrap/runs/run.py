@@ -50,6 +50,12 @@ def find_run(inventory: Inventory, run_id: str | None) -> Run:
     return Run(known_id, results, local_state.hosts_of_run(known_id))
 
 
+def known_run(inventory: Inventory, run_id: str | None) -> Run | None:
+    """The run with this id, by default the last one, if it is recorded on this computer."""
+    is_here = local_state.is_recorded(run_id) if run_id else local_state.runs(inventory.name)
+    return find_run(inventory, run_id) if is_here else None
+
+
 def read_json(session: Session, path: str, kind: type[T]) -> T | None:
     """The document in a small file on a host; None if the file does not exist, Hostile if it is
     not valid."""

@@ -36,7 +36,7 @@ from ..runs import checkpoints, elsewhere, results
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, follow_to_end
-from ..runs.run import Run, find_run, state_of
+from ..runs.run import Run, find_run, known_run, state_of
 from ..ssh import connect
 from ..ssh.session import ConnectionLost
 
@@ -55,8 +55,8 @@ def find(status: power.ClusterStatus, run_id: str | None) -> Run:
         HostsNotReady: it was not found, and a host cannot be reached.
     """
     inventory = status.inventory
-    if local_state.is_recorded(run_id) if run_id else local_state.runs(inventory.name):
-        return find_run(inventory, run_id)
+    if known := known_run(inventory, run_id):
+        return known
     found = _elsewhere(status, run_id)
     if found is None:
         return find_run(inventory, run_id)  # raises why
