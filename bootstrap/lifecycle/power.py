@@ -6,7 +6,7 @@ States and addresses are read from the cloud by machine id, never from Pulumi's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
@@ -14,7 +14,7 @@ from paramiko.ssh_exception import AuthenticationException, SSHException
 from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..clouds.host_key_store import HostKeyStore
-from ..console.output import Reporter, confirm, print_result
+from ..console.output import Reporter, confirm
 from ..console.wait import Clock, wait_until
 from ..errors import (
     Command,
@@ -85,8 +85,10 @@ def ensure_running(
     *,
     start_them: bool = False,
     clock: Clock | None = None,
+    whole: Inventory | None = None,
 ) -> Inventory:
-    """Return the inventory when all its machines run and their keys are pinned.
+    """Return the inventory when all its machines run and their keys are pinned. `whole`: as in
+    `start`.
 
     Raises:
         UsageError: some do not run, and the user did not agree to start them.
@@ -95,7 +97,7 @@ def ensure_running(
         return status.inventory
     if status.not_running:
         _confirm_start(status, start_them)
-        return start(status.inventory, report, clock=clock)
+        return start(status.inventory, report, clock=clock, whole=whole)
     pin_host_keys(status, report, clock=clock)
     return status.inventory
 
@@ -117,17 +119,11 @@ def chief_started(
 ) -> Iterator[Inventory]:
     """The inventory of the chief, which runs; other machines that are stopped stay so. After an
     error, print, also with --quiet, that the machine which this command started keeps running."""
-    alone = _chief_alone(status)
-    inventory = ensure_running(alone, report, start_them=True, clock=clock)
-    if not alone.not_running:
+    alone, whole = _chief_alone(status), status.inventory
+    inventory = ensure_running(alone, report, start_them=True, clock=clock, whole=whole)
+    started = stop_policy.running_machines(inventory) if alone.not_running else nullcontext()
+    with started:
         yield inventory
-        return
-    local_state.save_cluster(at_addresses(status.inventory, inventory))
-    try:
-        yield inventory
-    except BaseException:
-        print_result(stop_policy.keep_running(inventory))
-        raise
 
 
 def _chief_alone(status: ClusterStatus) -> ClusterStatus:
@@ -217,9 +213,10 @@ def start(
     *,
     hours: float | None = None,
     clock: Clock | None = None,
+    whole: Inventory | None = None,
 ) -> Inventory:
     """Arm the cloud's deadlines, start the machines, wait until all accept SSH logins, and move
-    their timers.
+    their timers. `whole`: the cluster that these machines are a part of, for its record.
 
     Raises:
         RailheadError: the cloud cannot start them; machines that did start are stopped.
@@ -238,7 +235,7 @@ def start(
     wait_for_ssh(now.inventory, report, clock)
     deadlines.arm_timers(now.inventory, cloud, hours, report)
     _note_deadlines(now.inventory, cloud.deadlines())
-    local_state.save_cluster(now.inventory)
+    local_state.save_cluster(at_addresses(whole or now.inventory, now.inventory))
     return now.inventory
 
 

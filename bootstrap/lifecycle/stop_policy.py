@@ -14,7 +14,7 @@ from railhead.documents.state import Machines
 
 from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent
-from ..console.output import Reporter
+from ..console.output import Reporter, print_result
 from ..console.wait import Clock
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory import local_state
@@ -110,6 +110,17 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
     except BaseException:
         if inventory.is_managed:
             report(f"no run was started; {keep_running(inventory)}")
+        raise
+
+
+@contextmanager
+def running_machines(inventory: Inventory) -> Iterator[None]:
+    """Around steps on machines that run: after an error, print, also with --quiet, that they keep
+    running."""
+    try:
+        yield
+    except BaseException:
+        print_result(keep_running(inventory))
         raise
 
 

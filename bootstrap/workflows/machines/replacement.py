@@ -11,12 +11,13 @@ from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.run import RunDocument
 
 from ...clouds import base
-from ...console.output import print_lines, print_result
+from ...console.output import print_lines
 from ...data.place import place_data
 from ...errors import Command, Hint, RailheadError, UsageError
 from ...inventory import local_state, pulumi_stack
 from ...inventory.hosts import Inventory
 from ...lifecycle import power, stop_policy, up
+from ...lifecycle.consent import unfetched
 from ...lifecycle.power import ClusterStatus
 from ...plan.cluster import Options
 from ...plan.runtimes import RUNTIMES
@@ -58,7 +59,7 @@ def replace_host(stack: str, name: str, *, yes: bool, discard: bool) -> None:
         if needs is None:
             print_lines(f"{name} was created again; no run recorded here is in progress without it")
             return
-        with _keeps_running(status.inventory):
+        with stop_policy.running_machines(status.inventory):
             _hand_over(_ready(stack, needs.run, name), needs, name)
     run_id = needs.run.run_id
     print_lines(
@@ -123,12 +124,12 @@ def _candidates(status: ClusterStatus, name: str) -> Iterator[Run]:
     """The runs recorded here, the newest first, that may be in progress and lack this host: those
     without a result here, whose chief is another host that is not known to be stopped."""
     inventory = status.inventory
-    for path in reversed(local_state.runs(inventory.name)):
-        run = find_run(inventory, path.stem)
+    for run_id in reversed(unfetched(inventory)):
+        run = find_run(inventory, run_id)
         chief = run.part_of(inventory).chief.name
         is_other = name != chief and (not run.hosts or {name, chief} <= {*run.hosts})
         may_run = status.instance_states[chief].state in ("running", "unknown")
-        if is_other and may_run and not (run.results / "result.json").exists():
+        if is_other and may_run:
             yield run
 
 
@@ -147,16 +148,6 @@ def _needs(run: Run, document: RunDocument) -> Needs:
     runtime = RUNTIMES.get(document.runtime.name)
     row = runtime.row.name if runtime else None
     return Needs(run, request, replace(options, runtime=row))
-
-
-@contextlib.contextmanager
-def _keeps_running(inventory: Inventory) -> Iterator[None]:
-    """After an error, print, also with --quiet, that the machines keep running."""
-    try:
-        yield
-    except BaseException:
-        print_result(stop_policy.keep_running(inventory))
-        raise
 
 
 def _ready(stack: str, run: Run, name: str) -> Inventory:

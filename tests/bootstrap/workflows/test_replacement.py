@@ -23,6 +23,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.lifecycle.stop_policy import running_machines
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.runtimes import choose_runtime
 from bootstrap.runs import replacement
@@ -91,7 +92,7 @@ def test_no_machine_starts_again_after_the_run_has_ended(
     document = to_document(INVENTORY)
     component = resource("railhead:aws:Cluster", outputs={"document": document})
     pulumi.answers(stack_export=exported(component))
-    with pytest.raises(RailheadError, match="r1") as caught, workflow._keeps_running(INVENTORY):
+    with pytest.raises(RailheadError, match="r1") as caught, running_machines(INVENTORY):
         workflow._ready("dev", RUN, "h2")
     assert {*cloud.calls} == {"account"}
     assert "fab stop --stack dev" in str(caught.value.hint)
