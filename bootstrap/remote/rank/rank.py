@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import gc
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -22,7 +21,7 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +33,8 @@ from ..attempts import evidence
 from ..keras_patches import patch, rows
 from ..run import json_file
 from ..stall import counter, dump
-from . import rank_data, rank_launcher, rank_link, rank_sagemaker
+from . import quick_import, rank_data, rank_launcher, rank_link, rank_sagemaker
 
-LARGE = ("tensorflow", "keras", "tf_keras")  # packages of some thousand modules
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
 ALIVE = b"\x1d"  # a heartbeat
@@ -75,7 +73,7 @@ def run_program(run: RunDocument, folder: str) -> int:
     """Run the built-in training or evaluation, or the script; returns the exit code."""
     program, work = run.program, os.path.join(folder, "work")
     programs.leave()
-    patch.after_import(dict.fromkeys(LARGE, lambda _: None), around=without_collection)
+    quick_import.install()
     if not isinstance(program, Script):
         return outcome(lambda: run_training(work))
     if run.keras == 2:
@@ -94,21 +92,6 @@ def run_program(run: RunDocument, folder: str) -> int:
     if code == 0 and (warning := rank_launcher.ran_alone(run)):
         print(warning, file=sys.stderr, flush=True)
     return code
-
-
-@contextlib.contextmanager
-def without_collection() -> Iterator[None]:
-    """No garbage collection within the block, nor later of what it has created. An import creates
-    next to no garbage, and looking for it took a sixth of the CPU time of a short training."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def print_on_rank_0(line: str) -> None:
