@@ -82,8 +82,8 @@ class Decision:
 class Restarts:
     """What the attempts of a run have in common."""
 
-    def __init__(self) -> None:
-        self.attempts: tuple[Attempt, ...] = ()
+    def __init__(self, attempts: tuple[Attempt, ...] = ()) -> None:
+        self.attempts = attempts
         self.began = BEGINNING  # where the last attempt continued
         self.error: tuple[str, Point] | None = None  # of the last one, and the checkpoint after it
         self.start_seconds = 0.0  # until the first step, the longest so far

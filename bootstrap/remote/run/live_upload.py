@@ -55,6 +55,7 @@ class CheckpointUpload:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
+        self.term = bucket.fence.term if bucket.fence else 1
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -81,7 +82,9 @@ class CheckpointUpload:
         """An entry of the manifest for each file, uploaded where the bucket does not have it."""
         known = {(entry.path, *stamp_of(entry)): entry for entry in self.files}
         taken = {entry.object for entry in self.files}
-        free = (n for n in range(2 * checkpoint_files.FILES) if n not in taken)
+        first = checkpoint_files.first_object(self.term)
+        numbers = range(first, first + 2 * checkpoint_files.FILES)
+        free = (number for number in numbers if number not in taken)
         for path, stamp in stamps.items():
             if entry := known.get((path, *stamp)):
                 yield entry
@@ -94,10 +97,13 @@ class CheckpointUpload:
 
     def _publish(self, entries: tuple[Uploaded, ...]) -> None:
         """Write the manifest to the bucket, then to the run's folder."""
-        path = os.path.join(self.run, f"{STATUS}.manifest")
-        json_file.save(path, UploadedCheckpoints(entries))
-        name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
-        self.bucket.put(path, name, short_lived=True)
+        if self.bucket.fence:
+            self.bucket.fence.write_checkpoints(self.bucket, UploadedCheckpoints(entries))
+        else:
+            path = os.path.join(self.run, f"{STATUS}.manifest")
+            json_file.save(path, UploadedCheckpoints(entries))
+            name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
+            self.bucket.put(path, name, short_lived=True)
         self.files = entries
 
 
@@ -169,7 +175,7 @@ class GrowingUpload:
     another process continues. A failed step is counted and tried again."""
 
     def __init__(self, run: str, url: str) -> None:
-        bucket = upload.destination(url)
+        bucket = upload.destination(url, run)
         self.run, self.status = run, load_grown(run)
         self.files = GrowingFiles(run, bucket, self.status.files)
         self.logs = LogUpload(run, bucket, self.status.logs)
@@ -198,7 +204,7 @@ class LiveUpload:
 
     def __init__(self, run: str, url: str) -> None:
         self.run, self.ended = run, threading.Event()
-        self.checkpoints = CheckpointUpload(run, upload.destination(url))
+        self.checkpoints = CheckpointUpload(run, upload.destination(url, run))
         self.growing = GrowingUpload(run, url)  # its own client: another thread uses it
         self.status = Uploads(self.checkpoints.files, load_status(run).at)
 

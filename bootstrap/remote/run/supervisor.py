@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from railhead.documents.cause import Cause
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.manifest import Outputs
@@ -32,9 +33,11 @@ from ..attempts import causes, evidence
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
 from ..attempts.restarts import Ended, Times, metric_numbers
-from ..attempts.run_state import STARTED, State
+from ..attempts.run_state import State
 from ..evaluation import thresholds
 from ..stall.watch import StallWatch
+from ..takeover import held
+from ..takeover.lease import HOLD
 from . import (
     bounded,
     closing,
@@ -54,6 +57,10 @@ GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pi
 LIBC = ctypes.CDLL(None)
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
 CANCELLED = threading.Event()
+NO_LEASE = (
+    "this chief has lost the lease of the run, because its sign of life did not arrive in the"
+    f" bucket for {HOLD:g} s: another host may supervise the run"
+)
 
 
 def path(name: str) -> str:
@@ -89,6 +96,7 @@ class Supervisor:
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
         self.silent: int | None = None  # the host for whose silence the run was ended
+        self.is_lost = False  # whether another host may supervise the run
 
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
@@ -96,6 +104,7 @@ class Supervisor:
         if not os.path.exists(path(manifest.BEFORE)):  # otherwise an attempt has written since
             with self.state.counted():  # also used by a fetch
                 json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
+        self.state.start_lease(self.run)
         self.state.start_uploads(self.run)
         readers: list[threading.Thread] = []
         try:
@@ -120,8 +129,12 @@ class Supervisor:
     def start_again(self, result: Result) -> Result | None:
         """Prepare the hosts for another attempt; otherwise the result, with the reason. A cancel
         meanwhile ends the next attempt."""
+        if self.is_lost:
+            return result
         decision = self.state.restarts.decide(self.ended(result))
         self.note(decision.trouble)
+        if self.loses_lease():
+            return self.without_lease(result)
         if decision.attempt is None:
             return replace(result, no_restart=decision.why or None)
         if decision.since is not None:
@@ -143,19 +156,19 @@ class Supervisor:
             outputs=self.outputs,
             secrets=self.secrets,
             tick=self.tick,
-            cancelled=CANCELLED.is_set,
+            cancelled=lambda: CANCELLED.is_set() or self.loses_lease(),
             grows=self.grows,
         )
 
     def times(self) -> Times:
         """How long this attempt and the run have taken."""
-        now, first_step = time.monotonic(), self.output.first_step
-        return Times(now - self.begun, now - STARTED, first_step and first_step - self.begun)
+        seconds, first_step = time.monotonic() - self.begun, self.output.first_step
+        return Times(seconds, self.state.run_seconds, first_step and first_step - self.begun)
 
     def tick(self) -> None:
         """Note that the supervisor lives, between two attempts; cancel a run whose time is over."""
         self.state.beat()
-        if stop_policy.is_over(self.run, time.monotonic() - STARTED):
+        if stop_policy.is_over(self.run, self.state.run_seconds):
             CANCELLED.set()
 
     def unless_cancelled(self, result: Result) -> Result:
@@ -208,7 +221,7 @@ class Supervisor:
                 controller.is_connected(path("attached"))
                 self.returning.look()
             self.watch.look(time_now)
-            if stop_policy.is_over(self.run, time_now - STARTED):
+            if stop_policy.is_over(self.run, self.state.run_seconds):
                 CANCELLED.set()
             if not terminated and self.must_end():
                 terminated = time_now
@@ -221,10 +234,10 @@ class Supervisor:
         return process.returncode
 
     def must_end(self) -> bool:
-        """Whether the run must be ended: it was cancelled, only parameter servers are left, a host
-        fell silent, or it has stalled. The result needs to know which."""
+        """Whether the run must be ended: it was cancelled, its lease lost, only parameter servers
+        are left, a host fell silent, or it has stalled. The result needs to know which."""
         self.ended_servers = self.only_servers_are_left()
-        if CANCELLED.is_set() or self.ended_servers:
+        if CANCELLED.is_set() or self.loses_lease() or self.ended_servers:
             return True
         self.grows = self.returning.is_due(self.lacks_time) and not self.known()
         if self.grows:
@@ -233,6 +246,21 @@ class Supervisor:
         if silent is not None and not self.known():
             self.silent = silent
         return silent is not None or self.watch.ends_run
+
+    def loses_lease(self) -> bool:
+        """Whether another host may supervise the run now; always False without `takeover`."""
+        self.is_lost = self.is_lost or held.has_lost(RUN)
+        return self.is_lost
+
+    def without_lease(self, result: Result) -> Result:
+        """The result of a chief that has lost the lease; only this host has it."""
+        chief = self.hosts[0]
+        cause = Cause("host", NO_LEASE, chief)
+        culprit = Culprit(None, chief, (NO_LEASE,))
+        code = result.exit_code or 1
+        return replace(
+            result, state="failed", exit_code=code, why=None, culprit=culprit, cause=cause
+        )
 
     def lacks_time(self, checkpoints: Checkpoints) -> bool:
         """Whether the time left is too short for another attempt."""
@@ -260,7 +288,7 @@ class Supervisor:
         """How the run has ended, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
-        elif self.silent is not None or self.grows or self.watch.ends_run:
+        elif self.is_lost or self.silent is not None or self.grows or self.watch.ends_run:
             code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return Result(
@@ -276,6 +304,8 @@ class Supervisor:
 
     def explained(self, result: Result) -> Result:
         """The result with the cause of a failure, also from what the culprit's host shows."""
+        if self.is_lost:
+            return self.without_lease(result)
         if result.culprit is None:
             return result
         seconds = time.monotonic() - self.begun
@@ -286,7 +316,7 @@ class Supervisor:
 
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
-        if stop_policy.is_over(self.run, time.monotonic() - STARTED):
+        if stop_policy.is_over(self.run, self.state.run_seconds):
             return f"its {self.run.max_hours:g} hours (--max-hours) were over"
         return None
 
