@@ -288,8 +288,7 @@ class RunDocument:
     takeover: bool = key(
         False,
         omit=True,
-        doc="optional: true: another host may take the run over when its chief is lost"
-        " (`--takeover`)",
+        doc="optional: true: another host may take the run over when its chief is lost",
     )
     on_stall: str = key(
         "stop",

@@ -159,6 +159,12 @@ def load_status(run: str) -> Uploads:
     return Uploads()
 
 
+def save_status(run: str, uploaded: UploadedCheckpoints) -> None:
+    """Continue with what is in the bucket, on a host that takes the run over; OSError if it cannot
+    be written."""
+    json_file.save(os.path.join(run, STATUS), Uploads(uploaded.files, time.time()))
+
+
 def failure_of(work: Callable[[], object]) -> str | None:
     """Do one step; the error if it failed, which is also printed."""
     try:
