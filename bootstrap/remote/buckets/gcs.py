@@ -8,13 +8,13 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from .objects import CHUNK, ChangedFile, Stored, encoded, joined
+from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 
 STORAGE = "https://storage.googleapis.com/"
 EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without credentials
@@ -28,7 +28,8 @@ NONE: Properties = {}
 
 @dataclass(frozen=True)
 class StorageClient:
-    """Sends requests with a session of `requests`; `storage` is the base address.
+    """Sends requests with a session of `requests`; `storage` is the base address, `silence`:
+    seconds without an answer after which a request has failed.
 
     Raises:
         requests.RequestException: the network failed, or Google refused.
@@ -36,12 +37,13 @@ class StorageClient:
 
     session: Any
     storage: str = STORAGE
+    silence: float = field(default=SILENCE, kw_only=True)
 
     def request(self, method: str, address: str, **options: Any) -> Any:
         """The response; its status is below 400."""
         from requests import HTTPError
 
-        response = self.session.request(method, address, timeout=30, **options)
+        response = self.session.request(method, address, timeout=self.silence, **options)
         if response.status_code >= 400:
             why = f"Google refuses {method} {address}: {response.text[:400]}"
             raise HTTPError(why, response=response)
@@ -97,7 +99,7 @@ def retry_when_busy(session: Any, storage: str = STORAGE) -> None:
         session.mount(start, HTTPAdapter(max_retries=retry))
 
 
-def open_objects(name: str) -> GcsObjects:
+def open_objects(name: str, silence: float = SILENCE) -> GcsObjects:
     """A bucket, with the rights of this machine's service account."""
     import requests
 
@@ -106,7 +108,7 @@ def open_objects(name: str) -> GcsObjects:
     address = emulator if "://" in emulator or not emulator else f"http://{emulator}"
     storage = f"{address.rstrip('/')}/" if address else STORAGE
     retry_when_busy(session, storage)
-    return GcsObjects(StorageClient(session, storage), name)
+    return GcsObjects(StorageClient(session, storage, silence=silence), name)
 
 
 @dataclass(frozen=True)

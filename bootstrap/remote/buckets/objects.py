@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 CHUNK = 1 << 20  # bytes of a download that are held at once
+SILENCE = 30.0  # seconds without an answer, after which a request is repeated
 LARGEST = 64 << 20  # bytes of an object that is read whole
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from railhead.documents.manifest import SHORT_LIVED
 
-from .objects import CHUNK, ChangedFile, Stored, encoded, joined
+from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 
 # S3's refusals of a condition; the second: another request writes the object at this moment.
 REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
@@ -20,13 +20,15 @@ PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 pa
 Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 
 
-def boto_client(service: str, region: str | None = None, session: Any = None) -> Any:
+def boto_client(
+    service: str, region: str | None = None, session: Any = None, silence: float = SILENCE
+) -> Any:
     """A client of boto3 with timeouts and retries; the clients of one `session` read a service's
     model once."""
     from botocore.config import Config
 
     retries = {"mode": "standard", "max_attempts": 5}
-    config = Config(connect_timeout=5, read_timeout=30, retries=retries)
+    config = Config(connect_timeout=5, read_timeout=silence, retries=retries)
     return (session or boto_session()).client(service, region_name=region, config=config)
 
 
@@ -37,9 +39,9 @@ def boto_session() -> Any:
     return boto3.Session()
 
 
-def open_objects(name: str) -> S3Objects:
+def open_objects(name: str, silence: float = SILENCE) -> S3Objects:
     """A bucket, with the rights of this machine's role."""
-    client = boto_client("s3")
+    client = boto_client("s3", silence=silence)
     return S3Objects(lambda _, operation, **values: getattr(client, operation)(**values), name)
 
 

@@ -17,11 +17,11 @@ from railhead.documents.manifest import Manifest, home_name
 from railhead.documents.uri import BucketUri, bucket_uri
 
 from ..buckets import gcs, s3
-from ..buckets.objects import SharedObjects
+from ..buckets.objects import SILENCE, SharedObjects
 from ..takeover.fence import Fence, fence_of
 from . import json_file, manifest
 
-OPENERS: Mapping[str, Callable[[str], SharedObjects]] = {  # by scheme
+OPENERS: Mapping[str, Callable[[str, float], SharedObjects]] = {  # by scheme
     "s3": s3.open_objects,
     "gs": gcs.open_objects,
 }
@@ -49,11 +49,12 @@ class Destination:
             file.writelines(self.objects.read(self.uri.key(name)))
 
 
-def destination(url: str, run: str = "") -> Destination:
+def destination(url: str, run: str = "", silence: float = SILENCE) -> Destination:
     """The bucket folder of a URL, with the rights of this machine; for what is published of a run,
-    with the run's folder on this host."""
+    with the run's folder on this host. `silence`: seconds until a request is repeated."""
     uri = bucket_uri(url)
-    return Destination(uri, OPENERS[uri.scheme](uri.bucket), fence_of(run) if run else None)
+    objects = OPENERS[uri.scheme](uri.bucket, silence)
+    return Destination(uri, objects, fence_of(run) if run else None)
 
 
 def upload(folder: str, url: str) -> None:

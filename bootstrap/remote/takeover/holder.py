@@ -28,6 +28,7 @@ from .lease import Holder, holder
 from .terms import Terms
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
+SILENCE = 5.0  # seconds of a request: a connection that is dead must not cost the lease
 PAUSE = 1.0  # seconds between two decisions
 MARK = 8  # bytes
 
@@ -140,8 +141,7 @@ def main(folder: str, url: str) -> None:
     """Hold the lease."""
     term = held.term_of(folder)
     assert term
-    LeaseHolder(folder, term, Terms(upload.destination(url))).hold(
-        lambda: not held.is_frozen(folder)
-    )
+    terms = Terms(upload.destination(url, silence=SILENCE))
+    LeaseHolder(folder, term, terms).hold(lambda: not held.is_frozen(folder))
     if held.has_lost(folder) and held.is_frozen(folder):
         end_ranks(os.path.basename(folder))

@@ -31,7 +31,7 @@ STOPS = ("run/stop_machines.py", "UNUSED = 1200.0", "UNUSED = 0.0")
 TRAINS = "sleep 600 & echo $! >ranks; wait"
 # A host that got its stop command answers no more.
 SSH = """#!/bin/sh
-echo "$@" >>"$HOME/commands"
+printf '%s\\n' "$*" >>"$HOME/commands"
 case "$*" in *true) exit 255;; esac
 echo '{"ended": 0, "left": []}'
 """
