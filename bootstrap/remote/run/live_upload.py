@@ -84,7 +84,7 @@ class CheckpointUpload:
         taken = {entry.object for entry in self.files}
         first = checkpoint_files.first_object(self.term)
         numbers = range(first, first + 2 * checkpoint_files.FILES)
-        free = (number for number in numbers if number not in taken)
+        free = (n for n in numbers if n not in taken)
         for path, stamp in stamps.items():
             if entry := known.get((path, *stamp)):
                 yield entry
