@@ -59,11 +59,11 @@ class Chief:
         (folder / "state.npz").write_text(f"arrays {step}")
         (folder / "manifest.json").write_text("{}")
 
-    def train(self) -> int:
+    def train(self, term: int = 1) -> int:
         """Start; the pid of the supervisor, once a beat and a checkpoint are in the bucket."""
         self.checkpoint(1)
         pid = self.run.start().pid
-        wait_until(lambda: (self.folder / "ranks").exists() and self.terms.beat(1))
+        wait_until(lambda: (self.folder / "ranks").exists() and self.terms.beat(term))
         wait_until(lambda: "runs/r1/checkpoints/manifest.json" in self.store.names(self.bucket))
         return pid
 

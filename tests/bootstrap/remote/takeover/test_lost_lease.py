@@ -13,6 +13,9 @@ from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
 from bootstrap.remote.takeover import held
+from bootstrap.remote.takeover.holder import claim_of
+from railhead.documents.result import Attempt, Culprit
+from railhead.documents.takeover import Claim, Term
 
 
 def test_a_chief_that_stood_still_publishes_nothing_when_it_wakes_up(chief: Chief) -> None:
@@ -62,3 +65,19 @@ def test_a_run_that_ends_by_itself_is_published_and_released(chief: Chief) -> No
     assert beat and beat.ended and chief.terms.has_results() and chief.terms.newest() == 1
     stops = (chief.run.home / "commands").read_text().splitlines()
     assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+
+
+def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chief) -> None:
+    attempts = (Attempt(3, Culprit(None, "b", ()), 900.0, kind="retry"),)
+    term = Term(2, "a", "mark-2", 1000.0, "2026-11-26T05:00:00Z", attempts)
+    assert chief.terms.claim(1, Claim("b", "mark-1")) and chief.terms.claim(2, claim_of(term))
+    held.begin(str(chief.folder), term, held.now())
+    supervisor = chief.train(2)
+    beat = chief.terms.beat(2)
+    assert beat and 1000 <= beat.seconds < 1600
+    assert (beat.started, beat.attempts) == (term.started, attempts)
+    os.kill(chief.rank(), signal.SIGTERM)
+    wait_until(lambda: not is_alive(supervisor))
+    result = chief.run.read("results/result.json")
+    assert result["seconds"] > beat.seconds and result["started"] == term.started
+    assert len(result["attempts"]) == 1 and chief.terms.has_results()
