@@ -171,6 +171,8 @@ def test_an_earlier_chief_publishes_nothing_and_a_new_one_continues_from_its_che
 def test_a_list_that_another_host_writes_between_look_and_upload_is_not_overwritten(
     bucket: upload.Destination,
 ) -> None:
+    fence.rewrite_checkpoints(bucket, 1, lambda before: before)
+
     def meanwhile(before: UploadedCheckpoints) -> UploadedCheckpoints:
         fence.adopt_checkpoints(bucket, 2)
         return replace(before, files=())
