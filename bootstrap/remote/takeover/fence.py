@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from ..run.upload import Destination
 
 CHECKPOINTS = "checkpoints/manifest.json"
-TRIES = (
-    5  # to write the list: another host changed it, or this one with a request that was repeated
-)
+# To write the list: another host changed it, or this one with a request that was repeated.
+TRIES = 5
 
 
 class LeaseLost(Exception):

@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import time
 
+from standins import programs
 from standins.relay import Relay
 from standins.runs.leased_chief import Chief, send
 from standins.runs.supervised_run import is_alive
@@ -81,3 +84,22 @@ def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chie
     result = chief.run.read("results/result.json")
     assert result["seconds"] > beat.seconds and result["started"] == term.started
     assert len(result["attempts"]) == 1 and chief.terms.has_results()
+
+
+def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
+    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 1.0")
+    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.1")
+    held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - 50)
+    chief.run.write("state.json", {"state": "failed", "pid": 7, "heartbeat": 1})
+    (chief.run.home / ".railhead/supervisor.lock").write_text("r1")
+    environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
+    marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}
+    argv = programs.command(chief.folder, "run.stop_machines")
+    with subprocess.Popen(["sleep", "600"], env={**environ, **marks}) as rank:
+        stopper = subprocess.Popen(argv, cwd=chief.folder, env=environ)
+        wait_until(lambda: "took the run over" in (chief.folder / "state.json").read_text())
+        time.sleep(2)  # more than UNUSED
+        assert stopper.poll() is None
+        rank.kill()
+    assert stopper.wait(60) == 0
+    assert (chief.run.home / "commands").read_text() == "chief stops\n"
