@@ -46,7 +46,8 @@ class Fence:
             raise LeaseLost()
 
     def create(self, bucket: Destination, path: str, name: str) -> None:
-        """Upload a file that no other host may have uploaded."""
+        """Upload the file that completes the results, unless another host has. A host that claims
+        the next term looks for it after its claim; so this host looks for the term afterwards."""
         self.check(bucket)
         key = bucket.uri.key(name)
         with open(path, "rb") as file:
@@ -55,6 +56,7 @@ class Fence:
             stored = bucket.objects.look(key)
             if stored is None or stored.data != data:
                 raise LeaseLost()
+        self.check(bucket)
 
     def write_checkpoints(self, bucket: Destination, document: UploadedCheckpoints) -> None:
         """Write the list of the checkpoints in the bucket."""

@@ -39,7 +39,8 @@ class LeaseHolder:
     def __init__(self, folder: str, term: Term, terms: Terms) -> None:
         self.folder, self.term, self.terms = folder, term, terms
         self.begun, self.number = held.now(), 0
-        self.claimed = self.next_term = False
+        self.claimed = term.number > 1  # before it took the run over
+        self.next_term = False
 
     def hold(self, lives: Callable[[], bool] = lambda: True) -> None:
         """Beat until the lease is lost or released, while `lives`."""
@@ -69,6 +70,10 @@ class LeaseHolder:
             if self.next_term:
                 return False
             self.terms.write_beat(self.term.number, self.content(now, ended))
+            # Whoever claims the next term after this sees that the run has ended.
+            self.next_term = ended and self.terms.exists(self.term.number + 1)
+            if self.next_term:
+                return False
             held.renew(self.folder, now)
         except Exception as error:  # of the cloud's library; or the lease was lost meanwhile
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -29,12 +29,14 @@ class Terms:
 
     def claim(self, number: int, claim: Claim) -> bool:
         """Try to get a term; True also where this claim has it already. Of several hosts that try,
-        one gets it."""
+        one gets it. False also where the run is over: it may have ended meanwhile."""
         key, data = self.bucket.uri.key(f"chief/{number}"), _packed(claim)
-        if self.bucket.objects.create(key, data):
-            return True
-        stored = self.bucket.objects.look(key)
-        return stored is not None and stored.data == data
+        if not self.bucket.objects.create(key, data):
+            stored = self.bucket.objects.look(key)
+            if stored is None or stored.data != data:
+                return False
+        last = self.beat(number - 1) if number > 1 else None
+        return not (self.has_results() or (last and last.ended))
 
     def exists(self, number: int) -> bool:
         """Whether a host has had this term."""

@@ -7,6 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standins.stores.object_stores import S3, Gcs
@@ -15,7 +16,7 @@ from bootstrap.remote.buckets.objects import Stored
 from bootstrap.remote.run import live_upload, restore_checkpoints, upload
 from bootstrap.remote.run.live_upload import CheckpointUpload
 from bootstrap.remote.takeover import fence, held
-from bootstrap.remote.takeover.fence import LeaseLost
+from bootstrap.remote.takeover.fence import Fence, LeaseLost
 from bootstrap.remote.takeover.holder import LeaseHolder
 from bootstrap.remote.takeover.lease import EXPIRED, standby
 from bootstrap.remote.takeover.terms import Terms, Watch
@@ -190,3 +191,46 @@ def test_results_are_published_by_one_host(
     (first / "results/manifest.json").write_text('{"files": [], "skipped": []}')
     with pytest.raises(LeaseLost):
         upload.upload(str(first), url)
+
+
+class SlowStore:
+    """A store in which another host takes the run over before an object is written."""
+
+    def __init__(self, bucket: upload.Destination) -> None:
+        self.objects, self.terms = bucket.objects, Terms(bucket)
+        self.claimed: list[bool] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.objects, name)
+
+    def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
+        self.claimed.append(self.terms.claim(2, Claim("h2", "mark-2")))
+        return self.objects.create(key, data, short_lived=short_lived)
+
+    def write(self, key: str, data: bytes, *, short_lived: bool = False) -> None:
+        self.claimed.append(self.terms.claim(2, Claim("h2", "mark-2")))
+        self.objects.write(key, data, short_lived=short_lived)
+
+
+def test_a_host_that_publishes_during_a_takeover_does_not_count_as_the_chief(
+    bucket: upload.Destination, first: Path
+) -> None:
+    store = SlowStore(bucket)
+    path = first / "results/manifest.json"
+    path.write_text('{"files": []}')
+    with pytest.raises(LeaseLost):
+        Fence(str(first), 1).create(replace(bucket, objects=store), str(path), "manifest.json")
+    assert store.claimed == [True]
+    assert not store.terms.claim(3, Claim("h3", "mark-3")), "the run has its results"
+
+
+def test_a_last_beat_during_a_takeover_does_not_release_the_lease(
+    bucket: upload.Destination, first: Path
+) -> None:
+    store = SlowStore(bucket)
+    holder = LeaseHolder(str(first), FIRST, Terms(replace(bucket, objects=store)))
+    holder.claimed = True
+    (first / held.ALIVE).unlink()
+    assert holder.step(lives=False) and not holder.step(lives=False)
+    assert store.claimed == [True] and held.has_lost(str(first))
+    assert not store.terms.claim(2, Claim("h2", "mark-2")), "the run has ended"
