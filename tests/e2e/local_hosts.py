@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import jsonschema
 from places import ROOT
 from standins.forks import FAB, run_fab
+from standins.stores import object_stores
 
 
 @dataclass(frozen=True)
@@ -226,3 +228,28 @@ def cluster(home: Path, name: str, caches: Path, hosts: int = 2) -> Iterator[Non
         yield
     finally:
         subprocess.run([*local, "stop", name], **quiet)
+
+
+def homes_of_hosts(home: Path) -> list[Path]:
+    """The homes of the local hosts in `home`."""
+    return [*home.glob(".railhead/clusters/ready/hosts/*/home")]
+
+
+@contextlib.contextmanager
+def with_rights(homes: Iterable[Path], store: object_stores.S3) -> Iterator[None]:
+    """In these homes, clients have the store's address and its keys, as a role would give them."""
+    config = f"""[default]
+region = {object_stores.REGION}
+endpoint_url = {store.endpoint}
+aws_access_key_id = {object_stores.KEY}
+aws_secret_access_key = {object_stores.SECRET}
+s3 =
+  addressing_style = path
+"""
+    folders = [home / ".aws" for home in homes]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "config").write_text(config)
+    yield
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)  # the host was made again without it

@@ -18,8 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local_hosts import Operator, is_followed, marked, wait_until
+from e2e.local_hosts import (
+    Operator,
+    homes_of_hosts,
+    is_followed,
+    marked,
+    wait_until,
+    with_rights,
+)
 from places import ROOT
+from standins.stores.object_stores import S3
 
 from bootstrap.clouds.local import processes
 from bootstrap.remote.run import controller
@@ -163,42 +171,30 @@ def test_no_stop_leaves_them_running(owner: Operator) -> None:
 
 
 @pytest.fixture
-def s3(operator: Operator) -> Iterator[Any]:
-    """An S3 with the bucket `results-b`, which the local hosts find by their own ~/.aws."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    endpoint = "http://127.0.0.1:{1}".format(*server.get_host_and_port())
-    for home in (operator.home, *(operator.home / ".railhead/clusters/ready/hosts").glob("*/home")):
-        (home / ".aws").mkdir(exist_ok=True)
-        (home / ".aws/config").write_text(
-            f"[default]\nendpoint_url = {endpoint}\nregion = us-east-1\n"
-        )
-        keys = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"
-        (home / ".aws/credentials").write_text(keys)
-    import boto3
-
-    options = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    client = boto3.client("s3", endpoint_url=endpoint, **options)
-    client.create_bucket(Bucket="results-b")
-    yield client
-    server.stop()
+def bucket(operator: Operator, s3_store: S3) -> Iterator[str]:
+    """A bucket that the operator and the local hosts may write."""
+    s3_store.make_bucket("results-first")
+    with with_rights([operator.home, *homes_of_hosts(operator.home)], s3_store):
+        yield "s3://results-first"
 
 
-def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Operator, s3: Any) -> None:
+def test_nobody_is_there_and_the_results_are_in_the_bucket(
+    owner: Operator, bucket: str, s3_store: S3
+) -> None:
     record = owner.home / ".railhead/clusters/ready/cluster.json"
     document = json.loads(record.read_text())
-    record.write_text(json.dumps({**document, "bucket": "s3://results-b"}))
+    record.write_text(json.dumps({**document, "bucket": bucket}))
     owner.write("train.py", JOIN)
     started = owner.fab("train", "--script", "train.py", "--detach", env={"NO_PROXY": "127.0.0.1"})
-    started.ended(0, "bucket: what writes to s3://results-b is not there")
+    started.ended(0, f"bucket: what writes to {bucket} is not there")
     stopped(owner, 150)
     run_id = last_run(owner)
-    assert machines(owner, run_id)["results"] == f"in s3://results-b/runs/{run_id}"
+    assert machines(owner, run_id)["results"] == f"in {bucket}/runs/{run_id}"
     assert not (owner.folder / "results" / run_id / "result.json").exists()
-    owner.fab("status").ended(0, f"in s3://results-b/runs/{run_id}: fab fetch")
+    owner.fab("status").ended(0, f"in {bucket}/runs/{run_id}: fab fetch")
     owner.fab("fetch").ended(0, "state: succeeded", "outputs/model-0.txt")
     assert (owner.last / "outputs/model-0.txt").read_text() == "weights"
-    there = s3.get_object(Bucket="results-b", Key=f"runs/{run_id}/state.json")["Body"].read()
+    there = s3_store.get("results-first", f"runs/{run_id}/state.json")
     assert json.loads(there)["machines"]["stopped"]["h2"] == "ok"
     record.write_text(json.dumps(document))
 

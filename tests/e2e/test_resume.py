@@ -20,11 +20,13 @@ from e2e.local_hosts import (
     Operator,
     Training,
     changed_cluster,
+    homes_of_hosts,
     json_lines,
     marked,
     only_first_host,
     run_id,
     wait_until,
+    with_rights,
     with_settings,
 )
 from places import ROOT
@@ -259,22 +261,6 @@ def test_a_program_with_backup_and_restore_continues_where_it_was_killed(
     assert [loss for _, loss in resumed] == sorted((loss for _, loss in resumed), reverse=True)
 
 
-def with_rights(operator: Operator, store: object_stores.S3) -> None:
-    """The hosts have the store's address and its keys, as a role would give them."""
-    config = f"""[default]
-region = {object_stores.REGION}
-endpoint_url = {store.endpoint}
-aws_access_key_id = {object_stores.KEY}
-aws_secret_access_key = {object_stores.SECRET}
-s3 =
-  addressing_style = path
-"""
-    for host in ("h1", "h2"):
-        folder = operator.home / f".railhead/clusters/ready/hosts/{host}/home/.aws"
-        folder.mkdir(exist_ok=True)
-        (folder / "config").write_text(config)
-
-
 def make_hosts_again(operator: Operator) -> None:
     """Remove h1 and h2 with their homes, and start new ones: what a local stack does for
     `pulumi destroy` and `pulumi up`."""
@@ -301,14 +287,16 @@ def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
     operator: Operator, s3_store: object_stores.S3
 ) -> None:
     s3_store.make_bucket("checkpoints-b")
-    with_rights(operator, s3_store)
     bucket = {"bucket": "s3://checkpoints-b", "region": object_stores.REGION}
     env = s3_store.environ
 
     def is_there(name: str) -> bool:
         return f"{prefix}{name}" in s3_store.names("checkpoints-b", prefix)
 
-    with changed_cluster(operator, lambda doc: {**bucket, "hosts": doc["hosts"][:1]}):
+    with (
+        with_rights(homes_of_hosts(operator.home), s3_store),
+        changed_cluster(operator, lambda doc: {**bucket, "hosts": doc["hosts"][:1]}),
+    ):
         words = [*with_settings((*DIGITS, "epochs=4000", "checkpoint_steps=100")), "--detach"]
         words += ["--retries", "0"]
         run = run_id(operator.fab(*words, env=env, seconds=600).ended(0).out)
@@ -320,8 +308,10 @@ def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
         wait_until(lambda: is_there("manifest.json"), 120, "the results are in the bucket")
         wait_until(lambda: not marked(operator.home), 60, "no process of the run is left")
     make_hosts_again(operator)
-    with_rights(operator, s3_store)
-    with changed_cluster(operator, lambda _: bucket):
+    with (
+        with_rights(homes_of_hosts(operator.home), s3_store),
+        changed_cluster(operator, lambda _: bucket),
+    ):
         words = ["train", "--resume", run, "--detach"]
         resumed = operator.fab(*words, env=env, seconds=600).ended(0)
         assert f"in s3://checkpoints-b/runs/{run}" in resumed.out

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from e2e.local_hosts import Done, read_until, run_id, wait_until
+from e2e.local_hosts import (
+    Done,
+    homes_of_hosts,
+    read_until,
+    run_id,
+    wait_until,
+    with_rights,
+)
 from e2e.scripts import JOIN
 from places import ROOT, TESTS
 from standins.forks import run_fab
@@ -97,16 +104,6 @@ def team(
     """The two, before Bob can log in."""
     bucket = request.node.name.replace("_", "-")[:40]
     s3_store.make_bucket(bucket)
-    hosts = ready / ".railhead/clusters/ready/hosts"
-    for host in hosts.iterdir():
-        aws = host / "home/.aws"
-        aws.mkdir()
-        endpoint = s3_store.environ["AWS_ENDPOINT_URL"]
-        (aws / "config").write_text(
-            f"[default]\nendpoint_url = {endpoint}\nregion = us-east-1\n"
-            f"aws_access_key_id = {s3_store.environ['AWS_ACCESS_KEY_ID']}\n"
-            f"aws_secret_access_key = {s3_store.environ['AWS_SECRET_ACCESS_KEY']}\n"
-        )
     people = []
     for name in ("ann", "bob"):
         home, folder = tmp_path / name, tmp_path / f"{name}-project"
@@ -127,9 +124,8 @@ def team(
     ann, bob = people
     (ann.home / ".ssh").mkdir(mode=0o700)
     shutil.copy(ready / ".railhead/clusters/ready/key", ann.home / ".ssh/id_ed25519")
-    yield Team(ann, bob, s3_store, bucket)
-    for host in hosts.iterdir():
-        shutil.rmtree(host / "home/.aws")
+    with with_rights(homes_of_hosts(ready), s3_store):
+        yield Team(ann, bob, s3_store, bucket)
 
 
 def document(folder: Path, bucket: str) -> dict[str, object]:
