@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -19,7 +18,7 @@ from e2e.local_hosts import (
     run_id,
     wait_until,
 )
-from e2e.scripts import HOROVOD_ON_KERAS_2, JOIN
+from e2e.scripts import JOIN
 
 
 def test_a_missed_threshold_is_exit_3_and_auto_uses_one_device_on_one_host(
@@ -248,16 +247,6 @@ def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
         1, "never called hvd.init()", "2 separate worlds"
     )
     assert (operator.result()["state"], operator.result()["size"]) == ("failed", 2)
-
-
-def test_a_script_for_horovod_and_keras_2_trains_with_keras_3(operator: Operator) -> None:
-    operator.write("fit.py", HOROVOD_ON_KERAS_2)
-    operator.fab("train", "--script", "fit.py", "--keras", "3").ended(0, "succeeded")
-    logs = [path.read_text() for path in sorted((operator.last / "logs").glob("rank-*.log"))]
-    weights = [re.findall("weights (.*)", log) for log in logs]
-    assert len(logs) == 2 and len(weights[0]) == 1 and weights[0] == weights[1]
-    assert all("Keras 3." in log and "loss falls True" in log for log in logs)
-    assert not any("AutoGraph" in log for log in logs), "it sought the source of a patch"
 
 
 def test_a_shell_opens_on_a_host_and_files_can_be_copied(operator: Operator) -> None:

@@ -1,6 +1,6 @@
-"""`fab train --strategy parameter-server` over local SSH hosts: who gets which role, and who ends
-whom. The launcher's part is tested with scripts that only wait; with TensorFlow, of the built-in
-training and a script each run of the tests takes one."""
+"""`fab train` with parameter servers, and Horovod with Keras 3, over local SSH hosts: who gets
+which role, and who ends whom. The launcher is tested with scripts that only wait; of the programs
+with TensorFlow each run of the tests takes one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 import pytest
 from draws import drawn
 from e2e.local_hosts import Operator
+from e2e.scripts import HOROVOD_ON_KERAS_2
 from places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -123,8 +124,19 @@ def train_fit(operator: Operator) -> None:
     assert (operator.last / "outputs/model.keras").exists()
 
 
-def test_parameter_servers_train_with_tensorflow(operator: Operator) -> None:
-    drawn((train_built_in, train_coordinator, train_fit))(operator)
+def train_horovod(operator: Operator) -> None:
+    """A script for Horovod and Keras 2 trains with Keras 3."""
+    operator.write("fit.py", HOROVOD_ON_KERAS_2)
+    operator.fab("train", "--script", "fit.py", "--keras", "3").ended(0, "succeeded")
+    logs = [path.read_text() for path in sorted((operator.last / "logs").glob("rank-*.log"))]
+    weights = [re.findall("weights (.*)", log) for log in logs]
+    assert len(logs) == 2 and len(weights[0]) == 1 and weights[0] == weights[1]
+    assert all("Keras 3." in log and "loss falls True" in log for log in logs)
+    assert not any("AutoGraph" in log for log in logs), "it sought the source of a patch"
+
+
+def test_a_strategy_trains_with_tensorflow(operator: Operator) -> None:
+    drawn((train_built_in, train_coordinator, train_fit, train_horovod))(operator)
 
 
 def test_servers_that_wait_for_ever_end_with_their_chief(operator: Operator) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from bootstrap.remote.keras_patches import patch, rows
+from bootstrap.remote.rank import quick_import
 
 RANKS = 2
 BATCH = 32  # of all replicas together
@@ -104,6 +105,7 @@ def main(role: str, folder: str, *names: str) -> None:
     """Run the cases in this order."""
     notices: list[str] = []
     strategy_name = "multiworker" if role == "rank" else "parameter-server"
+    quick_import.install()
     patch.install(rows.patches_for(strategy_name), notices.append)
     prepare()
     coordinated = [name for name in names if CASES[name].coordinated]

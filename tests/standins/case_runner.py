@@ -112,10 +112,12 @@ def prepare() -> None:
     """Cut the CPU into two devices, which is possible only before TensorFlow computes anything, and
     leave graphs as they are: small ones run a few times, and optimizing them takes a third of all
     seconds."""
+    gc.disable()  # an import creates next to no garbage
     import tensorflow as tf
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     importlib.import_module("samples.trainings")
+    gc.enable()
     gc.freeze()  # each full collection would look through all objects of TensorFlow: half of all
 
 

@@ -10,6 +10,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,10 +61,14 @@ def install(
     after_import({module: applier(rows) for module, rows in by_module.items()})
 
 
-def after_import(changes: Mapping[str, Callable[[types.ModuleType], None]]) -> None:
-    """Call each function with the module of its name directly after the module's first import."""
+def after_import(
+    changes: Mapping[str, Callable[[types.ModuleType], None]],
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Call each function with the module of its name directly after the module's first import,
+    which is made within `around`."""
     if changes:
-        sys.meta_path.insert(0, _AfterImport(changes))
+        sys.meta_path.insert(0, _AfterImport(changes, around))
 
 
 def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.ModuleType], bool]:
@@ -142,8 +147,12 @@ class _Decision:
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Finds the changed modules with the other finders, and changes them when they have run."""
 
-    def __init__(self, changes: Mapping[str, Callable[[types.ModuleType], None]]) -> None:
-        self.changes = changes
+    def __init__(
+        self,
+        changes: Mapping[str, Callable[[types.ModuleType], None]],
+        around: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.changes, self.around = changes, around
         self.searched = ""
 
     def find_spec(
@@ -159,7 +168,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         finally:
             self.searched = ""
         if spec and spec.loader:
-            spec.loader = _Changing(spec.loader, change)
+            spec.loader = _Changing(spec.loader, change, self.around)
         return spec
 
 
@@ -167,9 +176,12 @@ class _Changing(importlib.abc.Loader):
     """Runs a module with its own loader, then changes it."""
 
     def __init__(
-        self, loader: importlib.abc.Loader, change: Callable[[types.ModuleType], None]
+        self,
+        loader: importlib.abc.Loader,
+        change: Callable[[types.ModuleType], None],
+        around: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self.loader, self.change = loader, change
+        self.loader, self.change, self.around = loader, change, around
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         """The module, as its own loader makes it."""
@@ -180,5 +192,6 @@ class _Changing(importlib.abc.Loader):
         if module.__spec__:
             module.__spec__.loader = self.loader
         module.__loader__ = self.loader
-        self.loader.exec_module(module)
+        with self.around():
+            self.loader.exec_module(module)
         self.change(module)

@@ -33,7 +33,7 @@ from ..attempts import evidence
 from ..keras_patches import patch, rows
 from ..run import json_file
 from ..stall import counter, dump
-from . import rank_data, rank_launcher, rank_link, rank_sagemaker
+from . import quick_import, rank_data, rank_launcher, rank_link, rank_sagemaker
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
@@ -73,6 +73,7 @@ def run_program(run: RunDocument, folder: str) -> int:
     """Run the built-in training or evaluation, or the script; returns the exit code."""
     program, work = run.program, os.path.join(folder, "work")
     programs.leave()
+    quick_import.install()
     if not isinstance(program, Script):
         return outcome(lambda: run_training(work))
     if run.keras == 2:

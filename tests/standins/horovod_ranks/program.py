@@ -31,12 +31,14 @@ from standins.horovod_ranks.trainings import (
 
 from bootstrap.remote.keras_patches.horovod.rows import HOROVOD
 from bootstrap.remote.keras_patches.patch import install
+from bootstrap.remote.rank import quick_import
 
 
 def main() -> None:
     folder, names = Path(sys.argv[1]), sys.argv[2:]
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     announced: list[str] = []
+    quick_import.install()
     install(HOROVOD, announced.append)
     configure_threads()
     of_one_process = [name for name in TRAININGS if name in names][rank::RANKS]

@@ -252,6 +252,35 @@ def test_keras_writes_into_our_folder_unless_the_user_has_one(tmp_path: Path) ->
     assert "KERAS_HOME" not in environment(tmp_path)
 
 
+IMPORTED = "import gc\nprint('collects', gc.isenabled(), gc.get_freeze_count() > 0)\n"
+IMPORTS = """import gc
+print("collects", gc.isenabled(), gc.get_freeze_count() > 0)
+try:
+    import {name}
+except ImportError:
+    print("not there")
+print("collects", gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("there", "name", "printed"),
+    [
+        (True, "tensorflow", [(True, False), (False, False), (True, True)]),
+        (False, "tensorflow", [(True, False), (True, False)]),
+        (True, "small", [(True, False), (True, False), (True, False)]),
+    ],
+)
+def test_no_garbage_is_sought_while_tensorflow_is_imported_nor_later_in_it(
+    tmp_path: Path, there: bool, name: str, printed: list[tuple[bool, bool]]
+) -> None:
+    lay_out(tmp_path, script(tmp_path, IMPORTS.format(name=name)))
+    if there:
+        (tmp_path / f"work/{name}.py").write_text(IMPORTED)
+    lines = [line for line in rank(tmp_path).stdout.splitlines() if line.startswith("collects")]
+    assert lines == [f"collects {collects} {frozen}" for collects, frozen in printed]
+
+
 def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:
     text = "import os\nos.fork() or os._exit(3)\nwhile True:\n"
     text += "    try: print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
