@@ -11,6 +11,8 @@ from railhead.documents.codec import key
 from railhead.documents.names import NAME
 from railhead.documents.result import LARGEST, TIME, Attempt
 
+NO_LEASE = "this chief has lost the lease of the run"  # the begin of a cause
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -44,3 +46,12 @@ class Term:
     seconds: float = key(0.0, at_least=0, at_most=LARGEST)
     started: str | None = key(None, check=TIME)
     attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """takeover.json in the folder of a run, on a host that has taken it over: the host that was
+    `lost`; `why` there is no further attempt, "" if there is one."""
+
+    lost: str = key(check=NAME)
+    why: str = ""

@@ -14,6 +14,13 @@ STALL = "bootstrap/remote/stall"
 TAKEOVER = "bootstrap/remote/takeover"
 MUTANTS = [
     Mutant(
+        what="fab cancel leaves a standby, which then takes over the run",
+        file=f"{AGENT}/runs.py",
+        old="    if request.variable == OF_RUNS:",
+        new="    if False:",
+        caught_by=(f"{TESTS}/run/test_end_processes.py",),
+    ),
+    Mutant(
         what="a standby that was frozen counts the time until now as silence",
         file=f"{TAKEOVER}/lease.py",
         old="facts.read - facts.seen >= EXPIRED and",

@@ -45,7 +45,7 @@ LIVE_PAUSE = 40.0
 LAST = 3.0  # seconds for the end of the logs, after the run; a cancel waits for its result
 SETTLED = 2.0  # seconds without a change, before a program's own files are taken as complete
 PIECE = 64 << 20  # bytes
-EVENTS = "tensorboard"
+METRICS, EVENTS = "metrics.jsonl", "tensorboard"  # in results/
 
 
 class CheckpointUpload:
@@ -119,7 +119,7 @@ class GrowingFiles:
     def step(self) -> None:
         """Upload the next piece of each file that has grown."""
         results = os.path.join(self.run, "results")
-        for name in ("metrics.jsonl", *self._events(results)):
+        for name in (METRICS, *self._events(results)):
             with contextlib.suppress(FileNotFoundError):
                 self._piece(os.path.join(results, name), name)
 
@@ -137,8 +137,13 @@ class GrowingFiles:
         part = os.path.join(self.run, f"{STATUS}.piece")
         with open(part, "wb") as file:
             file.write(data)
-        self.bucket.put(part, f"live/{name}.{begin:012d}")
+        self.bucket.put(part, piece_of(name, begin))
         self.sent[name] = begin + len(data)
+
+
+def piece_of(name: str, begin: int) -> str:
+    """The name of the object with a file's bytes from `begin` on, below the run's folder."""
+    return f"live/{name}.{begin:012d}"
 
 
 def stamp_of(file: Uploaded) -> Stamp:
@@ -181,15 +186,17 @@ class GrowingUpload:
     another process continues. A failed step is counted and tried again."""
 
     def __init__(self, run: str, url: str) -> None:
-        bucket = upload.destination(url, run)
+        self.bucket = bucket = upload.destination(url, run)
         self.run, self.status = run, load_grown(run)
         self.files = GrowingFiles(run, bucket, self.status.files)
         self.logs = LogUpload(run, bucket, self.status.logs)
 
     def step(self) -> None:
-        """One piece of each file."""
+        """One piece of each file; then what was uploaded, for a host that takes the run over."""
         why = [failure_of(self.files.step), failure_of(self.logs.step)]
         self._note(next(filter(None, why), None))
+        if self.bucket.fence:
+            failure_of(lambda: self.bucket.put(os.path.join(self.run, GROWN), GROWN))
 
     def _note(self, why: str | None) -> None:
         failed = self.status.failed + (why is not None)

@@ -27,12 +27,13 @@ from railhead.documents.manifest import Outputs
 from railhead.documents.result import Culprit, Result
 from railhead.documents.run import AfterRun, RunDocument
 from railhead.documents.swept import NotSwept, Swept
+from railhead.documents.takeover import NO_LEASE, Taken
 
 from .. import locks, programs
 from ..attempts import causes, evidence
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
-from ..attempts.restarts import Ended, Times, metric_numbers
+from ..attempts.restarts import Ended, Times, last_step, metric_numbers
 from ..attempts.run_state import State
 from ..evaluation import thresholds
 from ..stall.watch import StallWatch
@@ -57,9 +58,9 @@ GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pi
 LIBC = ctypes.CDLL(None)
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
 CANCELLED = threading.Event()
-NO_LEASE = (
-    "this chief has lost the lease of the run, because its sign of life did not arrive in the"
-    f" bucket for {HOLD:g} s: another host may supervise the run"
+LOST_LEASE = (
+    f"{NO_LEASE}, because its sign of life did not arrive in the bucket for {HOLD:g} s: another"
+    " host may supervise the run"
 )
 
 
@@ -125,6 +126,22 @@ class Supervisor:
         self.evaluation = self.judged()
         self.list_outputs()
         return self.explained(self.result(code, swept))
+
+    def after_takeover(self, taken: Taken) -> Result:
+        """The attempt whose chief was lost, and with it the run's other hosts."""
+        self.state.start_lease(self.run)
+        self.state.start_uploads(self.run)
+        earlier = sum(attempt.seconds for attempt in self.state.restarts.attempts)
+        self.begun = time.monotonic() - self.state.run_seconds + earlier
+        self.output.stepped, self.output.step = True, last_step(RUN)
+        result = Result(
+            run_id=self.run.run_id,
+            state="failed",
+            culprit=Culprit(None, taken.lost, ()),
+            size=self.run.size,
+            no_restart=taken.why or None,
+        )
+        return self.explained(result)
 
     def start_again(self, result: Result) -> Result | None:
         """Prepare the hosts for another attempt; otherwise the result, with the reason. A cancel
@@ -255,8 +272,8 @@ class Supervisor:
     def without_lease(self, result: Result) -> Result:
         """The result of a chief that has lost the lease; only this host has it."""
         chief = self.hosts[0]
-        cause = Cause("host", NO_LEASE, chief)
-        culprit = Culprit(None, chief, (NO_LEASE,))
+        cause = Cause("host", LOST_LEASE, chief)
+        culprit = Culprit(None, chief, (LOST_LEASE,))
         code = result.exit_code or 1
         return replace(
             result, state="failed", exit_code=code, why=None, culprit=culprit, cause=cause
@@ -399,11 +416,14 @@ def failure(code: int, *lines: str) -> Result:
 def attempt(state: State) -> Result:
     """Run it; returns the result, also if the run could not start or the supervisor failed."""
     try:
+        taken = taken_over()
         while True:
             supervisor = Supervisor(state)
-            result = supervisor.start_again(supervisor.go())
+            ended = supervisor.after_takeover(taken) if taken else supervisor.go()
+            result = ended if ended.no_restart else supervisor.start_again(ended)
             if result:
                 return supervisor.unless_cancelled(result)
+            taken = None
     except FileNotFoundError as error:
         if error.filename == "mpirun":
             return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")
@@ -413,6 +433,14 @@ def attempt(state: State) -> Result:
     finally:
         protect_from_cancel()
         state.end_uploads()
+
+
+def taken_over() -> Taken | None:
+    """What this host knew of the run when it took it over; None on its first chief."""
+    try:
+        return json_file.read(path(programs.TAKEOVER), Taken)
+    except FileNotFoundError:
+        return None
 
 
 def other_run(free: bool) -> str:
