@@ -49,6 +49,11 @@ CAMPAIGNS = {
         "-m tests.survive_campaign --seed {seed}",
         "five runs of the built-in training, each with one to three faults",
     ),
+    "freezes": Campaign(
+        "-m pytest -q tests/bootstrap/remote/takeover/freezes.py"
+        "::test_a_chief_that_wakes_up_harms_nothing[{seed}]",
+        "a chief that stands still for longer than its lease, and wakes up beside its successor",
+    ),
     "hangs": Campaign("-m tests.hangs --seed {seed}", "each kind of hang, on two local hosts"),
     "hangs-light": Campaign(
         "-m tests.hangs --light --seed {seed}", "the kinds that need no TensorFlow"

@@ -23,7 +23,7 @@ from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
 from ..lifecycle.stack_machines import StackMachines
-from ..runs import checkpoints, elsewhere, results
+from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.run import Run, find_run, known_run, state_of
@@ -181,6 +181,7 @@ def _show_hosts(
             report.add_host(name, facts, outcome)
         if run_id is None or run is None:
             run = _newer(run, elsewhere.on_hosts(sessions, run_id))
+        run = takeover.current_of(sessions, whole, run) if run else None
         if inventory.kind.in_cloud:
             _show_timers(sessions, report)
         there = _endpoints_on(sessions)
@@ -269,8 +270,16 @@ def _host_line(facts: HostFacts) -> str:
 
 
 def _show_lost_chief(chief: str, run: Run) -> None:
-    """What happens to a run whose chief does not answer: `rank_link` ends it elsewhere."""
+    """What happens to a run whose chief does not answer: its standby continues it, or `rank_link`
+    ends it elsewhere."""
     resume = Command("train", resume=run.run_id)
+    if standby := takeover.standby_of(run):
+        print_lines(
+            f"run {run.run_id}: its chief, {chief}, is not reached; if it is lost, {standby} takes"
+            f" over the run within 3 minutes\n  next: {Command('status', run=run.run_id)}"
+            f"   # or, if it does not: {resume}"
+        )
+        return
     print_lines(
         f"run {run.run_id}: its chief, {chief}, is not reached; if it is lost, the other hosts end"
         f" the run within 3 minutes\n  next: {resume}   # from its checkpoints"

@@ -25,7 +25,7 @@ from ..facts import xid
 from ..facts.host import HostFacts
 from ..lifecycle import reach
 from ..plan.cluster import SurveyedCluster
-from ..plan.decide import let_in
+from ..plan.decide import not_let_in
 from ..plan.hostfile import Peer
 from ..plan.runtimes import TENSORFLOW
 from ..provision.host_step import KERAS
@@ -120,7 +120,7 @@ def host_findings(
 def hosts_not_ready(cluster: SurveyedCluster) -> list[str]:
     """The hosts that have no runtime yet, or on which the chief cannot log in."""
     digest = cluster.environment.digest
-    return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
+    return [n for n, f in cluster.facts.items() if digest not in f.envs or not_let_in(cluster, n)]
 
 
 def port_findings(cluster: ConnectedCluster) -> list[Finding]:

@@ -111,6 +111,7 @@ class ClusterMethods(ABC):
         resume: Run | str | None = None,
         elastic: str | None = None,
         retries: int | None = None,
+        takeover: bool = False,
         deploy: str | None = None,
         wait: bool = True,
     ) -> Run:
@@ -158,6 +159,7 @@ class ClusterMethods(ABC):
                 not answer
             retries: start again so often after a failure, from the newest checkpoint; 0:
                 never (3)
+            takeover: the second host continues the run if the chief is lost; needs a bucket
             deploy: after a success, serve the model as the endpoint of this name
             wait: False: return when the run has started (--detach)
 
@@ -202,6 +204,7 @@ class ClusterMethods(ABC):
                 resume=resume,
                 elastic=elastic,
                 retries=retries,
+                takeover=takeover,
                 deploy=deploy,
                 wait=wait,
             ),

@@ -223,6 +223,11 @@ def move_results(run_id: str, folder: Path) -> None:
     _change_records(run_id, results=str(folder))
 
 
+def record_document(run_id: str, document: Any) -> None:
+    """Record another run document: that of the host that has taken over the run."""
+    _change_records(run_id, document=document)
+
+
 def record_stops(run_id: str, stops: Mapping[str, str]) -> None:
     """Record when the cloud reported each machine as stopped after a run: {host: time}, each time
     as 2026-11-22 10:22:43 UTC."""

@@ -32,7 +32,7 @@ class CachedWheel:
 class Options:
     """The user's options for the preparation of hosts. `archive` is the URL of a Debian archive,
     for packages that hosts of another system download from there, `internet` how hosts reach the
-    package index."""
+    package index. `takeover`: the second host is prepared to continue a run."""
 
     system: bool = False
     requirements: Path | None = None
@@ -42,6 +42,7 @@ class Options:
     allow_mixed: bool = False
     archive: str = ""
     internet: Internet = Internet()
+    takeover: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class SurveyedCluster:
     """Hosts with their facts, their environment and their addresses for each other. `wheel` is the
     Horovod wheel for them in this computer's cache, `cached_wheel` the one in the stack's bucket,
     `archive` the URL of a Debian archive that the user gave, `internet` how they reach the package
-    index."""
+    index. `takeover`: the second host is prepared to continue a run."""
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
@@ -59,6 +60,7 @@ class SurveyedCluster:
     cached_wheel: CachedWheel | None = None
     archive: str = ""
     internet: Internet = Internet()
+    takeover: bool = False
 
     @property
     def chief(self) -> str:
@@ -66,8 +68,14 @@ class SurveyedCluster:
         return self.inventory.chief.name
 
     @property
+    def leaders(self) -> tuple[Peer, ...]:
+        """The hosts that start ranks and write to the bucket: the chief and, for a takeover, the
+        second host."""
+        return self.peers[: 2 if self.takeover else 1]
+
+    @property
     def bucket_client(self) -> BucketClient | None:
-        """The environment on the chief that writes to the stack's bucket; None without a bucket."""
+        """The environment on leaders that writes to the stack's bucket; None without a bucket."""
         return BucketClient(self.environment.python) if self.inventory.bucket else None
 
     @property

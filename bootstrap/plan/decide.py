@@ -11,6 +11,7 @@ from ..facts.host import HostFacts
 from . import downloads, drivers, hostfile, runtimes
 from . import system_changes as system
 from .cluster import Options, SurveyedCluster
+from .hostfile import Peer
 from .runtimes import uv_digest
 from .steps import MINUTES, Plan, Step
 from .system_changes import Changes
@@ -73,7 +74,8 @@ def _steps(cluster: SurveyedCluster, name: str) -> list[Step]:
     facts, environment = cluster.facts[name], cluster.environment
     runtime_missing = environment.digest not in facts.envs
     steps = []
-    client = cluster.bucket_client if name == cluster.chief else None
+    leads = any(name == peer.name for peer in cluster.leaders)
+    client = cluster.bucket_client if leads else None
     client_missing = client is not None and client.digest not in facts.envs
     if (runtime_missing or client_missing) and uv_digest() not in facts.uvs:
         steps.append(Step(name, "uv", "the installer is not there; goes through this channel"))
@@ -85,8 +87,9 @@ def _steps(cluster: SurveyedCluster, name: str) -> list[Step]:
     if client is not None and client_missing:
         why = f"what writes to {cluster.inventory.bucket} is not there"
         steps.append(Step(name, "bucket", why, fetches=client.megabytes))
-    if not let_in(cluster, name):
-        steps.append(Step(name, "key", "the chief cannot start ranks here yet"))
+    if refused := not_let_in(cluster, name):
+        who = "the chief" if refused == cluster.peers[0] else refused.name
+        steps.append(Step(name, "key", f"{who} cannot start ranks here yet"))
     return steps
 
 
@@ -126,15 +129,20 @@ def _keeps(cluster: SurveyedCluster, name: str) -> str:
     return f", then kept in {cached.url}" if cached and wanted else ""
 
 
-def let_in(cluster: SurveyedCluster, name: str) -> bool:
-    """Whether the chief may start ranks on a host."""
-    public = cluster.facts[cluster.chief].cluster_key
-    return public is not None and cluster_line(cluster, public) in cluster.facts[name].authorized
+def not_let_in(cluster: SurveyedCluster, name: str) -> Peer | None:
+    """The first leader that may not start ranks on a host; None if all may."""
+    authorized = cluster.facts[name].authorized
+
+    def is_let_in(leader: Peer) -> bool:
+        public = cluster.facts[leader.name].cluster_key
+        return public is not None and leader_line(cluster, leader, public) in authorized
+
+    return next((leader for leader in cluster.leaders if not is_let_in(leader)), None)
 
 
-def cluster_line(cluster: SurveyedCluster, public: str) -> str:
-    """The line of authorized_keys that authorizes this cluster's chief."""
-    return hostfile.authorized_line(public, cluster.peers[0].address, cluster.inventory.name)
+def leader_line(cluster: SurveyedCluster, leader: Peer, public: str) -> str:
+    """The line of authorized_keys that authorizes a leader of this cluster."""
+    return hostfile.authorized_line(public, leader.address, cluster.inventory.name)
 
 
 def _refuse_mixed(cluster: SurveyedCluster, options: Options) -> None:

@@ -15,7 +15,8 @@ from ..errors import HostsFailed, RailheadError
 from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..plan.cluster import SurveyedCluster
-from ..plan.decide import cluster_line
+from ..plan.decide import leader_line
+from ..plan.hostfile import Peer
 from ..plan.internet import CA
 from ..plan.steps import Plan, Step
 from ..plan.system_changes import changes
@@ -257,17 +258,20 @@ class _Installation:
         return HostStep(session, self.cluster, self.board)
 
     def _exchange_keys(self, working: Mapping[str, Session]) -> None:
-        """Create a key pair on the chief, where its private key stays; authorize it everywhere."""
-        chief = self.cluster.sessions.chief
-        public = self.cluster.facts[self.cluster.chief].cluster_key
+        """Create a key pair on each leader, where its private key stays; authorize them
+        everywhere."""
+        lines = [self._line_of(leader) for leader in self.cluster.leaders]
+        name = self.cluster.inventory.name
+        everywhere(working, lambda s: authorize(s, name, lines), what="authorizing the chief's key")
+
+    def _line_of(self, leader: Peer) -> str:
+        """The line that authorizes the key of a leader, which is created if there is none."""
+        public = self.cluster.facts[leader.name].cluster_key
         if public is None:
+            session = self.cluster.sessions[leader.name]
             comment = f"railhead:{self.cluster.inventory.name}"
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
-            self._host_step(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
-            public = (chief.read(f"{KEY}.pub") or "").strip()
-        line = cluster_line(self.cluster, public)
-        name = self.cluster.inventory.name
-        everywhere(
-            working, lambda s: authorize(s, name, [line]), what="authorizing the chief's key"
-        )
+            self._host_step(session).run("key", ["sh", "-c", f"{folder} && {make}"])
+            public = (session.read(f"{KEY}.pub") or "").strip()
+        return leader_line(self.cluster, leader, public)

@@ -42,6 +42,7 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
         *(sessions.inventory, facts, environment, peers),
         archive=options.archive,
         internet=options.internet,
+        takeover=options.takeover,
         sessions=sessions,
     )
     return with_wheel(cluster)

@@ -12,9 +12,11 @@ import sys
 
 NAME = "railhead.pyz"
 WHOLE = "whole.json"  # in the chief's folder: the document of the run with all of its hosts
+TAKEOVER = "takeover.json"  # on a host that has taken over a run: what it knew of it
 REPLACING = "replacing"  # there: the agent of a command that creates a host again
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 SUPERVISOR, ENDPOINT = "run.supervisor", "serve.endpoint"
+STANDBY = "takeover.standby"
 ARCHIVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 

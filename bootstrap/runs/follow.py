@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.records import Record
+from railhead.documents.takeover import NO_LEASE
 
 from ..console import log
 from ..console.live import Board, name_of_run
@@ -18,9 +20,11 @@ from ..ssh.connect import open_sessions
 from ..ssh.session import ConnectionLost, Session
 from ..untrusted.records import record
 from ..untrusted.run_files import read_run_document
-from .run import Run
+from . import takeover
+from .run import Run, read_state
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
+TAKEOVER_PAUSES = (10,) * 24  # more of them, while another host may take over the run
 # Pids are added while one lives, each in one write: followers at the same time keep each other's.
 # Only if none lives does the file start again: supervisors of 0.1.0 read one pid.
 ATTACH = """for pid in $(cat attached 2>/dev/null); do
@@ -29,6 +33,7 @@ done
 echo $PPID >attached"""
 
 
+SIZES = 'for file in "$@"; do wc -c <"$file" 2>/dev/null || echo 0; done'
 Watch = Callable[[Record], None]
 
 
@@ -48,7 +53,10 @@ class RunConnection:
             self.reopen()
 
     def reopen(self) -> None:
-        """Replace the session by a new one with an agent; on failure keep the old one."""
+        """Replace the session by a new one with an agent, on the host that leads the run now; on
+        failure keep the old one."""
+        self.run = takeover.current(self.inventory, self.run)
+        self.inventory = self.run.part_of(self.inventory)
         sessions = open_sessions(self.inventory.only([self.inventory.chief.name]))
         for session in sessions.values():
             if python := session.facts().python:
@@ -66,20 +74,50 @@ class FollowState:
     log_offset: int = 0
     lost: bool = False
 
+    def skip_to_end(self, chief: Session, run: Run) -> None:
+        """Continue with what comes after the present files, which begin as those of another chief
+        did."""
+        files = ("results/metrics.jsonl", "logs/rank-0.log")
+        with contextlib.suppress(ConnectionLost):
+            reply = chief.run(["sh", "-c", SIZES, "sizes", *files], cwd=run.folder)
+            sizes = [int(line) if line.strip().isdigit() else 0 for line in reply.tail]
+            self.offset, self.log_offset = (*sizes, 0, 0)[:2]
+
 
 def follow_to_end(connection: RunConnection, board: Board) -> None:
-    """Follow a run to its end. Reconnect up to five times; then raise ConnectionLost. The run
-    itself continues either way."""
+    """Follow a run to its end, also on a host that takes it over. Reconnect up to five times, or
+    for minutes where there is a standby; then raise ConnectionLost. The run itself continues either
+    way."""
     state = FollowState()
-    for pause in RETRY_PAUSES:
+    standby, shown = takeover.standby_of(connection.run), ""
+    for pause in (*RETRY_PAUSES, *(TAKEOVER_PAUSES if standby else ())):
         try:
             follow(connection.chief, connection.run, board, state, connection.watch)
-            return
+            if not (standby and _is_continued(connection, state)):
+                return
+            why = f"{connection.chief.host.name} does not lead the run any more"
         except ConnectionLost as lost:
-            board.print_lines(f"{lost}; the run continues, reconnecting in {pause} s")
-            time.sleep(pause)
-            connection.reopen()
+            why = f"{lost}; the run continues"
+        if not standby:
+            board.print_lines(f"{why}, reconnecting in {pause} s")
+        elif why != shown:
+            board.print_lines(f"{why}; {standby} takes it over if its chief is lost, reconnecting")
+        shown = why
+        time.sleep(pause)
+        before = connection.chief
+        connection.reopen()
+        if connection.chief is not before and connection.chief.host.name != before.host.name:
+            board.print_lines(f"{connection.chief.host.name} leads the run now")
+            state.skip_to_end(connection.chief, connection.run)
+            standby = ""
     follow(connection.chief, connection.run, board, state, connection.watch)
+
+
+def _is_continued(connection: RunConnection, state: FollowState) -> bool:
+    """Whether a run that has ended on this host continues on its standby: its supervisor died, or
+    has lost the lease."""
+    ended = None if state.lost else read_state(connection.chief, connection.run)
+    return state.lost or bool(ended and ended.cause and NO_LEASE in ended.cause.evidence)
 
 
 def follow(

@@ -38,11 +38,13 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @dataclass(frozen=True)
 class Retries:
     """How often a run starts again after a failure; `from_start`: also without a checkpoint;
-    `hosts`: the least and the greatest number of hosts of an elastic run."""
+    `hosts`: the least and the greatest number of hosts of an elastic run; `takeover`: also after
+    the loss of its chief."""
 
     most: int = 0
     from_start: bool = False
     hosts: tuple[int, int] | None = None
+    takeover: bool = False
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,7 @@ def run_document(
         retries_from_start=options.retries.from_start,
         commit=commit,
         elastic=options.retries.hosts[0] if options.retries.hosts else 0,
+        takeover=options.retries.takeover,
         on_stall=stop_policy.on_stall,
         stall_after=stop_policy.stall_after,
     )

@@ -21,7 +21,7 @@ from ..remote.programs import REPLACING, SUPERVISOR, WHOLE
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
-from . import launch, start, strategies
+from . import launch, start, strategies, takeover
 from .request import RunRequest
 from .run import Run, read_state
 
@@ -85,7 +85,7 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
         HostsNotReady: the host has another runtime than the run, or the chief cannot log in there.
         RailheadError: the run has ended meanwhile.
     """
-    chief, target = cluster.sessions.chief, cluster.inventory.target
+    chief, target = cluster.sessions[cluster.chief], cluster.inventory.target
     if not is_in_progress(chief, run):
         raise ended(run, name, target)
     document = document_of(chief, run)
@@ -97,17 +97,23 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
         )
     index = [peer.name for peer in cluster.peers].index(name)
     link = hostfile.links(cluster.peers, cluster.facts)[index]
-    renewed = with_host(document, cluster.peers[index], link, cluster.facts[name].gpus)
+    of_host = (cluster.peers[index], link, cluster.facts[name].gpus)
+    renewed = with_host(document, *of_host)
     start.send_program(cluster.sessions[name], cluster, request, renewed, run)
-    _tell_chief(cluster, renewed, run)
+    if takeover.standby_of(run) not in ("", name):
+        second = takeover.as_standby(cluster)
+        known = document_of(second.sessions[second.chief], run)
+        _tell_lead(second, with_host(known, *of_host), run)
+    _tell_lead(cluster, renewed, run)
     start.check_logins(cluster, run)
     if not is_in_progress(chief, run):
         raise ended(run, name, target)
 
 
-def _tell_chief(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:
-    """Write the files of the chief that name the host; those that make it answer come last."""
-    chief = cluster.sessions.chief
+def _tell_lead(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:
+    """Write the files of the chief, or of its standby, that name the host; those that make it
+    answer come last."""
+    chief = cluster.sessions[cluster.chief]
     networks = hostfile.networks(cluster.peers, cluster.facts)
     text = json.dumps(encode(document), indent=1) + "\n"
     chief.write(TextFile(f"{run.folder}/{WHOLE}", text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,9 +39,12 @@ class Run:
         return f"~/.railhead/runs/{self.run_id}"
 
     def part_of(self, inventory: Inventory) -> Inventory:
-        """The hosts of the run, if the inventory has all of them; otherwise the inventory."""
-        known = self.hosts and set(self.hosts) <= set(inventory.names)
-        return inventory.only(self.hosts) if known else inventory
+        """The hosts of the run, the chief first, if the inventory has all of them; otherwise the
+        inventory."""
+        if not self.hosts or not set(self.hosts) <= set(inventory.names):
+            return inventory
+        by_name = {host.name: host for host in inventory.hosts}
+        return replace(inventory, hosts=tuple(by_name[name] for name in self.hosts))
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> Run:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePro
 from railhead.documents.codec import decode, encode
 from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.run_record import RunRecord
+from railhead.documents.swept import OF_RUNS, OF_STANDBYS
 
 from ..console import log
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
@@ -27,20 +29,29 @@ from ..inventory.hosts import Inventory
 from ..plan import hostfile
 from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
-from ..remote.programs import BUNDLE, NAME, SUPERVISOR
+from ..remote.programs import BUNDLE, NAME, STANDBY, SUPERVISOR, WHOLE
 from ..ssh import connect
 from ..ssh.bundle import pack_training
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import everywhere, start_agent
 from ..ssh.session import Session
-from . import launch
+from . import launch, takeover
 from .request import RunRequest
 from .run import Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
+LOG = "{folder}/logs/supervisor.log"
 HEALTH = "health"  # the run id of all health checks
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A cluster with the host first that leads a run, and the document of the run for it."""
+
+    cluster: ConnectedCluster
+    document: RunDocument
 
 
 def refuse_second(cluster: SurveyedCluster) -> None:
@@ -115,15 +126,18 @@ def start(
     _require_readable(document)
     run = Run(document.run_id, results / document.run_id)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
+    standby = _standby_of(cluster, request, data, stop_policy, document)
     record = RunRecord(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
     local_state.save_run(record)
     try:
-        lay_out(cluster, request, document, run, restore)
+        lay_out(cluster, request, document, run, restore, standby)
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
+    if standby:  # first: it notes which files the program has before the ranks start
+        _start_standby(standby.cluster, run)
     cluster.sessions.chief.call(
         Start(
             argv=(
@@ -132,11 +146,44 @@ def start(
             ),
             cwd=run.folder,
             env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
-            log=f"{run.folder}/logs/supervisor.log",
+            log=LOG.format(folder=run.folder),
         )
     )
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
+
+
+def _standby_of(
+    cluster: ConnectedCluster,
+    request: RunRequest,
+    data: Sequence[RunData],
+    stop_policy: launch.StopPolicy,
+    document: RunDocument,
+) -> Lead | None:
+    """The second host as the chief of this run; None for a run that is not taken over."""
+    if not document.takeover:
+        return None
+    second = takeover.as_standby(cluster)
+    of_second = document_of(
+        document.run_id, second, request, takeover.data_as_standby(data), stop_policy
+    )
+    return Lead(second, replace(of_second, created=document.created))
+
+
+def _start_standby(cluster: ConnectedCluster, run: Run) -> None:
+    """Start the program that takes over the run if its chief is lost."""
+    client = cluster.bucket_client
+    assert client is not None
+    marks = {**environment_of(run), OF_STANDBYS: run.run_id}
+    del marks[OF_RUNS]
+    cluster.sessions[cluster.chief].call(
+        Start(
+            argv=(f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", STANDBY),
+            cwd=run.folder,
+            env=marks,
+            log=LOG.format(folder=run.folder),
+        )
+    )
 
 
 def _require_readable(document: RunDocument) -> None:
@@ -151,9 +198,10 @@ def lay_out(
     document: RunDocument,
     run: Run,
     restore: Restore | None = None,
+    standby: Lead | None = None,
 ) -> None:
-    """Send the files of a run and check that the chief can log in on every host; on an error remove
-    the files."""
+    """Send the files of a run and check that the chief, and its standby, can log in on every host;
+    on an error remove the files."""
     sessions = cluster.sessions
     try:
         everywhere(
@@ -161,8 +209,12 @@ def lay_out(
             lambda s: send_program(s, cluster, request, document, run),
             what="sending the run",
         )
-        sessions.chief.write(*chief_files(cluster, document, run))
-        check_logins(cluster, run)
+        for lead in filter(None, (standby, Lead(cluster, document))):
+            sessions[lead.cluster.chief].write(*chief_files(lead.cluster, lead.document, run))
+            check_logins(lead.cluster, run)
+        if standby:
+            text = json.dumps(encode(standby.document), indent=1) + "\n"
+            sessions[standby.cluster.chief].write(TextFile(f"{run.folder}/{WHOLE}", text))
         if restore:
             restore(cluster, run)
         everywhere(
@@ -199,7 +251,9 @@ def _send_secrets(
     if secrets:
         text = json.dumps(dict(secrets))
         at = [host.name for host in document.hosts].index(session.host.name)
-        names = document.secret_files(at)
+        names = {*document.secret_files(at)}
+        if document.takeover and at == 1:  # the standby reads those of the supervisor
+            names.add("secrets.json")
         session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
 
 
@@ -220,14 +274,14 @@ def check_logins(cluster: ConnectedCluster, run: Run) -> None:
     others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
     if not others:
         return
-    path, chief = f"{run.folder}/login_check.txt", cluster.sessions.chief
+    path, chief = f"{run.folder}/login_check.txt", cluster.sessions[cluster.chief]
     chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder)
     lines = (chief.read(path) or "").splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
         outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
         raise HostsNotReady(
-            f"the chief, {cluster.chief}, cannot log in to every host",
+            f"{cluster.chief} cannot log in to every host",
             {cluster.chief: "ok", **outcomes},
             hint=login_hint(failed.values()),
         )

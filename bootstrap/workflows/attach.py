@@ -32,7 +32,7 @@ from ..inventory.hosts import Inventory
 from ..lifecycle import power, reach, stop_policy
 from ..lifecycle.consent import unfetched
 from ..runs import cancel as cancellation
-from ..runs import checkpoints, elsewhere, results
+from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, follow_to_end
@@ -47,8 +47,9 @@ LOOK_SECONDS = 180.0  # on each host, for its list of runs
 
 
 def find(status: power.ClusterStatus, run_id: str | None) -> Run:
-    """The run with this id, by default the last one that is recorded here. One that another
-    computer started is looked for on the hosts and in the bucket, and then recorded here.
+    """The run with this id, by default the last one that is recorded here, with its present chief.
+    One that another computer started is looked for on the hosts and in the bucket, and then
+    recorded here.
 
     Raises:
         UsageError: it is nowhere.
@@ -56,7 +57,8 @@ def find(status: power.ClusterStatus, run_id: str | None) -> Run:
     """
     inventory = status.inventory
     if known := known_run(inventory, run_id):
-        return known
+        running = power.running_part(status)
+        return takeover.current(running, known) if running else known
     found = _elsewhere(status, run_id)
     if found is None:
         return find_run(inventory, run_id)  # raises why
@@ -197,6 +199,7 @@ def _own(run: Run) -> Run:
 
 
 def _cancel(inventory: Inventory, run: Run) -> None:
+    run = takeover.current(inventory, run)
     inventory = run.part_of(inventory)
     chief = inventory.chief.name
     with connect.open_sessions(inventory) as sessions, sessions.within(CANCEL_SECONDS):

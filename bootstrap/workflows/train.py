@@ -22,7 +22,7 @@ from ..plan.cluster import Options, SurveyedCluster
 from ..plan.runtimes import REPO, gpus_of
 from ..runs import results, start
 from ..runs.earlier_run import EarlierRun, changed_data, earlier_run
-from ..runs.failures.retries import check_elastic
+from ..runs.failures.retries import check_elastic, check_takeover
 from ..runs.follow import RunConnection
 from ..runs.launch import StopPolicy, placement_of
 from ..runs.request import RunRequest
@@ -66,6 +66,7 @@ def train_options(
     request, lines = resume.with_retries(request, earlier, begin)
     print_lines(*lines)
     chosen = ready_options(ready, program, launcher=request.options.launcher)
+    chosen = replace(chosen, takeover=request.options.retries.takeover)
     return TrainOptions(request, chosen, folder, not begin.wait, policy, earlier)
 
 
@@ -81,6 +82,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
     check_elastic(options.request.options, len(inventory.hosts))
+    check_takeover(options.request.options, len(inventory.hosts), inventory.bucket)
     results.require_writable(options.results)
     check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):

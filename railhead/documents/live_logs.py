@@ -8,6 +8,7 @@ complete log is among the results.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from railhead.documents.codec import encode, key
@@ -48,6 +49,16 @@ class LiveUploads:
     files: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     why: str | None = None
+
+
+def joined(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[bytes]:
+    """The parts of a log in their order, each byte once; a line in place of missing parts."""
+    end = 0
+    for piece, data in sorted(pieces, key=lambda one: one[0].begin):
+        if piece.begin > end:
+            yield f"\n[{piece.begin - end} B of the log are not in the bucket]\n".encode()
+        yield data[max(0, end - piece.begin) :]
+        end = max(end, piece.begin + len(data))
 
 
 def object_of(name: str, number: int) -> str:

@@ -86,10 +86,12 @@ class Uploaded(Entry):
 
 @dataclass(frozen=True)
 class UploadedCheckpoints:
-    """The files of the checkpoints in the bucket."""
+    """The files of the checkpoints in the bucket. `term`: in which term of the run's lease it was
+    written; 0 for a run without one."""
 
     files: tuple[Uploaded, ...]
     schema: int = 1
+    term: int = key(0, at_least=0, omit=True)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ class AfterRun:
     hosts: tuple[NamedHost, ...]
     stop: Stop | None = None
     bucket: RunBucket | None = None
+    takeover: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ class RunDocument:
     `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
     `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
     `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
-    has no checkpoint; `elastic`: the least number of hosts with which it continues, 0 for all.
+    has no checkpoint; `elastic`: the least number of hosts with which it continues, 0 for all;
+    `takeover`: its chief holds a lease in the bucket, and another host may take the run over.
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
     `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer."""
 
@@ -282,6 +284,11 @@ class RunDocument:
         omit=True,
         doc="optional: the least number of hosts with which the run continues after a failure"
         " (`--elastic`); 0: all. Hosts without which it continues have 0 `slots`",
+    )
+    takeover: bool = key(
+        False,
+        omit=True,
+        doc="optional: true: another host may take the run over when its chief is lost",
     )
     on_stall: str = key(
         "stop",

@@ -11,6 +11,7 @@ from railhead.documents.codec import key
 
 # The variables that mark the processes of a run, and of an endpoint, with its name.
 OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"
+OF_STANDBYS = "RAILHEAD_STANDBY"  # and that of its standby, which outlives an attempt
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ OF_RUNS = {
 # Railhead sets them, for its processes.
 INSIDE = {
     "RAILHEAD_ENDPOINT": "the endpoint that a process belongs to",
+    "RAILHEAD_STANDBY": "the run that a process takes over if its chief is lost",
     "RAILHEAD_LOCAL": "the local host that a process belongs to: its folder",
 }
 # You set them, for the tests.

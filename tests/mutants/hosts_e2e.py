@@ -108,8 +108,8 @@ MUTANTS = [
     Mutant(
         what="a run whose connection broke once is given up",
         file="bootstrap/runs/follow.py",
-        old="            connection.reopen()\n",
-        new="            raise\n",
+        old="        connection.reopen()\n",
+        new="        raise ConnectionLost(why)\n",
         caught_by=(
             "tests/bootstrap/runs/test_agent_follow.py"
             "::test_after_broken_connections_each_line_is_shown_once",

@@ -11,7 +11,50 @@ AGENT = "bootstrap/remote/agent"
 SERVE = "bootstrap/remote/serve"
 TESTS = "tests/bootstrap/remote"
 STALL = "bootstrap/remote/stall"
+TAKEOVER = "bootstrap/remote/takeover"
 MUTANTS = [
+    Mutant(
+        what="fab cancel leaves a standby, which then takes over the run",
+        file=f"{AGENT}/runs.py",
+        old="    if request.variable == OF_RUNS:",
+        new="    if False:",
+        caught_by=(f"{TESTS}/run/test_end_processes.py",),
+    ),
+    Mutant(
+        what="a standby that was frozen counts the time until now as silence",
+        file=f"{TAKEOVER}/lease.py",
+        old="facts.read - facts.seen >= EXPIRED and",
+        new="facts.now - facts.seen >= EXPIRED and",
+        caught_by=(f"{TESTS}/takeover/test_lease.py",),
+    ),
+    Mutant(
+        what="a holder does not look whether the next term exists before it uploads",
+        file=f"{TAKEOVER}/fence.py",
+        old=" or Terms(bucket).exists(self.term + 1)",
+        new="",
+        caught_by=(f"{TESTS}/takeover/test_terms.py",),
+    ),
+    Mutant(
+        what="the list of checkpoints of a later term is overwritten",
+        file=f"{TAKEOVER}/fence.py",
+        old="if before.term > term:",
+        new="if False:",
+        caught_by=(f"{TESTS}/takeover/test_terms.py",),
+    ),
+    Mutant(
+        what="a chief that has lost the lease ends the processes of its successor",
+        file=f"{RUN}/end_processes.py",
+        old="if held.has_lost(folder):",
+        new="if False:",
+        caught_by=(f"{TESTS}/takeover/test_lost_lease.py",),
+    ),
+    Mutant(
+        what="a chief that has lost the lease stops the machine of its successor",
+        file=f"{RUN}/stop_machines.py",
+        old="            others, (name, _, argv) = [], self.own_stop()",
+        new="            pass",
+        caught_by=(f"{TESTS}/takeover/test_lost_lease.py",),
+    ),
     Mutant(
         what="a rank that writes a file for minutes ends the run as one that hangs",
         file=f"{STALL}/diagnosis.py",

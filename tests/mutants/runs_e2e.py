@@ -32,8 +32,8 @@ MUTANTS = [
     Mutant(
         what="a lost connection is not opened again",
         file="bootstrap/runs/follow.py",
-        old="            connection.reopen()",
-        new="            pass",
+        old="        connection.reopen()\n",
+        new="        pass\n",
         caught_by=LOST,
     ),
     Mutant(

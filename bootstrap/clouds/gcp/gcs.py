@@ -65,10 +65,10 @@ class Gcs(GcsObjects):
             raise KeyError(key) from None
         return itertools.chain([first], content)
 
-    def send(self, body: Any, content_type: str) -> None:
-        """Send the body of an upload."""
+    def send(self, body: Any, content_type: str, **condition: str) -> str:
+        """Send the body of an upload; the generation of its object."""
         with self._refusals():
-            super().send(body, content_type)
+            return super().send(body, content_type, **condition)
 
     def objects(self, prefix: str = "") -> Iterator[list[Version]]:
         """The objects under a prefix as they are now."""

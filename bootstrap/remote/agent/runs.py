@@ -24,6 +24,7 @@ from railhead.documents.agent.runs import (
 )
 from railhead.documents.codec import decode
 from railhead.documents.state import RunState
+from railhead.documents.swept import OF_RUNS, OF_STANDBYS, Swept
 
 from .. import programs
 from ..programs import SUPERVISOR
@@ -98,6 +99,16 @@ def is_running(request: IsRunning) -> Running:
     return Running(folder == os.path.expanduser(request.folder))
 
 
+def end_all(request: EndRun) -> Swept:
+    """End the processes of a run or of an endpoint; of a run first its standby, which would
+    continue it."""
+    standby = Swept(0, ())
+    if request.variable == OF_RUNS:
+        standby = end_run(request.run_id, OF_STANDBYS)
+    ended = end_run(request.run_id, request.variable)
+    return Swept(standby.ended + ended.ended, (*standby.left, *ended.left))
+
+
 def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
     """Complete lines from byte `offset` on, each with the offset of its end."""
     with contextlib.suppress(OSError), open_regular(path) as file:
@@ -132,5 +143,5 @@ OPS = operations(
     (DropTemporary, lambda request: drop_temporary_of(request.run_id)),
     (PlacePrograms, place_programs),
     (IsRunning, is_running),
-    (EndRun, lambda request: end_run(request.run_id, request.variable)),
+    (EndRun, end_all),
 )

@@ -13,8 +13,9 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from railhead.documents.cause import Cause
 from railhead.documents.manifest import Outputs
@@ -82,8 +83,8 @@ class Decision:
 class Restarts:
     """What the attempts of a run have in common."""
 
-    def __init__(self) -> None:
-        self.attempts: tuple[Attempt, ...] = ()
+    def __init__(self, attempts: tuple[Attempt, ...] = ()) -> None:
+        self.attempts = attempts
         self.began = BEGINNING  # where the last attempt continued
         self.error: tuple[str, Point] | None = None  # of the last one, and the checkpoint after it
         self.start_seconds = 0.0  # until the first step, the longest so far
@@ -279,13 +280,25 @@ def _copied(argv: list[str], ended: Ended) -> str:
 def metric_numbers(folder: str, since: float) -> dict[str, int]:
     """How many values each --metric of a script has until then."""
     numbers: dict[str, int] = {}
-    with (
-        contextlib.suppress(OSError),
-        open(os.path.join(folder, "results", prepare.METRICS), errors="replace") as lines,
-    ):
-        for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                record = json.loads(line)
-                if record["kind"] == "metric" and record["time"] <= since:
-                    numbers[record["name"]] = record["number"]
+    for record in _records(folder):
+        with contextlib.suppress(KeyError, TypeError):
+            if record["kind"] == "metric" and record["time"] <= since:
+                numbers[record["name"]] = record["number"]
     return numbers
+
+
+def last_step(folder: str) -> int | None:
+    """The last step that a record has; None without one."""
+    steps = [record.get("step") for record in _records(folder)]
+    return max((step for step in steps if isinstance(step, int)), default=None)
+
+
+def _records(folder: str) -> Iterator[dict[str, Any]]:
+    """The objects in metrics.jsonl."""
+    path = os.path.join(folder, "results", prepare.METRICS)
+    with contextlib.suppress(OSError), open(path, errors="replace") as lines:
+        for line in lines:
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record

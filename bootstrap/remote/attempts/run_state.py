@@ -16,9 +16,11 @@ from railhead.documents.manifest import Manifest
 from railhead.documents.result import Result
 from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
+from railhead.documents.takeover import Term
 
 from ..run import closing, json_file, live_upload, manifest
 from ..run.rank_output import WriteErrors
+from ..takeover import held, holder
 from .restarts import Restarts
 
 RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
@@ -31,17 +33,25 @@ def now() -> str:
 
 
 class State:
-    """Writes state.json during the run, and result.json at its end."""
+    """Writes state.json during the run, and result.json at its end. On a host that takes the run
+    over, it continues with the time and the attempts of the run so far."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.write_errors = WriteErrors()
         self.unfinished: list[str] = []
-        self.restarts = Restarts()
+        term = held.term_of(folder)
+        self.earlier = term.seconds if term else 0.0  # the duration of the run before this process
+        self.restarts = Restarts(term.attempts if term else ())
         self.numbers: dict[str, int] = {}  # of the values of each --metric so far
         self.uploads: subprocess.Popen[bytes] | OSError | None = None
+        self.lease: subprocess.Popen[bytes] | None = None
         self.document = RunState(
-            state="starting", pid=os.getpid(), heartbeat=time.time(), started=now()
+            state="starting",
+            pid=os.getpid(),
+            heartbeat=time.time(),
+            started=(term and term.started) or now(),
+            attempts=self.restarts.attempts,
         )
         with self.counted(), open(self.path("reserve"), "wb") as file:
             file.write(os.urandom(RESERVE))
@@ -64,6 +74,22 @@ class State:
         with self.counted():
             json_file.save(self.path("state.json"), self.document)
 
+    @property
+    def run_seconds(self) -> float:
+        """The duration of the run so far, over all hosts that supervised it."""
+        return time.monotonic() - STARTED + self.earlier
+
+    def start_lease(self, run: RunDocument) -> None:
+        """Start to hold the lease of a run that another host may take over.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        if run.takeover and run.bucket and self.lease is None:
+            chief, started = run.hosts[0].name, self.document.started
+            first = Term(1, chief, holder.new_mark(), started=started)
+            self.lease = holder.start(run, self.folder, first)
+
     def start_uploads(self, run: RunDocument) -> None:
         """Start the uploads of a run; they continue over its attempts."""
         if self.uploads is None:
@@ -78,7 +104,7 @@ class State:
         """Write result.json and the final state; on a full disk into the reserved space."""
         with contextlib.suppress(OSError):
             os.remove(self.path("reserve"))
-        seconds = round(time.monotonic() - STARTED, 1)
+        seconds = round(self.run_seconds, 1)
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
         result = replace(result, attempts=self.document.attempts)
         self.save_result(result)  # first: a cancel waits for it, but not for the hashes

@@ -8,26 +8,28 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from .objects import CHUNK, ChangedFile, encoded
+from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 
 STORAGE = "https://storage.googleapis.com/"
 EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without credentials
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 OVERLOADED = (429, 500, 502, 503, 504)
 TRIES = 4
+AS_UPLOADED = {"params": {"alt": "media"}, "headers": {"Accept-Encoding": "identity"}}
 Properties = Mapping[str, str | Mapping[str, str]]  # of an object
 NONE: Properties = {}
 
 
 @dataclass(frozen=True)
 class StorageClient:
-    """Sends requests with a session of `requests`; `storage` is the base address.
+    """Sends requests with a session of `requests`; `storage` is the base address, `silence`:
+    seconds without an answer after which a request has failed.
 
     Raises:
         requests.RequestException: the network failed, or Google refused.
@@ -35,21 +37,26 @@ class StorageClient:
 
     session: Any
     storage: str = STORAGE
+    silence: float = field(default=SILENCE, kw_only=True)
 
     def request(self, method: str, address: str, **options: Any) -> Any:
         """The response; its status is below 400."""
         from requests import HTTPError
 
-        response = self.session.request(method, address, timeout=30, **options)
+        response = self.session.request(method, address, timeout=self.silence, **options)
         if response.status_code >= 400:
-            raise HTTPError(f"Google refuses {method} {address}: {response.text[:400]}")
+            why = f"Google refuses {method} {address}: {response.text[:400]}"
+            raise HTTPError(why, response=response)
         return response
 
     def read(self, address: str, **options: Any) -> Iterator[bytes]:
+        """The content at an address, as `content` has it."""
+        yield from self.content(self.request("GET", address, stream=True, **options), address)
+
+    def content(self, response: Any, address: str) -> Iterator[bytes]:
         """The content of a response, in chunks; compared with Google's MD5 where it has one."""
         from requests import RequestException
 
-        response = self.request("GET", address, stream=True, **options)
         received = hashlib.md5(usedforsecurity=False)
         for data in response.iter_content(CHUNK):
             received.update(data)
@@ -58,6 +65,11 @@ class StorageClient:
         sent = [text[4:] for text in hashes if text.startswith("md5=")]
         if sent and sent != [encoded(received.digest())]:
             raise RequestException(f"{address} came with other content than its MD5 is of")
+
+
+def status_of(error: Exception) -> int:
+    """The status in an error of requests, which is loaded on use; 0 in another error."""
+    return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
 def google_session(scope: str = SCOPE) -> Any:
@@ -87,7 +99,7 @@ def retry_when_busy(session: Any, storage: str = STORAGE) -> None:
         session.mount(start, HTTPAdapter(max_retries=retry))
 
 
-def open_objects(name: str) -> GcsObjects:
+def open_objects(name: str, silence: float = SILENCE) -> GcsObjects:
     """A bucket, with the rights of this machine's service account."""
     import requests
 
@@ -96,7 +108,7 @@ def open_objects(name: str) -> GcsObjects:
     address = emulator if "://" in emulator or not emulator else f"http://{emulator}"
     storage = f"{address.rstrip('/')}/" if address else STORAGE
     retry_when_busy(session, storage)
-    return GcsObjects(StorageClient(session, storage), name)
+    return GcsObjects(StorageClient(session, storage, silence=silence), name)
 
 
 @dataclass(frozen=True)
@@ -108,20 +120,49 @@ class GcsObjects:
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes as they were uploaded."""
-        address, headers = self.address(key), {"Accept-Encoding": "identity"}
-        return self.client.read(address, params={"alt": "media"}, headers=headers)
+        return self.client.read(self.address(key), **AS_UPLOADED)
 
-    def write(self, key: str, data: bytes) -> None:
+    def write(self, key: str, data: bytes, *, short_lived: bool = False) -> None:
         """Create an object. Google refuses bytes that do not match the MD5 sent with them."""
-        md5 = hashlib.md5(data, usedforsecurity=False)
-        self._insert(key, io.BytesIO(data), len(data), md5)
+        self._write(key, data, short_lived)
+
+    def look(self, key: str) -> Stored | None:
+        """An object with its generation; None if there is none."""
+        address = self.address(key)
+        try:
+            response = self.client.request("GET", address, stream=True, **AS_UPLOADED)
+        except Exception as error:
+            if status_of(error) == 404:
+                return None
+            raise
+        data = joined(self.client.content(response, address), key)
+        return Stored(data, response.headers["x-goog-generation"])
+
+    def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
+        """Create an object that is not there yet; its generation, or None if it is there."""
+        return self.replace(key, data, "0", short_lived=short_lived)
+
+    def replace(
+        self, key: str, data: bytes, version: str, *, short_lived: bool = False
+    ) -> str | None:
+        """Replace this generation of an object; the new one, or None if it is another one now."""
+        try:
+            return self._write(key, data, short_lived, ifGenerationMatch=version)
+        except Exception as error:
+            if status_of(error) == 412:
+                return None
+            raise
+
+    def _write(self, key: str, data: bytes, short_lived: bool, **condition: str) -> str:
+        """Create an object; its generation."""
+        md5, more = hashlib.md5(data, usedforsecurity=False), _lifetime(short_lived)
+        return self._insert(key, io.BytesIO(data), len(data), md5, more, **condition)
 
     def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
         """Create an object from a file with this sha256. Google refuses bytes that do not match the
         MD5 sent with them, which is computed while the sha256 is checked. A customTime makes it
         short-lived."""
-        now = datetime.now(timezone.utc)
-        more: Properties = {"customTime": now.isoformat()} if short_lived else {}
+        more = _lifetime(short_lived)
         md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
         with path.open("rb") as file:
             while data := file.read(CHUNK):
@@ -134,26 +175,34 @@ class GcsObjects:
             self._insert(key, file, size, md5, {"metadata": {"sha256": sha256}, **more})
 
     def _insert(
-        self, key: str, content: BinaryIO, size: int, md5: Any, more: Properties = NONE
-    ) -> None:
-        """Create an object from `size` bytes that have this MD5; `more` are other properties."""
+        self,
+        key: str,
+        content: BinaryIO,
+        size: int,
+        md5: Any,
+        more: Properties = NONE,
+        **condition: str,
+    ) -> str:
+        """Create an object from `size` bytes that have this MD5; `more` are other properties. Its
+        generation."""
         digest = encoded(md5.digest())
         resource = {"name": key, "md5Hash": digest, **more}
         content_type, head, tail = _multipart(json.dumps(resource))
         # Google compares what it wrote with md5Hash, and refuses another.
         # As a stream, so that the timeout applies to each chunk, not to the upload.
         body = _Body((io.BytesIO(head), content, io.BytesIO(tail)), len(head) + size + len(tail))
-        self.send(body, content_type)
+        return self.send(body, content_type, **condition)
 
-    def send(self, body: Any, content_type: str) -> None:
-        """Send the body of an upload."""
-        self.client.request(
+    def send(self, body: Any, content_type: str, **condition: str) -> str:
+        """Send the body of an upload; the generation of its object."""
+        response = self.client.request(
             "POST",
             f"{self.client.storage}upload/{self.path()}",
-            params={"uploadType": "multipart", "fields": "name"},
+            params={"uploadType": "multipart", "fields": "generation", **condition},
             data=body,
             headers={"Content-Type": content_type},
         )
+        return str(response.json()["generation"])
 
     def path(self, key: str = "") -> str:
         """The path of an object, or of all, in the API."""
@@ -163,6 +212,11 @@ class GcsObjects:
     def address(self, key: str = "") -> str:
         """The address of an object, or of all, in the API."""
         return f"{self.client.storage}{self.path(key)}"
+
+
+def _lifetime(short_lived: bool) -> Properties:
+    """The properties of an object whose old versions are removed after a day, or of others."""
+    return {"customTime": datetime.now(timezone.utc).isoformat()} if short_lived else {}
 
 
 class _Body:

@@ -11,20 +11,24 @@ from typing import Any
 
 from railhead.documents.manifest import SHORT_LIVED
 
-from .objects import CHUNK, ChangedFile, encoded
+from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 
+# S3's refusals of a condition; the second: another request writes the object at this moment.
+REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
 
 Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 
 
-def boto_client(service: str, region: str | None = None, session: Any = None) -> Any:
+def boto_client(
+    service: str, region: str | None = None, session: Any = None, silence: float = SILENCE
+) -> Any:
     """A client of boto3 with timeouts and retries; the clients of one `session` read a service's
     model once."""
     from botocore.config import Config
 
     retries = {"mode": "standard", "max_attempts": 5}
-    config = Config(connect_timeout=5, read_timeout=30, retries=retries)
+    config = Config(connect_timeout=5, read_timeout=silence, retries=retries)
     return (session or boto_session()).client(service, region_name=region, config=config)
 
 
@@ -35,10 +39,15 @@ def boto_session() -> Any:
     return boto3.Session()
 
 
-def open_objects(name: str) -> S3Objects:
+def open_objects(name: str, silence: float = SILENCE) -> S3Objects:
     """A bucket, with the rights of this machine's role."""
-    client = boto_client("s3")
+    client = boto_client("s3", silence=silence)
     return S3Objects(lambda _, operation, **values: getattr(client, operation)(**values), name)
+
+
+def code_of(error: Exception) -> str:
+    """The code in an error of botocore, which is loaded on use; "" in another error."""
+    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
 
 
 @dataclass(frozen=True)
@@ -57,25 +66,57 @@ class S3Objects:
         body = self.call("get_object", Key=key)["Body"]
         return iter(lambda: body.read(CHUNK), b"")
 
-    def write(self, key: str, data: bytes) -> None:
+    def write(self, key: str, data: bytes, *, short_lived: bool = False) -> None:
         """Create an object. S3 refuses bytes that do not match the sha256 sent with them."""
+        self._write(key, data, short_lived)
+
+    def look(self, key: str) -> Stored | None:
+        """An object with its ETag; None if there is none."""
+        try:
+            answer = self.call("get_object", Key=key)
+        except Exception as error:
+            if code_of(error) == "NoSuchKey":
+                return None
+            raise
+        body = answer["Body"]
+        return Stored(joined(iter(lambda: body.read(CHUNK), b""), key), answer["ETag"])
+
+    def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
+        """Create an object that is not there yet; its ETag, or None if it is there."""
+        return self._write_if(key, data, short_lived, IfNoneMatch="*")
+
+    def replace(
+        self, key: str, data: bytes, version: str, *, short_lived: bool = False
+    ) -> str | None:
+        """Replace an object that has this ETag; the new one, or None if it has another. The ETag is
+        that of the content: the new content must not be an earlier one."""
+        return self._write_if(key, data, short_lived, IfMatch=version)
+
+    def _write_if(self, key: str, data: bytes, short_lived: bool, **condition: str) -> str | None:
+        try:
+            return str(self._write(key, data, short_lived, **condition)["ETag"])
+        except Exception as error:
+            if code_of(error) in REFUSED:
+                return None
+            raise
+
+    def _write(self, key: str, data: bytes, short_lived: bool, **condition: str) -> Any:
+        """Create an object in one request."""
         digest = encoded(hashlib.sha256(data).digest())
-        # As a stream, so that the timeout applies to each chunk, not to the whole upload.
-        self.call("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
+
+        def put(**options: str) -> Any:
+            # As a stream, so that the timeout applies to each chunk, not to the whole upload.
+            options |= {"Key": key, "ChecksumSHA256": digest, **condition}
+            return self.call("put_object", Body=io.BytesIO(data), **options)
+
+        return _tagged(put, short_lived)
 
     def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
         """Create an object from a file. S3 refuses bytes that do not match the sha256 of the file,
         or of a part of it. A tag makes it short-lived; without the right to set tags it has none,
         and its old versions are kept as long as all others."""
         put = self._upload_parts if path.stat().st_size > PART else self._put
-        if short_lived:
-            try:
-                put(key, path, sha256, Tagging="=".join(SHORT_LIVED))
-                return
-            except Exception as error:  # botocore's, which is loaded on use
-                if getattr(error, "response", {}).get("Error", {}).get("Code") != "AccessDenied":
-                    raise
-        put(key, path, sha256)
+        _tagged(lambda **tags: put(key, path, sha256, **tags), short_lived)
 
     def _put(self, key: str, path: Path, sha256: str, **options: str) -> None:
         """Create an object in one request."""
@@ -110,3 +151,15 @@ class S3Objects:
             "upload_part", PartNumber=number, Body=io.BytesIO(data), ChecksumSHA256=digest, **upload
         )
         return {"PartNumber": number, "ETag": sent["ETag"], "ChecksumSHA256": digest}
+
+
+def _tagged(put: Callable[..., Any], short_lived: bool) -> Any:
+    """Write an object with the tag of short-lived ones, or without tags where there is no right to
+    set them."""
+    if short_lived:
+        try:
+            return put(Tagging="=".join(SHORT_LIVED))
+        except Exception as error:
+            if code_of(error) != "AccessDenied":
+                raise
+    return put()

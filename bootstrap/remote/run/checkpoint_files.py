@@ -69,6 +69,12 @@ def object_of(number: int) -> str:
     return f"{FOLDER}/files/{number:04d}"
 
 
+def first_object(term: int) -> int:
+    """The first number of the objects that a host uploads in this term of the run's lease: one that
+    lost the lease during an upload does not write into an object of a later term."""
+    return (term - 1) * 2 * FILES
+
+
 def is_fixed(path: str) -> bool:
     """Whether a file belongs to a `step-*` folder, whose files never change."""
     top, slash, _ = path.partition("/")

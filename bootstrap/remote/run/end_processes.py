@@ -24,6 +24,7 @@ from railhead.documents.run import RunDocument
 from railhead.documents.swept import OF_RUNS, NotSwept, Swept
 
 from .. import programs
+from ..takeover import held
 from .bounded import unmarked
 
 HOME = os.path.expanduser("~")
@@ -151,8 +152,11 @@ def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwep
     """From the chief: end the run's processes on every host of the attempt; the reply of each.
 
     The other hosts start first: a new child of this process that has not yet become ssh would be
-    taken for a process of the run by the local search.
+    taken for a process of the run by the local search. A chief that has lost the lease of the run
+    ends only what runs here: another one has ranks on the other hosts.
     """
+    if held.has_lost(folder):
+        return {run.hosts[0].name: end_run(run.run_id)}
     numbers = {host.name: index + 1 for index, host in run.present.items()}
     chief = run.hosts[0].name
     others = [(n, start_on_host(run, folder, at)) for n, at in numbers.items() if n != chief]

@@ -45,7 +45,7 @@ LIVE_PAUSE = 40.0
 LAST = 3.0  # seconds for the end of the logs, after the run; a cancel waits for its result
 SETTLED = 2.0  # seconds without a change, before a program's own files are taken as complete
 PIECE = 64 << 20  # bytes
-EVENTS = "tensorboard"
+METRICS, EVENTS = "metrics.jsonl", "tensorboard"  # in results/
 
 
 class CheckpointUpload:
@@ -55,6 +55,7 @@ class CheckpointUpload:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
+        self.term = bucket.fence.term if bucket.fence else 1
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -81,7 +82,9 @@ class CheckpointUpload:
         """An entry of the manifest for each file, uploaded where the bucket does not have it."""
         known = {(entry.path, *stamp_of(entry)): entry for entry in self.files}
         taken = {entry.object for entry in self.files}
-        free = (n for n in range(2 * checkpoint_files.FILES) if n not in taken)
+        first = checkpoint_files.first_object(self.term)
+        numbers = range(first, first + 2 * checkpoint_files.FILES)
+        free = (n for n in numbers if n not in taken)
         for path, stamp in stamps.items():
             if entry := known.get((path, *stamp)):
                 yield entry
@@ -94,10 +97,13 @@ class CheckpointUpload:
 
     def _publish(self, entries: tuple[Uploaded, ...]) -> None:
         """Write the manifest to the bucket, then to the run's folder."""
-        path = os.path.join(self.run, f"{STATUS}.manifest")
-        json_file.save(path, UploadedCheckpoints(entries))
-        name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
-        self.bucket.put(path, name, short_lived=True)
+        if self.bucket.fence:
+            self.bucket.fence.write_checkpoints(self.bucket, UploadedCheckpoints(entries))
+        else:
+            path = os.path.join(self.run, f"{STATUS}.manifest")
+            json_file.save(path, UploadedCheckpoints(entries))
+            name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
+            self.bucket.put(path, name, short_lived=True)
         self.files = entries
 
 
@@ -113,7 +119,7 @@ class GrowingFiles:
     def step(self) -> None:
         """Upload the next piece of each file that has grown."""
         results = os.path.join(self.run, "results")
-        for name in ("metrics.jsonl", *self._events(results)):
+        for name in (METRICS, *self._events(results)):
             with contextlib.suppress(FileNotFoundError):
                 self._piece(os.path.join(results, name), name)
 
@@ -131,8 +137,13 @@ class GrowingFiles:
         part = os.path.join(self.run, f"{STATUS}.piece")
         with open(part, "wb") as file:
             file.write(data)
-        self.bucket.put(part, f"live/{name}.{begin:012d}")
+        self.bucket.put(part, piece_of(name, begin))
         self.sent[name] = begin + len(data)
+
+
+def piece_of(name: str, begin: int) -> str:
+    """The name of the object with a file's bytes from `begin` on, below the run's folder."""
+    return f"live/{name}.{begin:012d}"
 
 
 def stamp_of(file: Uploaded) -> Stamp:
@@ -153,6 +164,12 @@ def load_status(run: str) -> Uploads:
     return Uploads()
 
 
+def save_status(run: str, uploaded: UploadedCheckpoints) -> None:
+    """Continue with what is in the bucket, on a host that takes the run over; OSError if it cannot
+    be written."""
+    json_file.save(os.path.join(run, STATUS), Uploads(uploaded.files, time.time()))
+
+
 def failure_of(work: Callable[[], object]) -> str | None:
     """Do one step; the error if it failed, which is also printed."""
     try:
@@ -169,15 +186,17 @@ class GrowingUpload:
     another process continues. A failed step is counted and tried again."""
 
     def __init__(self, run: str, url: str) -> None:
-        bucket = upload.destination(url)
+        self.bucket = bucket = upload.destination(url, run)
         self.run, self.status = run, load_grown(run)
         self.files = GrowingFiles(run, bucket, self.status.files)
         self.logs = LogUpload(run, bucket, self.status.logs)
 
     def step(self) -> None:
-        """One piece of each file."""
+        """One piece of each file; then what was uploaded, for a host that takes the run over."""
         why = [failure_of(self.files.step), failure_of(self.logs.step)]
         self._note(next(filter(None, why), None))
+        if self.bucket.fence:
+            failure_of(lambda: self.bucket.put(os.path.join(self.run, GROWN), GROWN))
 
     def _note(self, why: str | None) -> None:
         failed = self.status.failed + (why is not None)
@@ -198,7 +217,7 @@ class LiveUpload:
 
     def __init__(self, run: str, url: str) -> None:
         self.run, self.ended = run, threading.Event()
-        self.checkpoints = CheckpointUpload(run, upload.destination(url))
+        self.checkpoints = CheckpointUpload(run, upload.destination(url, run))
         self.growing = GrowingUpload(run, url)  # its own client: another thread uses it
         self.status = Uploads(self.checkpoints.files, load_status(run).at)
 

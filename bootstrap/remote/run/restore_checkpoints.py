@@ -22,8 +22,9 @@ PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
 
-def restore(bucket: upload.Destination, folder: str) -> Restored:
-    """Fetch all files of the manifest.
+def restore(bucket: upload.Destination, folder: str, *, keep_times: bool = False) -> Restored:
+    """Fetch all files of the manifest; with `keep_times`, they have the times of their last change,
+    so the same run does not upload them again.
 
     Raises:
         OSError: there is not enough space, or the bucket refuses.
@@ -42,6 +43,9 @@ def restore(bucket: upload.Destination, folder: str) -> Restored:
             f"{RESERVED / 1e6:.0f} MB of it must stay free"
         )
     damaged = tuple(entry.path for entry in entries if not fetched(bucket, entry, folder))
+    for entry in entries:
+        if keep_times and entry.path not in damaged:
+            os.utime(os.path.join(folder, entry.path), ns=(entry.mtime_ns, entry.mtime_ns))
     return Restored(len(entries) - len(damaged), total, damaged)
 
 

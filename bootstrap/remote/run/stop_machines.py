@@ -23,10 +23,12 @@ from railhead.documents.state import Machines, RunState
 
 from .. import programs
 from ..serve import machine_use
+from ..takeover import held
 from . import (
     bounded,
     checkpoint_files,
     controller,
+    end_processes,
     json_file,
     live_upload,
     stop_policy,
@@ -34,12 +36,17 @@ from . import (
 
 RUN = os.getcwd()  # the run's folder
 RUN_ID = os.path.basename(RUN)
+HostStop = tuple[str, str, tuple[str, ...] | None]  # name, alias in the cluster, argv
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
 STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
+# Seconds without a rank after which a host whose run was taken over is not needed: the host that
+# supervises the run waits for 10 minutes for others.
+UNUSED = 1200.0
+LOOK = 5.0  # seconds between two looks for ranks
 
 
 def path(name: str) -> str:
@@ -60,20 +67,25 @@ class MachineStopper:
         self.policy = stop_policy.StopRule.of(run)
         self.ended = time.monotonic()
         self.uploaded = False
+        self.is_lost = held.has_lost(RUN)  # another host may supervise the run
         self.machines = Machines("", "")
 
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
-        if self.policy.bucket:
+        if self.policy.bucket and not self.is_lost:
             until = time.monotonic() + UPLOADING
             self.upload_results(until)
             self.upload_rest(until)
+            held.finish(RUN)
+            self.is_lost = held.has_lost(RUN) and not self.uploaded
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
             self.report_wait(step)
             time.sleep(0.5)
         if step.kind == "none":
             self.report("left to " + (self.successor() or "you"), until=None)
             return
+        if self.is_lost:
+            self.wait_until_unused()
         with machine_use.run_lock() as free:
             if free and not self.successor():
                 self.stop()
@@ -166,9 +178,22 @@ class MachineStopper:
                 return
         self.report("not uploaded", upload=why)
 
+    def wait_until_unused(self) -> None:
+        """Wait until this host has had no rank of the run for UNUSED seconds: the host that
+        supervises the run now may train here again, and stops this machine at the end."""
+        self.report("left to the host that took the run over, unless it does not use this one")
+        used = time.monotonic()
+        while time.monotonic() - used < UNUSED:
+            if end_processes.processes(RUN_ID):
+                used = time.monotonic()
+            time.sleep(LOOK)
+
     def stop(self) -> None:
-        """Stop the other hosts first, this one last."""
+        """Stop the other hosts first, this one last; only this one if the lease of the run is lost:
+        another host uses the others."""
         *others, (name, _, argv) = stop_policy.stops(self.run)
+        if self.is_lost:
+            others, (name, _, argv) = [], self.own_stop()
         self.report("stopping", stopped={}, until=None)
         with ThreadPoolExecutor(max(1, len(others))) as pool:
             outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)
@@ -184,6 +209,12 @@ class MachineStopper:
         if self.uploaded:
             upload(self.run, STATE_UPLOADING, "state.json")
         self.report("stopping", stopped={**outcomes, name: stop_this_host(argv)})
+
+    def own_stop(self) -> HostStop:
+        """How this host stops, also where run.json is that of the host that took the run over."""
+        term = held.term_of(RUN)
+        stops = stop_policy.stops(self.run)
+        return next((stop for stop in stops if term and stop[0] == term.host), stops[-1])
 
 
 def upload(run: AfterRun, seconds: float, *only: str) -> str:
@@ -265,4 +296,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
     run = json_file.read(path("run.json"), AfterRun)
     state = str(json_file.load_object(path("state.json")).get("state"))  # also of a damaged one
+    if held.is_held(RUN):
+        held.stay_alive(RUN)  # the thread of the supervisor ended with its program
     MachineStopper(run, state).go()

@@ -20,21 +20,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from railhead.documents.cause import Cause
 from railhead.documents.codec import encode
 from railhead.documents.evaluation import Reported
 from railhead.documents.manifest import Outputs
 from railhead.documents.result import Culprit, Result
 from railhead.documents.run import AfterRun, RunDocument
 from railhead.documents.swept import NotSwept, Swept
+from railhead.documents.takeover import NO_LEASE, Taken
 
 from .. import locks, programs
 from ..attempts import causes, evidence
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
-from ..attempts.restarts import Ended, Times, metric_numbers
-from ..attempts.run_state import STARTED, State
+from ..attempts.restarts import Ended, Times, last_step, metric_numbers
+from ..attempts.run_state import State
 from ..evaluation import thresholds
 from ..stall.watch import StallWatch
+from ..takeover import held
+from ..takeover.lease import HOLD
 from . import (
     bounded,
     closing,
@@ -54,6 +58,10 @@ GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pi
 LIBC = ctypes.CDLL(None)
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
 CANCELLED = threading.Event()
+LOST_LEASE = (
+    f"{NO_LEASE}, because its sign of life did not arrive in the bucket for {HOLD:g} s: another"
+    " host may supervise the run"
+)
 
 
 def path(name: str) -> str:
@@ -89,6 +97,7 @@ class Supervisor:
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
         self.silent: int | None = None  # the host for whose silence the run was ended
+        self.is_lost = False  # whether another host may supervise the run
 
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
@@ -96,6 +105,7 @@ class Supervisor:
         if not os.path.exists(path(manifest.BEFORE)):  # otherwise an attempt has written since
             with self.state.counted():  # also used by a fetch
                 json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
+        self.state.start_lease(self.run)
         self.state.start_uploads(self.run)
         readers: list[threading.Thread] = []
         try:
@@ -117,11 +127,31 @@ class Supervisor:
         self.list_outputs()
         return self.explained(self.result(code, swept))
 
+    def after_takeover(self, taken: Taken) -> Result:
+        """The attempt whose chief was lost, and with it the run's other hosts."""
+        self.state.start_lease(self.run)
+        self.state.start_uploads(self.run)
+        earlier = sum(attempt.seconds for attempt in self.state.restarts.attempts)
+        self.begun = time.monotonic() - self.state.run_seconds + earlier
+        self.output.stepped, self.output.step = True, last_step(RUN)
+        result = Result(
+            run_id=self.run.run_id,
+            state="failed",
+            culprit=Culprit(None, taken.lost, ()),
+            size=self.run.size,
+            no_restart=taken.why or None,
+        )
+        return self.explained(result)
+
     def start_again(self, result: Result) -> Result | None:
         """Prepare the hosts for another attempt; otherwise the result, with the reason. A cancel
         meanwhile ends the next attempt."""
+        if self.is_lost:
+            return result
         decision = self.state.restarts.decide(self.ended(result))
         self.note(decision.trouble)
+        if self.loses_lease():
+            return self.without_lease(result)
         if decision.attempt is None:
             return replace(result, no_restart=decision.why or None)
         if decision.since is not None:
@@ -143,19 +173,19 @@ class Supervisor:
             outputs=self.outputs,
             secrets=self.secrets,
             tick=self.tick,
-            cancelled=CANCELLED.is_set,
+            cancelled=lambda: CANCELLED.is_set() or self.loses_lease(),
             grows=self.grows,
         )
 
     def times(self) -> Times:
         """How long this attempt and the run have taken."""
-        now, first_step = time.monotonic(), self.output.first_step
-        return Times(now - self.begun, now - STARTED, first_step and first_step - self.begun)
+        seconds, first_step = time.monotonic() - self.begun, self.output.first_step
+        return Times(seconds, self.state.run_seconds, first_step and first_step - self.begun)
 
     def tick(self) -> None:
         """Note that the supervisor lives, between two attempts; cancel a run whose time is over."""
         self.state.beat()
-        if stop_policy.is_over(self.run, time.monotonic() - STARTED):
+        if stop_policy.is_over(self.run, self.state.run_seconds):
             CANCELLED.set()
 
     def unless_cancelled(self, result: Result) -> Result:
@@ -208,7 +238,7 @@ class Supervisor:
                 controller.is_connected(path("attached"))
                 self.returning.look()
             self.watch.look(time_now)
-            if stop_policy.is_over(self.run, time_now - STARTED):
+            if stop_policy.is_over(self.run, self.state.run_seconds):
                 CANCELLED.set()
             if not terminated and self.must_end():
                 terminated = time_now
@@ -221,10 +251,10 @@ class Supervisor:
         return process.returncode
 
     def must_end(self) -> bool:
-        """Whether the run must be ended: it was cancelled, only parameter servers are left, a host
-        fell silent, or it has stalled. The result needs to know which."""
+        """Whether the run must be ended: it was cancelled, its lease lost, only parameter servers
+        are left, a host fell silent, or it has stalled. The result needs to know which."""
         self.ended_servers = self.only_servers_are_left()
-        if CANCELLED.is_set() or self.ended_servers:
+        if CANCELLED.is_set() or self.loses_lease() or self.ended_servers:
             return True
         self.grows = self.returning.is_due(self.lacks_time) and not self.known()
         if self.grows:
@@ -233,6 +263,21 @@ class Supervisor:
         if silent is not None and not self.known():
             self.silent = silent
         return silent is not None or self.watch.ends_run
+
+    def loses_lease(self) -> bool:
+        """Whether another host may supervise the run now; always False without `takeover`."""
+        self.is_lost = self.is_lost or held.has_lost(RUN)
+        return self.is_lost
+
+    def without_lease(self, result: Result) -> Result:
+        """The result of a chief that has lost the lease; only this host has it."""
+        chief = self.hosts[0]
+        cause = Cause("host", LOST_LEASE, chief)
+        culprit = Culprit(None, chief, (LOST_LEASE,))
+        code = result.exit_code or 1
+        return replace(
+            result, state="failed", exit_code=code, why=None, culprit=culprit, cause=cause
+        )
 
     def lacks_time(self, checkpoints: Checkpoints) -> bool:
         """Whether the time left is too short for another attempt."""
@@ -260,7 +305,7 @@ class Supervisor:
         """How the run has ended, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
-        elif self.silent is not None or self.grows or self.watch.ends_run:
+        elif self.is_lost or self.silent is not None or self.grows or self.watch.ends_run:
             code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return Result(
@@ -276,6 +321,8 @@ class Supervisor:
 
     def explained(self, result: Result) -> Result:
         """The result with the cause of a failure, also from what the culprit's host shows."""
+        if self.is_lost:
+            return self.without_lease(result)
         if result.culprit is None:
             return result
         seconds = time.monotonic() - self.begun
@@ -286,7 +333,7 @@ class Supervisor:
 
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
-        if stop_policy.is_over(self.run, time.monotonic() - STARTED):
+        if stop_policy.is_over(self.run, self.state.run_seconds):
             return f"its {self.run.max_hours:g} hours (--max-hours) were over"
         return None
 
@@ -369,11 +416,14 @@ def failure(code: int, *lines: str) -> Result:
 def attempt(state: State) -> Result:
     """Run it; returns the result, also if the run could not start or the supervisor failed."""
     try:
+        taken = taken_over()
         while True:
             supervisor = Supervisor(state)
-            result = supervisor.start_again(supervisor.go())
+            ended = supervisor.after_takeover(taken) if taken else supervisor.go()
+            result = ended if ended.no_restart else supervisor.start_again(ended)
             if result:
                 return supervisor.unless_cancelled(result)
+            taken = None
     except FileNotFoundError as error:
         if error.filename == "mpirun":
             return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")
@@ -383,6 +433,14 @@ def attempt(state: State) -> Result:
     finally:
         protect_from_cancel()
         state.end_uploads()
+
+
+def taken_over() -> Taken | None:
+    """What this host knew of the run when it took it over; None on its first chief."""
+    try:
+        return json_file.read(path(programs.TAKEOVER), Taken)
+    except FileNotFoundError:
+        return None
 
 
 def other_run(free: bool) -> str:

@@ -16,7 +16,6 @@ from railhead.documents import live_logs
 from railhead.documents.live_logs import HEAD, PIECE, Piece
 
 from ...clouds.bucket import Bucket
-from ...console.text import size
 from ...errors import RailheadError, UsageError
 from ...untrusted.decode import parsed
 from ..run import Run
@@ -62,10 +61,10 @@ def _of_results(bucket: Bucket, run: Run, name: str) -> BucketLog | None:
 
 def _of_pieces(bucket: Bucket, run: Run, name: str) -> BucketLog | None:
     """The log as far as it was uploaded during the run."""
-    pieces = sorted(_pieces(bucket, run, name), key=lambda piece: piece[0].begin)
+    pieces = [*_pieces(bucket, run, name)]
     if not pieces:
         return None
-    text = b"".join(_joined(pieces)).decode(errors="replace")
+    text = b"".join(live_logs.joined(pieces)).decode(errors="replace")
     until = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(max(piece.at for piece, _ in pieces)))
     return BucketLog(text, f"{_place(bucket, run)}: the log until {until} UTC, as it was uploaded")
 
@@ -87,16 +86,6 @@ def _listed(bucket: Bucket, run: Run, begin: str = "") -> list[str]:
         for item in page
     )
     return [name for name in names if OBJECT.fullmatch(name)]
-
-
-def _joined(pieces: list[tuple[Piece, bytes]]) -> Iterator[bytes]:
-    """The parts of the log in their order, each byte once; a line in place of missing parts."""
-    end = 0
-    for piece, data in pieces:
-        if piece.begin > end:
-            yield f"\n[{size(piece.begin - end)} of the log are not in the bucket]\n".encode()
-        yield data[max(0, end - piece.begin) :]
-        end = max(end, piece.begin + len(data))
 
 
 def _missing(bucket: Bucket, run: Run, name: str) -> UsageError:

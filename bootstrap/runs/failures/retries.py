@@ -68,3 +68,25 @@ def check_elastic(options: RunOptions, hosts: int) -> None:
         raise UsageError(f"--elastic: strategy {strategy.name} has a fixed number of hosts")
     if not least <= hosts <= most:
         raise UsageError(f"--elastic {least}:{most}: the run has {hosts} hosts")
+
+
+def check_takeover(options: RunOptions, hosts: int, bucket: str | None) -> None:
+    """UsageError if no other of these hosts could continue the run after the loss of its chief."""
+    if not options.retries.takeover:
+        return
+    strategy = options.resolved_strategy(hosts)
+    if strategy.has_servers or strategy.one_host:
+        raise UsageError(
+            f"--takeover: a run with strategy {strategy.name} cannot continue without its chief",
+            hint="the same command without it",
+        )
+    if hosts < 2:
+        raise UsageError(f"--takeover needs at least 2 hosts, and the run has {hosts}")
+    if not options.retries.most:
+        raise UsageError("--takeover needs retries, and this run has none", hint="--retries 3")
+    if bucket is None:
+        raise UsageError(
+            "--takeover needs a bucket that the hosts can write, from which another host continues;"
+            " these hosts have none",
+            hint="hosts of a stack whose setting bucket is true",
+        )

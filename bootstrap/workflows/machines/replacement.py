@@ -21,7 +21,7 @@ from ...lifecycle.consent import unfetched
 from ...lifecycle.power import ClusterStatus
 from ...plan.cluster import Options
 from ...plan.runtimes import RUNTIMES
-from ...runs import replacement, start
+from ...runs import replacement, start, takeover
 from ...runs.earlier_run import earlier_run, resumed_request
 from ...runs.request import RunRequest
 from ...runs.run import Run, find_run
@@ -126,6 +126,8 @@ def _candidates(status: ClusterStatus, name: str) -> Iterator[Run]:
     inventory = status.inventory
     for run_id in reversed(unfetched(inventory)):
         run = find_run(inventory, run_id)
+        if takeover.standby_of(run) not in ("", name):
+            run = takeover.current(inventory, run)
         chief = run.part_of(inventory).chief.name
         is_other = name != chief and (not run.hosts or {name, chief} <= {*run.hosts})
         may_run = status.instance_states[chief].state in ("running", "unknown")
@@ -147,7 +149,8 @@ def _needs(run: Run, document: RunDocument) -> Needs:
     options = ready_options(ready, args, launcher=document.launcher)
     runtime = RUNTIMES.get(document.runtime.name)
     row = runtime.row.name if runtime else None
-    return Needs(run, request, replace(options, runtime=row))
+    has_standby = bool(takeover.standby_of(run))
+    return Needs(run, request, replace(options, runtime=row, takeover=has_standby))
 
 
 def _ready(stack: str, run: Run, name: str) -> Inventory:

@@ -250,6 +250,12 @@ class StartOptions:
         at_least=0,
         at_most=100,
     )
+    takeover: bool = option(
+        False,
+        "the second host continues the run if the chief is lost; needs a bucket",
+        doc="the second host continues the run if the chief is lost:"
+        " [A lost chief](reliability.md#a-lost-chief). Needs a bucket, two hosts and retries",
+    )
     deploy: str | None = option(
         None,
         "after a success, serve the model as the endpoint of this name",

@@ -160,13 +160,16 @@ def ready(debian: HostFacts, *left_out: str) -> HostFacts:
     )
 
 
-def pair(chief: HostFacts, other: HostFacts, bucket: str | None = BUCKET) -> Plan:
+def pair(
+    chief: HostFacts, other: HostFacts, bucket: str | None = BUCKET, *, takeover: bool = False
+) -> Plan:
     """The plan for two hosts."""
     facts = {"h1": chief, "h2": other}
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts", bucket=bucket)
-    return decide.decide(SurveyedCluster(inventory, facts, environment, peers, WHEEL), Options())
+    two = SurveyedCluster(inventory, facts, environment, peers, WHEEL, takeover=takeover)
+    return decide.decide(two, Options())
 
 
 LACKS = {
@@ -188,6 +191,32 @@ def test_only_what_is_missing_is_done(
     debian: HostFacts, chief: tuple[str, ...], other: tuple[str, ...], expected: list[str]
 ) -> None:
     plan = pair(ready(debian, *chief), ready(debian, *other))
+    assert [f"{step.host} {step.name}" for step in plan.steps] == expected
+
+
+LACKS_FOR_A_TAKEOVER = {
+    "nothing": ((), (), []),
+    "the client on the second host": ((), ("client",), ["h2 bucket"]),
+    "the second host's key": ((), ("public",), ["h1 key", "h2 key"]),
+    "the line of its key on the chief": (("line of h2",), (), ["h1 key"]),
+}
+
+
+@pytest.mark.parametrize(
+    "chief, other, expected", LACKS_FOR_A_TAKEOVER.values(), ids=LACKS_FOR_A_TAKEOVER
+)
+def test_a_standby_writes_to_the_bucket_and_may_start_ranks(
+    debian: HostFacts, chief: tuple[str, ...], other: tuple[str, ...], expected: list[str]
+) -> None:
+    second = "ssh-ed25519 AAAAC3Nzb key-of-c"
+    line = 'from="10.0.0.1",restrict ssh-ed25519 AAAAC3Nzb railhead:c'
+    hosts = []
+    for lacks in (chief, other):
+        host = ready(debian, *lacks)
+        lines = host.authorized | ({line} if "line of h2" not in lacks else set())
+        hosts.append(replace(host, authorized=frozenset(lines)))
+    hosts[1] = replace(hosts[1], cluster_key=hosts[1].cluster_key and second)
+    plan = pair(hosts[0], hosts[1], takeover=True)
     assert [f"{step.host} {step.name}" for step in plan.steps] == expected
 
 

@@ -321,7 +321,7 @@ def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(
 def of_stack(cluster: SurveyedCluster, world: World) -> SurveyedCluster:
     """Two hosts of a stack with a bucket, which lack only the runtime, as a computer sees them."""
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.18-cpu"])
-    line = decide.cluster_line(cluster, "ssh-ed25519 AAAA c")
+    line = decide.leader_line(cluster, cluster.peers[0], "ssh-ed25519 AAAA c")
     there = frozenset({runtimes.BucketClient("3.11").digest})
     facts = {
         name: replace(

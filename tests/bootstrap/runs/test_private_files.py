@@ -156,10 +156,10 @@ def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path)
     cluster = SimpleNamespace(
         inventory=Inventory("c", (Host("h1", "127.0.0.1"),)),
         internet=Internet(),
-        sessions=SimpleNamespace(chief=session),
+        sessions={"h1": session},
         facts=facts,
         chief="h1",
-        peers=(SimpleNamespace(address="127.0.0.1"),),
+        leaders=(SimpleNamespace(name="h1", address="127.0.0.1"),),
         wheel=None,
         environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False), megabytes=0),
     )

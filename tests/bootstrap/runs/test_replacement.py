@@ -93,6 +93,6 @@ def test_the_number_of_ranks_that_the_supervisor_writes_meanwhile_stays(debian: 
     environment = choose_runtime(facts, None, None)
     chief = Chief()
     cluster = connected(SurveyedCluster(inventory, facts, environment, peers), {"a": chief})
-    replacement._tell_chief(cluster, RUN, Run("r1", Path()))
+    replacement._tell_lead(cluster, RUN, Run("r1", Path()))
     assert json.loads(chief.files["mpirun.json"])[:3] == ["mpirun", "-np", "4"]
     assert {*chief.files} == {WHOLE, "mpirun.json", "known_hosts", "ssh_config"}

@@ -15,6 +15,7 @@ from bootstrap.data.spec import parse_all
 from bootstrap.errors import UsageError
 from bootstrap.runs.failures.retries import (
     check_elastic,
+    check_takeover,
     elastic_hosts,
     retries_of,
     without_checkpoints,
@@ -94,6 +95,29 @@ def test_the_hosts_must_fit_the_range_and_the_strategy(
     options = RunOptions(launcher="tensorflow", strategy=strategy, retries=retries)
     with pytest.raises(UsageError, match=wrong) if wrong else nullcontext():
         check_elastic(options, hosts)
+
+
+TAKEOVERS = {
+    "two hosts and a bucket": ("multiworker", 2, 3, "s3://b", ""),
+    "parameter servers": ("parameter-server", 3, 3, "s3://b", "parameter-server cannot continue"),
+    "one host": ("multiworker", 1, 3, "s3://b", "at least 2 hosts, and the run has 1"),
+    "no retries": ("multiworker", 2, 0, "s3://b", "needs retries"),
+    "no bucket": ("multiworker", 2, 3, None, "needs a bucket"),
+}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hosts", "retries", "bucket", "wrong"), TAKEOVERS.values(), ids=TAKEOVERS
+)
+def test_a_takeover_needs_another_host_a_bucket_and_retries(
+    strategy: str, hosts: int, retries: int, bucket: str | None, wrong: str
+) -> None:
+    for wanted in (True, False):
+        options = RunOptions(
+            launcher="tensorflow", strategy=strategy, retries=Retries(retries, takeover=wanted)
+        )
+        with pytest.raises(UsageError, match=wrong) if wrong and wanted else nullcontext():
+            check_takeover(options, hosts, bucket)
 
 
 def test_a_run_document_without_retries_has_none() -> None:

@@ -27,6 +27,7 @@ class Run:
 
     def __init__(self, home: Path, script: str, run_id: str = "r1", **changes: Any) -> None:
         self.home, self.run_id = home, run_id
+        self.environ: dict[str, str] = {}  # more variables of the supervisor
         self.folder = home / ".railhead" / "runs" / run_id
         for name in ("work", "results", "logs"):
             (self.folder / name).mkdir(parents=True)
@@ -54,6 +55,7 @@ class Run:
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{path}"}
         environment |= {"RAILHEAD_RUN": self.run_id, "RAILHEAD_HOME": str(self.home)}
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment |= self.environ
         argv = programs.command(self.folder, SUPERVISOR)
         log = (self.folder / "logs" / "supervisor.log").open("wb")
         return subprocess.Popen(argv, cwd=self.folder, env=environment, stdout=log, stderr=log)

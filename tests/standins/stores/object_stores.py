@@ -165,16 +165,17 @@ class Gcs(Store):
 
 
 @contextlib.contextmanager
-def s3(caches: Path, folder: Path) -> Iterator[S3]:
-    """A new S3 with its buckets under `folder`; NoServer where it cannot be built."""
+def s3(caches: Path, folder: Path, address: str = "127.0.0.1") -> Iterator[S3]:
+    """A new S3 with its buckets under `folder`, at an address of this machine; NoServer where it
+    cannot be built."""
     path = binary("versitygw", caches)
     port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
+    endpoint = f"http://{address}:{port}"
     for name in ("buckets", "accounts", "versions"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     accounts = {"accessAccounts": {GUEST: account(GUEST, GUEST_SECRET)}}
     (folder / "accounts/users.json").write_text(json.dumps(accounts))
-    options = ["--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet"]
+    options = ["--port", f"{address}:{port}", "--region", REGION, "--quiet"]
     options += ["--iam-dir", str(folder / "accounts")]
     versions = ["--versioning-dir", str(folder / "versions")]
     command = [str(path), *options, "posix", *versions, str(folder / "buckets")]

@@ -26,7 +26,7 @@ from bootstrap.remote.run import end_processes
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
 from railhead.documents.agent.runs import EndRun, MakeTemporary
-from railhead.documents.swept import OF_ENDPOINTS, OF_RUNS, Swept
+from railhead.documents.swept import OF_ENDPOINTS, OF_RUNS, OF_STANDBYS, Swept
 
 Start = Callable[..., int]
 
@@ -95,6 +95,18 @@ def test_the_agent_ends_the_processes_of_its_home(start: Start, home: Path) -> N
     agent.close()
     assert reply == {"ended": 1, "left": []}
     assert (alive(ours), alive(other)) == (False, True)
+
+
+def test_a_standby_outlives_the_end_of_an_attempt_and_the_agent_ends_it(
+    start: Start, home: Path
+) -> None:
+    marks = f"export {OF_STANDBYS}=r1 RAILHEAD_HOME={home}; cd {put(home, 'r1')}/r1"
+    standby = start(f"{marks}; exec sh -c '{PLAIN}'", None)
+    assert sweep() == sweep("all") == ended(0) and alive(standby)
+    agent = Agent(home)
+    replies = [agent.call("end_run", run_id="r1", variable=v)[0] for v in (OF_ENDPOINTS, OF_RUNS)]
+    agent.close()
+    assert replies == [{"ended": count, "left": []} for count in (0, 1)] and not alive(standby)
 
 
 def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:

@@ -1,0 +1,106 @@
+"""What keeps a host that lost the lease of a run from publishing anything of it.
+
+Every upload looks first. The two lists that make uploads count, checkpoints/manifest.json and
+manifest.json of the results, are written under a condition, because a host may stand still between
+the look and the upload. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from railhead.documents.codec import decode, encode
+from railhead.documents.manifest import UploadedCheckpoints
+
+from . import held
+from .terms import Terms
+
+if TYPE_CHECKING:
+    from ..run.upload import Destination
+
+CHECKPOINTS = "checkpoints/manifest.json"
+# To write the list: another host changed it, or this one with a request that was repeated.
+TRIES = 5
+
+
+class LeaseLost(Exception):
+    """This host may not publish anything of a run."""
+
+    def __init__(self) -> None:
+        super().__init__("this host has lost the lease of the run: it uploads nothing more")
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The term in which a host publishes what is in a run's folder."""
+
+    folder: str
+    term: int
+
+    def check(self, bucket: Destination) -> None:
+        """Raise LeaseLost unless this host holds the lease."""
+        if not held.is_held(self.folder) or Terms(bucket).exists(self.term + 1):
+            raise LeaseLost()
+
+    def create(self, bucket: Destination, path: str, name: str) -> None:
+        """Upload the file that completes the results, unless another host has. A host that claims
+        the next term looks for it after its claim; so this host looks for the term afterwards."""
+        self.check(bucket)
+        key = bucket.uri.key(name)
+        with open(path, "rb") as file:
+            data = file.read()
+        if not bucket.objects.create(key, data):
+            stored = bucket.objects.look(key)
+            if stored is None or stored.data != data:
+                raise LeaseLost()
+        self.check(bucket)
+
+    def write_checkpoints(self, bucket: Destination, document: UploadedCheckpoints) -> None:
+        """Write the list of the checkpoints in the bucket."""
+        self.check(bucket)
+        rewrite_checkpoints(bucket, self.term, lambda _: document)
+
+
+def fence_of(folder: str) -> Fence | None:
+    """The fence of a run's folder; None for a run without a lease."""
+    term = held.term_of(folder)
+    return Fence(folder, term.number) if term else None
+
+
+Rewrite = Callable[[UploadedCheckpoints], UploadedCheckpoints]
+
+
+def rewrite_checkpoints(bucket: Destination, term: int, rewrite: Rewrite) -> UploadedCheckpoints:
+    """Write the list of the checkpoints in the bucket in a term: `rewrite` makes it from the
+    present one. The host of an earlier term cannot write it after that.
+
+    Raises:
+        LeaseLost: a host of a later term has written it. OSError: it changes all the time.
+        ValueError: it is damaged.
+    """
+    key = bucket.uri.key(CHECKPOINTS)
+    for _ in range(TRIES):
+        stored = bucket.objects.look(key)
+        before = UploadedCheckpoints(())
+        if stored:
+            before = decode(UploadedCheckpoints, json.loads(stored.data), what=CHECKPOINTS)
+        if before.term > term:
+            raise LeaseLost()
+        document = replace(rewrite(before), term=term)
+        data = json.dumps(encode(document), indent=1).encode()
+        if stored is None:
+            version = bucket.objects.create(key, data, short_lived=True)
+        else:
+            version = bucket.objects.replace(key, data, stored.version, short_lived=True)
+        if version:
+            return document
+    raise OSError(f"{CHECKPOINTS} was changed by others during each of {TRIES} tries")
+
+
+def adopt_checkpoints(bucket: Destination, term: int) -> UploadedCheckpoints:
+    """Take over the list of the checkpoints, as it is, into a new term: the first step after a
+    claim. Without a list there are no files."""
+    return rewrite_checkpoints(bucket, term, lambda before: before)

@@ -1,0 +1,145 @@
+"""Whether this host holds the lease of a run: files in the run's folder, for all of its programs.
+
+A run without term.json has no lease. `lease` and `alive` are empty; the time of their last change
+is a time of CLOCK_BOOTTIME, which no one can set: of the begin of the last beat that arrived, and
+of the last sign of life of the supervisor. They need no space on a full disk. Standard library
+only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+from railhead.documents.takeover import Term
+
+from ..run import json_file
+from .lease import HOLD
+
+TERM, LEASE, ALIVE, RELEASED = "term.json", "lease", "alive", "released"
+SIGN = 5.0  # seconds between two signs of life
+FROZEN = 30.0  # seconds without one, after which nothing is renewed
+RELEASING = 60.0  # seconds for the last beat
+
+
+def now() -> float:
+    """Seconds of CLOCK_BOOTTIME."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def term_of(folder: str) -> Term | None:
+    """The term of this host; None for a run without a lease."""
+    try:
+        return json_file.read(os.path.join(folder, TERM), Term)
+    except FileNotFoundError:
+        return None
+
+
+def begin(folder: str, term: Term, sent: float) -> None:
+    """Begin a term whose first request was sent at `sent`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    for name in (LEASE, ALIVE, RELEASED):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, name))
+    for name, at in ((LEASE, sent), (ALIVE, now())):
+        with open(os.path.join(folder, name), "x"):
+            pass
+        _set(folder, name, at)
+    json_file.save(os.path.join(folder, TERM), term)
+
+
+def sent(folder: str) -> float | None:
+    """When the last beat that arrived was begun; None: the lease is lost or released."""
+    return _time(folder, LEASE)
+
+
+def renew(folder: str, sent: float) -> None:
+    """A beat has arrived."""
+    _set(folder, LEASE, sent)
+
+
+def is_held(folder: str) -> bool:
+    """Whether this host may supervise the run and publish what it writes. Once it may not, it never
+    may again: a beat that arrives later does not count."""
+    at = sent(folder)
+    if at is not None and now() - at >= HOLD:
+        drop(folder)
+        return False
+    return at is not None
+
+
+def drop(folder: str) -> None:
+    """The lease is lost."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(folder, LEASE))
+
+
+def forget(folder: str) -> None:
+    """The run has no lease: nothing could hold it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(folder, TERM))
+
+
+def has_lost(folder: str) -> bool:
+    """Whether this host had the lease, and another one may supervise the run now."""
+    has_term = os.path.exists(os.path.join(folder, TERM))
+    return has_term and not is_held(folder) and not _exists(folder, RELEASED)
+
+
+def stay_alive(folder: str) -> None:
+    """Give signs of life from a thread: it freezes with the process, and does not wait for slow
+    hosts or disks as the process may."""
+    threading.Thread(target=_give_signs, args=(folder,), daemon=True).start()
+
+
+def _give_signs(folder: str) -> None:
+    with contextlib.suppress(OSError):  # everything is published
+        while True:
+            _set(folder, ALIVE, now())
+            time.sleep(SIGN)
+
+
+def is_over(folder: str) -> bool:
+    """Whether the supervisor has nothing left to publish."""
+    return not _exists(folder, ALIVE)
+
+
+def is_frozen(folder: str) -> bool:
+    """Whether the supervisor gives no sign of life."""
+    at = _time(folder, ALIVE)
+    return at is not None and now() - at >= FROZEN
+
+
+def release(folder: str) -> None:
+    """The last beat has arrived: nobody takes the run over."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(os.path.join(folder, LEASE), os.path.join(folder, RELEASED))
+
+
+def finish(folder: str) -> None:
+    """Nothing is left to publish: wait until the lease is released or lost."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(folder, ALIVE))
+    until = time.monotonic() + RELEASING
+    while is_held(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _exists(folder: str, name: str) -> bool:
+    return os.path.exists(os.path.join(folder, name))
+
+
+def _time(folder: str, name: str) -> float | None:
+    try:
+        return os.stat(os.path.join(folder, name)).st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def _set(folder: str, name: str, at: float) -> None:
+    os.utime(os.path.join(folder, name), ns=(int(at * 1e9), int(at * 1e9)))

@@ -1,0 +1,152 @@
+"""Holds the lease of a run: writes its beats to the bucket while the supervisor lives.
+
+takeover.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
+
+The supervisor starts it with the Python of the uploader's environment. It ends when the lease is
+lost, then without a process of the run on this host; or after the last beat, when everything is
+published. Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+from railhead.documents.run import RunDocument
+from railhead.documents.state import RunState
+from railhead.documents.takeover import Beat, Claim, Term
+
+from .. import programs
+from ..run import bounded, end_processes, json_file, upload
+from . import held
+from .lease import Holder, holder
+from .terms import Terms
+
+LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
+SILENCE = 5.0  # seconds of a request: a connection that is dead must not cost the lease
+PAUSE = 1.0  # seconds between two decisions
+MARK = 8  # bytes
+
+
+class LeaseHolder:
+    """The holder of a term. `lives` tells whether the supervisor gives signs of life."""
+
+    def __init__(self, folder: str, term: Term, terms: Terms) -> None:
+        self.folder, self.term, self.terms = folder, term, terms
+        self.begun, self.number = held.now(), 0
+        self.claimed = term.number > 1  # before it took the run over
+        self.next_term = False
+
+    def hold(self, lives: Callable[[], bool] = lambda: True) -> None:
+        """Beat until the lease is lost or released, while `lives`."""
+        while self.step(lives()):
+            time.sleep(PAUSE)
+
+    def step(self, lives: bool) -> bool:
+        """One decision, and a beat if one is due; False: there is nothing left to hold."""
+        now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
+        if sent is None:
+            return False
+        decision = holder(Holder(now, sent, self.next_term, ended))
+        if decision == "lost":
+            held.drop(self.folder)
+            return False
+        is_due = decision == "done" or not self.claimed or (decision == "beat" and lives)
+        if is_due and self.beat(now, ended) and ended:
+            held.release(self.folder)
+            return False
+        return True
+
+    def beat(self, now: float, ended: bool = False) -> bool:
+        """Send a beat that begins now; whether it has arrived."""
+        try:
+            self.claimed = self.claimed or self.terms.claim(self.term.number, claim_of(self.term))
+            self.next_term = not self.claimed or self.terms.exists(self.term.number + 1)
+            if self.next_term:
+                return False
+            self.terms.write_beat(self.term.number, self.content(now, ended))
+            # Whoever claims the next term after this sees that the run has ended.
+            self.next_term = ended and self.terms.exists(self.term.number + 1)
+            if self.next_term:
+                return False
+            held.renew(self.folder, now)
+        except Exception as error:  # of the cloud's library; or the lease was lost meanwhile
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            print(at, f"{type(error).__name__}: {error}"[:400], flush=True)
+            return False
+        return True
+
+    def content(self, now: float, ended: bool) -> Beat:
+        """The next beat, with what a host needs that takes the run over."""
+        self.number += 1
+        started, attempts = self.term.started, self.term.attempts
+        with contextlib.suppress(OSError, ValueError):
+            state = json_file.read(os.path.join(self.folder, "state.json"), RunState)
+            started, attempts = state.started, state.attempts
+        seconds = self.term.seconds + now - self.begun
+        return Beat(self.number, round(seconds, 1), started, attempts, ended)
+
+
+def claim_of(term: Term) -> Claim:
+    """The object of a term."""
+    return Claim(term.host, term.mark)
+
+
+def new_mark() -> str:
+    """A mark that no other claim has."""
+    return secrets.token_hex(MARK)
+
+
+def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]:
+    """Start the holder of a run's lease, as a process that ends with this one. A host that takes
+    the run over has begun its term; otherwise `first` begins.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    assert run.bucket
+    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
+    url = run.bucket.place_of(run.run_id)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
+    is_first = held.term_of(folder) is None
+    if is_first:
+        held.begin(folder, first, held.now())
+    held.stay_alive(folder)
+    try:
+        with open(os.path.join(folder, LOG), "ab") as log:
+            return subprocess.Popen(
+                [python, "-I", programs.ARCHIVE, "takeover.holder", folder, url],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=bounded.end_with_parent,
+            )
+    except OSError:
+        if is_first:
+            held.forget(folder)
+        raise
+
+
+def end_ranks(run_id: str) -> None:
+    """Kill all processes of the run on this host, except the supervisor: it is frozen, and cannot
+    do so itself."""
+    for pid in end_processes.processes(run_id):
+        if pid != os.getppid():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def main(folder: str, url: str) -> None:
+    """Hold the lease."""
+    term = held.term_of(folder)
+    assert term
+    terms = Terms(upload.destination(url, silence=SILENCE))
+    LeaseHolder(folder, term, terms).hold(lambda: not held.is_frozen(folder))
+    if held.has_lost(folder) and held.is_frozen(folder):
+        end_ranks(os.path.basename(folder))

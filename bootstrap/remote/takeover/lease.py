@@ -1,0 +1,65 @@
+"""Whether a host may supervise a run, and whether another one takes it over. Pure.
+
+Times are seconds of CLOCK_BOOTTIME of the host that decides; clocks of different hosts are never
+compared. A holder gives up after less silence than a standby waits for, so there are never two
+chiefs at work. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RENEW = 10.0  # seconds between two beats, and between two looks
+HOLD = 40.0  # seconds from the begin of the last beat that arrived until its host gives up
+EXPIRED = 100.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
+LOOKS = 3  # of these a standby needs at least so many, without a new beat
+CUT_OFF = 3600.0  # seconds in which a standby tries to read the bucket, before it leaves
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What the holder of a term knows. `sent`: when it began to send the last beat that arrived.
+    `next_term`: it has seen that the next term exists. `ended`: the run is over."""
+
+    now: float
+    sent: float
+    next_term: bool = False
+    ended: bool = False
+
+
+def holder(facts: Holder) -> str:
+    """`hold`: ranks may run, and results may be published. `beat`: the same, and a beat is due.
+    `lost`: end the ranks here, publish nothing, stop no other machine. `done`: nothing to renew."""
+    if facts.next_term or facts.now - facts.sent >= HOLD:
+        return "lost"
+    if facts.ended:
+        return "done"
+    return "beat" if facts.now - facts.sent >= RENEW else "hold"
+
+
+@dataclass(frozen=True)
+class Standby:
+    """What a standby knows. `seen`: when it last saw a new beat or a new term, or began to look.
+    `read`: when it last read the bucket; `looks`: how often since `seen`. `over`: the run has
+    ended, or its time is over. `checkpoint`: the bucket has one that can be read. `time_left`:
+    enough for a start and a checkpoint."""
+
+    now: float
+    seen: float
+    read: float
+    looks: int
+    over: bool = False
+    checkpoint: bool = True
+    time_left: bool = True
+
+
+def standby(facts: Standby) -> str:
+    """`watch`; `claim`: try to create the next term, and supervise the run if that succeeds; `end`:
+    leave, because the run is over, or cannot be continued from here."""
+    if facts.over or facts.now - facts.read >= CUT_OFF:
+        return "end"
+    # Up to the last look, not up to now: a host that was frozen wakes up with an old one.
+    silent = facts.read - facts.seen >= EXPIRED and facts.looks >= LOOKS
+    if not silent:
+        return "watch"
+    return "claim" if facts.checkpoint and facts.time_left else "end"

@@ -1,0 +1,96 @@
+"""Brings a run from its bucket into its folder on the host that takes it over: its newest
+checkpoints, its metrics, TensorBoard's files and logs, as far as they were uploaded. Its uploads
+continue there. Python 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from railhead.documents import live_logs
+from railhead.documents.codec import decode
+from railhead.documents.live_logs import HEAD, PIECES, LiveUploads, Piece, Progress
+from railhead.documents.manifest import fault
+
+from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints
+from ..run.upload import Destination
+from . import fence
+
+LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
+SUPERVISOR = "supervisor"  # its log is that of the standby, which is open
+T = TypeVar("T")
+
+
+def restore(bucket: Destination, folder: str, term: int) -> None:
+    """Restore all of a run for this term of its lease.
+
+    Raises:
+        OSError, or an error of the cloud's library: the bucket does not answer, or the disk is
+            full.
+        ValueError: a document is damaged.
+    """
+    checkpoints = again(lambda: fence.adopt_checkpoints(bucket, term))
+    if checkpoints.files:
+        target = os.path.join(folder, checkpoint_files.FOLDER)
+        restore_checkpoints.restore(bucket, target, keep_times=True)
+    live_upload.save_status(folder, checkpoints)
+    text = look(bucket, live_upload.GROWN)
+    index = decode(LiveUploads, json.loads(text)) if text else LiveUploads()
+    files = {name: join_file(bucket, folder, name) for name in index.files if not fault(name)}
+    logs = {
+        name: join_log(bucket, folder, name, progress)
+        for name, progress in index.logs.items()
+        if LOG.fullmatch(name)
+    }
+    if earlier := index.logs.get(SUPERVISOR):
+        logs[SUPERVISOR] = Progress(sent=earlier.sent, number=earlier.number)
+    json_file.save(os.path.join(folder, live_upload.GROWN), LiveUploads(logs, files))
+
+
+def join_file(bucket: Destination, folder: str, name: str) -> int:
+    """Join the pieces of a file that grows; its bytes. A line that is not complete gets an end."""
+    path, size, last = os.path.join(folder, "results", name), 0, b"\n"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(f"{path}.part", "wb") as file:
+        while data := look(bucket, live_upload.piece_of(name, size)):
+            size += file.write(data)
+            last = data[-1:]
+        if name == live_upload.METRICS and last != b"\n":
+            file.write(b"\n")
+    os.replace(f"{path}.part", path)
+    return size
+
+
+def join_log(bucket: Destination, folder: str, name: str, progress: Progress) -> Progress:
+    """Join the pieces of a log; how much of the new file was uploaded."""
+    pieces = []
+    for number in range(min(progress.number + 1, PIECES)):
+        if content := look(bucket, live_logs.object_of(name, number)):
+            head, _, data = content.partition(b"\n")
+            pieces.append((decode(Piece, json.loads(head[:HEAD])), data))
+    path = os.path.join(folder, "logs", f"{name}.log")
+    with open(path, "wb") as file:
+        file.writelines(live_logs.joined(pieces))
+        status = os.fstat(file.fileno())
+        return Progress(status.st_ino, file.tell(), progress.sent, progress.number)
+
+
+def look(bucket: Destination, name: str) -> bytes | None:
+    """An object of the run; None if there is none."""
+    stored = again(lambda: bucket.objects.look(bucket.uri.key(name)))
+    return stored.data if stored else None
+
+
+def again(request: Callable[[], T]) -> T:
+    """Do a request, again after a pause if it failed: the machines wait for it."""
+    for pause in restore_checkpoints.PAUSES:
+        try:
+            return request()
+        except Exception:
+            time.sleep(pause)
+    return request()

@@ -1,0 +1,150 @@
+"""Runs on the second host of a run: watches the lease of its chief, and continues the run if the
+chief is lost.
+
+takeover.standby   in the run's folder, with the Python of the uploader's environment
+
+Its environment has RAILHEAD_STANDBY in place of RAILHEAD_RUN: the end of an attempt does not end
+it, `fab cancel` and `fab teardown` do. After a takeover it becomes the supervisor. Python 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+
+from railhead.documents.agent.runs import MakeTemporary
+from railhead.documents.run import RunDocument
+from railhead.documents.swept import OF_RUNS, OF_STANDBYS
+from railhead.documents.takeover import Taken, Term
+
+from .. import programs
+from ..agent import files
+from ..agent.temporary import make_temporary
+from ..run import end_processes, json_file, manifest, stop_policy, upload
+from ..run.upload import Destination
+from . import held, lease
+from .holder import LeaseHolder, claim_of, new_mark
+from .restore import restore
+from .terms import Terms, Watch
+
+RUN = os.getcwd()  # the run's folder
+SECRETS = "memory/secrets.json"  # in it, for the supervisor
+
+
+def path(name: str) -> str:
+    """A path in the run's folder."""
+    return os.path.join(RUN, name)
+
+
+def main() -> None:
+    """Watch, and take over the run if its chief is lost."""
+    run = json_file.read(path(programs.WHOLE), RunDocument)
+    standby = Standby(run, secrets_of(run))
+    json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
+    step = standby.watch_until_it_ends()
+    print(f"{stamp()} standby: {step}", flush=True)
+    if step == "claim":
+        standby.take_over()
+
+
+def secrets_of(run: RunDocument) -> dict[str, str]:
+    """The run's secrets. Their file is removed: the end of an attempt would remove it."""
+    if not run.secrets:
+        return {}
+    values: dict[str, str] = json_file.load(path(SECRETS))
+    os.remove(path(SECRETS))
+    return values
+
+
+def stamp() -> str:
+    """The time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class Standby:
+    """The standby of a run, whose document has the hosts in its order: this one first, the chief
+    last."""
+
+    def __init__(self, run: RunDocument, secrets: Mapping[str, str]) -> None:
+        assert run.bucket
+        self.run, self.secrets = run, secrets
+        self.bucket: Destination = upload.destination(run.bucket.place_of(run.run_id))
+        self.terms = Terms(self.bucket)
+        self.begun = held.now()
+        self.watch = Watch(self.terms, self.begun, self.begun)
+
+    def watch_until_it_ends(self) -> str:
+        """Look at the lease until the chief is lost (`claim`) or the run is over (`end`)."""
+        while not stop_policy.is_over(self.run, self.seconds()):
+            if (step := lease.standby(self.watch.facts(held.now()))) != "watch":
+                return step
+            try:
+                self.watch.look(held.now())
+            except Exception as error:  # of the cloud's library: nothing is known
+                print(f"{stamp()} {type(error).__name__}: {error}"[:400], flush=True)
+            time.sleep(lease.RENEW)
+        return "end"
+
+    def seconds(self) -> float:
+        """The duration of the run so far."""
+        if beat := self.watch.beat:
+            return beat.seconds + held.now() - self.watch.seen
+        return held.now() - self.begun
+
+    def take_over(self) -> None:
+        """Claim the next term, restore the run, and become its supervisor, which starts the next
+        attempt, or says why there is none."""
+        beat, claimed = self.watch.beat, held.now()
+        term = Term(
+            self.watch.term + 1,
+            self.run.hosts[0].name,
+            new_mark(),
+            self.seconds(),
+            beat.started if beat else None,
+            beat.attempts if beat else (),
+        )
+        if not self.terms.claim(term.number, claim_of(term)):
+            print(f"{stamp()} standby: another host has term {term.number}", flush=True)
+            return
+        held.begin(RUN, term, claimed)
+        threading.Thread(target=LeaseHolder(RUN, term, self.terms).hold, daemon=True).start()
+        end_processes.end_run(self.run.run_id)  # ranks of the attempt that was lost
+        why = self.restored(term)
+        self.write_files(why)
+        json_file.save(path(held.TERM), replace(term, seconds=self.seconds()))
+        become_supervisor(self.run.run_id)
+
+    def restored(self, term: Term) -> str:
+        """Restore the run; why this failed, or ""."""
+        try:
+            restore(self.bucket, RUN, term.number)
+        except Exception as error:
+            traceback.print_exc()
+            why = f"{self.bucket.uri} was not restored: {type(error).__name__}: {error}"
+            return why[:400]
+        return ""
+
+    def write_files(self, why: str) -> None:
+        """Write what the supervisor reads; `why` it must not start another attempt."""
+        now = json_file.read(path("run.json"), RunDocument)  # of the last attempt
+        whole = json_file.read(path(programs.WHOLE), RunDocument)  # perhaps with a new host
+        whole = replace(whole, keras=now.keras, keras_auto=now.keras_auto)
+        make_temporary(MakeTemporary(RUN))
+        if self.secrets:
+            files.replace(path(SECRETS), json.dumps(dict(self.secrets)).encode(), 0o600)
+        json_file.save(path(programs.WHOLE), whole)
+        json_file.save(path("run.json"), whole)
+        json_file.save(path(programs.TAKEOVER), Taken(whole.hosts[-1].name, why))
+
+
+def become_supervisor(run_id: str) -> None:
+    """Replace this program by the supervisor, marked as a process of the run."""
+    environment = {name: text for name, text in os.environ.items() if name != OF_STANDBYS}
+    environment |= {OF_RUNS: run_id, "TMPDIR": path("tmp")}
+    os.execve(sys.executable, programs.command(programs.SUPERVISOR), environment)

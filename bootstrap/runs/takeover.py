@@ -1,0 +1,99 @@
+"""A run whose chief was lost, and which its second host, the standby, continues.
+
+The standby has the run's document and the files of a chief with the hosts in its own order: itself
+first, the chief last. Once it leads the run, this order is recorded here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from railhead.documents.codec import encode
+from railhead.documents.run import RunData, RunDocument
+
+from ..inventory import local_state
+from ..inventory.hosts import Inventory
+from ..remote.programs import TAKEOVER, WHOLE
+from ..ssh.cluster import ConnectedCluster
+from ..ssh.connect import attempts, open_sessions
+from ..ssh.session import Session
+from ..untrusted.run_files import read_run_document
+from ..untrusted.unpack import Hostile
+from .run import Run, find_run
+
+T = TypeVar("T")
+
+
+def rotated(items: Sequence[T]) -> tuple[T, ...]:
+    """One item per host, in the order of the standby."""
+    return (*items[1:], *items[:1])
+
+
+def as_standby(cluster: ConnectedCluster) -> ConnectedCluster:
+    """The cluster whose chief is the standby."""
+    inventory = replace(cluster.inventory, hosts=rotated(cluster.inventory.hosts))
+    return replace(cluster, inventory=inventory, peers=rotated(cluster.peers))
+
+
+def data_as_standby(data: Sequence[RunData]) -> list[RunData]:
+    """`data` of run.json with the paths in the order of the standby."""
+    return [replace(item, paths=item.paths and rotated(item.paths)) for item in data]
+
+
+def standby_of(run: Run) -> str:
+    """The name of the host that continues the run if its chief is lost; "" if there is none, or
+    none any more, as after the end of the run."""
+    if not local_state.is_recorded(run.run_id) or (run.results / "result.json").exists():
+        return ""
+    document = local_state.recorded_run(run.run_id).run
+    return document.hosts[1].name if document and document.takeover else ""
+
+
+def _recorded(run: Run) -> Run:
+    """The run as it is recorded: another command may have asked the standby."""
+    if not local_state.is_recorded(run.run_id):
+        return run
+    return replace(run, hosts=local_state.hosts_of_run(run.run_id))
+
+
+def current(inventory: Inventory, run: Run) -> Run:
+    """The run with its present chief first: its standby is asked whether it leads the run."""
+    run, standby = _recorded(run), standby_of(run)
+    if not standby or standby not in inventory.names:
+        return run
+    with open_sessions(inventory.only([standby])) as sessions:
+        return current_of(sessions, inventory, run)
+
+
+def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) -> Run:
+    """As `current`, over open sessions."""
+    run, standby = _recorded(run), standby_of(run)
+    if standby not in sessions:
+        return run
+    found, _ = attempts({standby: sessions[standby]}, lambda session: _led_by(session, run))
+    if not (document := found.get(standby)):
+        return run
+    # From now on it is a run whose chief is the first host, and that has no standby.
+    local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
+    return find_run(inventory, run.run_id)
+
+
+def _led_by(session: Session, run: Run) -> RunDocument | None:
+    """The document of a run that this host has taken over; None if it has not."""
+    if _read(session, run, TAKEOVER) is None:
+        return None
+    try:
+        document = read_run_document(_read(session, run, WHOLE) or "")
+    except Hostile:
+        return None
+    return document if document.run_id == run.run_id else None
+
+
+def _read(session: Session, run: Run, name: str) -> str | None:
+    """A file of the run's folder on a host, with or without an agent; None if it is not there."""
+    if session.has_agent:
+        return session.read(f"{run.folder}/{name}")
+    lines, code = session.shell(f"cat {run.folder}/{name}")
+    return None if code else "\n".join(lines)

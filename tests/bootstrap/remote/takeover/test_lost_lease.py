@@ -1,0 +1,105 @@
+"""A chief that stands still or is cut off from the bucket for longer than its lease, as processes:
+the supervisor and what it starts, before a real S3 server. Another host has the next term."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from standins import programs
+from standins.relay import Relay
+from standins.runs.leased_chief import Chief, send
+from standins.runs.supervised_run import is_alive
+from standins.waiting import wait_until
+
+from bootstrap.remote.takeover import held
+from bootstrap.remote.takeover.holder import claim_of
+from railhead.documents.result import Attempt, Culprit
+from railhead.documents.takeover import Claim, Term
+
+
+def test_a_chief_that_stood_still_publishes_nothing_when_it_wakes_up(chief: Chief) -> None:
+    chief.train()
+    frozen = chief.processes()
+    send(frozen, signal.SIGSTOP)
+    chief.checkpoint(2)
+    assert chief.seconds_pass(held.LEASE)
+    chief.is_taken_over()
+    before = chief.objects()
+    send(frozen, signal.SIGCONT)
+    chief.ended()
+    assert chief.objects() == before
+    assert json.loads(before["runs/r1/checkpoints/manifest.json"])["term"] == 2
+
+
+def test_a_chief_that_is_cut_off_from_the_bucket_ends_its_ranks(chief: Chief) -> None:
+    with Relay(chief.store.endpoint) as relay:
+        chief.run.environ["AWS_ENDPOINT_URL"] = relay.endpoint
+        chief.train()
+        relay.cut_after, relay.cuts = 0, 10**6
+        chief.checkpoint(2)
+        wait_until(lambda: not chief.seconds_pass(held.LEASE))
+        chief.is_taken_over()
+        before = chief.objects()
+        chief.ended()
+        assert chief.objects() == before
+
+
+def test_ranks_whose_supervisor_stands_still_alone_end_too(chief: Chief) -> None:
+    supervisor = chief.train()
+    send([supervisor], signal.SIGSTOP)
+    assert chief.seconds_pass(held.ALIVE)
+    wait_until(lambda: not chief.seconds_pass(held.LEASE))
+    wait_until(lambda: not is_alive(chief.rank()))
+    chief.is_taken_over()
+    send([supervisor], signal.SIGCONT)
+    chief.ended()
+    assert not chief.terms.has_results()
+
+
+def test_a_run_that_ends_by_itself_is_published_and_released(chief: Chief) -> None:
+    supervisor = chief.train()
+    os.kill(chief.rank(), signal.SIGTERM)
+    wait_until(lambda: not is_alive(supervisor))
+    beat = chief.terms.beat(1)
+    assert beat and beat.ended and chief.terms.has_results() and chief.terms.newest() == 1
+    stops = (chief.run.home / "commands").read_text().splitlines()
+    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+
+
+def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chief) -> None:
+    attempts = (Attempt(3, Culprit(None, "b", ()), 900.0, kind="retry"),)
+    term = Term(2, "a", "mark-2", 1000.0, "2026-11-26T05:00:00Z", attempts)
+    assert chief.terms.claim(1, Claim("b", "mark-1")) and chief.terms.claim(2, claim_of(term))
+    held.begin(str(chief.folder), term, held.now())
+    supervisor = chief.train(2)
+    beat = chief.terms.beat(2)
+    assert beat and 1000 <= beat.seconds < 1600
+    assert (beat.started, beat.attempts) == (term.started, attempts)
+    os.kill(chief.rank(), signal.SIGTERM)
+    wait_until(lambda: not is_alive(supervisor))
+    result = chief.run.read("results/result.json")
+    assert result["seconds"] > beat.seconds and result["started"] == term.started
+    assert len(result["attempts"]) == 1 and chief.terms.has_results()
+
+
+def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
+    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 1.0")
+    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.1")
+    held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - 50)
+    chief.run.write("state.json", {"state": "failed", "pid": 7, "heartbeat": 1})
+    (chief.run.home / ".railhead/supervisor.lock").write_text("r1")
+    environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
+    marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}
+    argv = programs.command(chief.folder, "run.stop_machines")
+    with subprocess.Popen(["sleep", "600"], env={**environ, **marks}) as rank:
+        stopper = subprocess.Popen(argv, cwd=chief.folder, env=environ)
+        wait_until(lambda: "took the run over" in (chief.folder / "state.json").read_text())
+        time.sleep(2)  # more than UNUSED
+        assert stopper.poll() is None
+        rank.kill()
+    assert stopper.wait(60) == 0
+    assert (chief.run.home / "commands").read_text() == "chief stops\n"

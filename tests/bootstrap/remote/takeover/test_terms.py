@@ -1,0 +1,236 @@
+"""The terms of a run, and what keeps an earlier holder from publishing, in real object stores."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.stores.object_stores import S3, Gcs
+
+from bootstrap.remote.buckets.objects import Stored
+from bootstrap.remote.run import live_upload, restore_checkpoints, upload
+from bootstrap.remote.run.live_upload import CheckpointUpload
+from bootstrap.remote.takeover import fence, held
+from bootstrap.remote.takeover.fence import Fence, LeaseLost
+from bootstrap.remote.takeover.holder import LeaseHolder
+from bootstrap.remote.takeover.lease import EXPIRED, standby
+from bootstrap.remote.takeover.terms import Terms, Watch
+from railhead.documents.manifest import UploadedCheckpoints
+from railhead.documents.takeover import Beat, Claim, Term
+
+NUMBERS = itertools.count()
+FIRST, SECOND = Term(1, "h1", "mark-1"), Term(2, "h2", "mark-2")
+
+
+@pytest.fixture(params=["s3_store", "gcs_store"])
+def url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The folder of a run in a new bucket, of each cloud."""
+    store: S3 | Gcs = request.getfixturevalue(request.param)
+    for name, value in store.environ.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"leases-{os.getpid()}-{next(NUMBERS)}"
+    store.make_bucket(bucket)
+    return store.uri(bucket, "runs/r1")
+
+
+@pytest.fixture
+def bucket(url: str) -> upload.Destination:
+    """The same, for whoever may write it."""
+    return upload.destination(url)
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """The run's folder on the host that has the first term."""
+    return host(tmp_path / "h1", FIRST)
+
+
+def host(folder: Path, term: Term) -> Path:
+    """A run's folder on a host that has a term."""
+    for name in ("checkpoints", "results", "logs"):
+        (folder / name).mkdir(parents=True)
+    held.begin(str(folder), term, held.now())
+    return folder
+
+
+def test_an_object_is_created_once_and_only_its_present_version_is_replaced(
+    bucket: upload.Destination,
+) -> None:
+    objects = bucket.objects
+    assert objects.look("a") is None
+    first = objects.create("a", b"1", short_lived=True)
+    assert first and objects.create("a", b"2") is None
+    assert objects.look("a") == Stored(b"1", first)
+    second = objects.replace("a", b"2", first, short_lived=True)
+    assert second and second != first
+    assert objects.replace("a", b"3", first) is None
+    assert objects.look("a") == Stored(b"2", second)
+    assert objects.replace("none", b"1", first) is None
+
+
+def test_one_of_several_hosts_that_try_at_once_gets_a_term(bucket: upload.Destination) -> None:
+    terms = Terms(bucket)
+    with ThreadPoolExecutor(8) as pool:
+        claims = [Claim(f"h{n}", f"m{n}") for n in range(8)]
+        outcomes = list(pool.map(lambda claim: terms.claim(1, claim), claims))
+    assert outcomes.count(True) == 1
+    winner = claims[outcomes.index(True)]
+    assert terms.chief(1) == winner
+    assert terms.claim(1, winner), "a request that was repeated"
+    assert (terms.newest(), terms.exists(2)) == (1, False)
+
+
+def test_a_standby_sees_beats_and_claims_after_the_last_one(
+    bucket: upload.Destination, first: Path
+) -> None:
+    terms = Terms(bucket)
+    watch = Watch(terms, seen=0, read=0)
+    holder = LeaseHolder(str(first), FIRST, terms)
+    for now in (10, 20, 30):
+        assert holder.beat(held.now())
+        watch.look(now)
+    assert watch.beat and watch.beat.number == 3
+    for now in range(40, 30 + int(EXPIRED), 10):
+        watch.look(now)
+        assert standby(watch.facts(now)) == "watch"
+    watch.look(30 + EXPIRED)
+    assert standby(watch.facts(30 + EXPIRED)) == "claim"
+    assert terms.claim(2, Claim("h2", "mark-2"))
+    assert not holder.beat(held.now()) and not holder.step(lives=True)
+    assert held.has_lost(str(first))
+    terms.write_beat(2, Beat(1, 5.0, ended=True))
+    watch.look(140 + EXPIRED)
+    assert (watch.term, standby(watch.facts(140 + EXPIRED))) == (2, "end")
+
+
+def test_the_last_beat_releases_the_lease(bucket: upload.Destination, first: Path) -> None:
+    holder = LeaseHolder(str(first), FIRST, Terms(bucket))
+    assert holder.step(lives=True)
+    (first / held.ALIVE).unlink()  # everything is published
+    assert not holder.step(lives=False)
+    beat = Terms(bucket).beat(1)
+    assert beat and beat.ended and not held.has_lost(str(first))
+
+
+def test_a_supervisor_that_gives_no_sign_of_life_gets_no_beats(
+    bucket: upload.Destination, first: Path
+) -> None:
+    holder = LeaseHolder(str(first), FIRST, Terms(bucket))
+    assert holder.step(lives=True)
+    os.utime(first / held.LEASE, (held.now() - 20, held.now() - 20))
+    assert holder.step(lives=False) and holder.number == 1
+    os.utime(first / held.LEASE, (held.now() - 50, held.now() - 50))
+    assert not holder.step(lives=True) and held.has_lost(str(first))
+
+
+def checkpoint(run: Path, step: int) -> None:
+    """A complete checkpoint."""
+    folder = run / f"checkpoints/step-{step:08d}"
+    folder.mkdir()
+    (folder / "state.npz").write_text(f"arrays {step}")
+    (folder / "manifest.json").write_text("{}")
+
+
+def test_an_earlier_chief_publishes_nothing_and_a_new_one_continues_from_its_checkpoint(
+    bucket: upload.Destination, url: str, first: Path, tmp_path: Path
+) -> None:
+    checkpoint(first, 10)
+    earlier = CheckpointUpload(str(first), upload.destination(url, str(first)))
+    assert earlier.step()
+    (first / "results/manifest.json").write_text('{"files": []}')
+
+    assert Terms(bucket).claim(2, Claim("h2", "mark-2"))
+    second = host(tmp_path / "h2", SECOND)
+    adopted = fence.adopt_checkpoints(bucket, 2)
+    outcome = restore_checkpoints.restore(bucket, str(second / "checkpoints"), keep_times=True)
+    assert (outcome.files, outcome.damaged) == (2, ())
+    live_upload.save_status(str(second), adopted)
+    current = CheckpointUpload(str(second), upload.destination(url, str(second)))
+    assert current.step() and current.files == earlier.files, "nothing is uploaded again"
+    checkpoint(second, 20)
+    assert current.step()
+
+    checkpoint(first, 30)
+    with pytest.raises(LeaseLost):
+        earlier.step()
+    with pytest.raises(LeaseLost):  # where it stood still after its look
+        fence.rewrite_checkpoints(bucket, 1, lambda before: before)
+    with pytest.raises(LeaseLost):
+        upload.upload(str(first), url)
+    restored = restore_checkpoints.restore(bucket, str(tmp_path / "back"))
+    assert (restored.files, restored.damaged) == (4, ())
+    assert not Terms(bucket).has_results()
+    numbers = {file.object for file in current.files}
+    assert numbers == {0, 1, 20_000, 20_001}, "an upload that was under way hits none of these"
+
+
+def test_a_list_that_another_host_writes_between_look_and_upload_is_not_overwritten(
+    bucket: upload.Destination,
+) -> None:
+    fence.rewrite_checkpoints(bucket, 1, lambda before: before)
+
+    def meanwhile(before: UploadedCheckpoints) -> UploadedCheckpoints:
+        fence.adopt_checkpoints(bucket, 2)
+        return replace(before, files=())
+
+    with pytest.raises(LeaseLost):
+        fence.rewrite_checkpoints(bucket, 1, meanwhile)
+
+
+def test_results_are_published_by_one_host(
+    bucket: upload.Destination, url: str, first: Path
+) -> None:
+    (first / "results/manifest.json").write_text('{"files": []}')
+    upload.upload(str(first), url)
+    upload.upload(str(first), url)  # again, after an answer that did not arrive
+    (first / "results/manifest.json").write_text('{"files": [], "skipped": []}')
+    with pytest.raises(LeaseLost):
+        upload.upload(str(first), url)
+
+
+class SlowStore:
+    """A store in which another host takes the run over before an object is written."""
+
+    def __init__(self, bucket: upload.Destination) -> None:
+        self.objects, self.terms = bucket.objects, Terms(bucket)
+        self.claimed: list[bool] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.objects, name)
+
+    def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
+        self.claimed.append(self.terms.claim(2, Claim("h2", "mark-2")))
+        return self.objects.create(key, data, short_lived=short_lived)
+
+    def write(self, key: str, data: bytes, *, short_lived: bool = False) -> None:
+        self.claimed.append(self.terms.claim(2, Claim("h2", "mark-2")))
+        self.objects.write(key, data, short_lived=short_lived)
+
+
+def test_a_host_that_publishes_during_a_takeover_does_not_count_as_the_chief(
+    bucket: upload.Destination, first: Path
+) -> None:
+    store = SlowStore(bucket)
+    path = first / "results/manifest.json"
+    path.write_text('{"files": []}')
+    with pytest.raises(LeaseLost):
+        Fence(str(first), 1).create(replace(bucket, objects=store), str(path), "manifest.json")
+    assert store.claimed == [True]
+    assert not store.terms.claim(3, Claim("h3", "mark-3")), "the run has its results"
+
+
+def test_a_last_beat_during_a_takeover_does_not_release_the_lease(
+    bucket: upload.Destination, first: Path
+) -> None:
+    store = SlowStore(bucket)
+    holder = LeaseHolder(str(first), FIRST, Terms(replace(bucket, objects=store)))
+    holder.claimed = True
+    (first / held.ALIVE).unlink()
+    assert holder.step(lives=False) and not holder.step(lives=False)
+    assert store.claimed == [True] and held.has_lost(str(first))
+    assert not store.terms.claim(2, Claim("h2", "mark-2")), "the run has ended"
