@@ -52,14 +52,14 @@ def standby_of(run: Run) -> str:
 
 
 def _recorded(run: Run) -> Run:
-    """The run as it is recorded: another command may have asked the standby."""
+    """The run as it is recorded: another command may have recorded a new chief."""
     if not local_state.is_recorded(run.run_id):
         return run
     return replace(run, hosts=local_state.hosts_of_run(run.run_id))
 
 
 def current(inventory: Inventory, run: Run) -> Run:
-    """The run with its present chief first: its standby is asked whether it leads the run."""
+    """The run with its present chief first: its standby answers whether it leads the run."""
     run, standby = _recorded(run), standby_of(run)
     if not standby or standby not in inventory.names:
         return run

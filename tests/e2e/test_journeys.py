@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,4 +146,5 @@ def example_notebook(operator: Operator, strategy: str = "") -> None:
 def test_a_journey_can_be_made_as_it_is_written(project: Operator) -> None:
     # The launcher's default strategy for several hosts, by its name or not.
     named = partial(example_notebook, strategy=', strategy="multiworker"')
-    drawn((from_sagemaker, example_notebook, named))(project)
+    journeys: list[Callable[[Operator], None]] = [from_sagemaker, example_notebook, named]
+    drawn(journeys)(project)
