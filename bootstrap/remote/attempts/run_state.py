@@ -18,7 +18,7 @@ from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
 from railhead.documents.takeover import Term
 
-from ..run import closing, json_file, live_upload, manifest
+from ..run import closing, json_file, manifest
 from ..run.rank_output import WriteErrors
 from ..takeover import held, holder
 from .restarts import Restarts
@@ -92,13 +92,18 @@ class State:
 
     def start_uploads(self, run: RunDocument) -> None:
         """Start the uploads of a run; they continue over its attempts."""
-        if self.uploads is None:
+        if self.uploads is None and run.bucket:
+            from ..run import live_upload  # loaded only where there is a bucket
+
             self.uploads = live_upload.start(run, self.folder)
 
     def end_uploads(self) -> None:
         """End the uploads before the result."""
-        why = live_upload.end(self.uploads, self.folder)
-        self.unfinished += [why] if why else []
+        if self.uploads is not None:
+            from ..run import live_upload
+
+            why = live_upload.end(self.uploads, self.folder)
+            self.unfinished += [why] if why else []
 
     def end(self, result: Result) -> None:
         """Write result.json and the final state; on a full disk into the reserved space."""
