@@ -20,7 +20,7 @@ from railhead.documents.takeover import Term
 
 from ..run import closing, json_file, manifest
 from ..run.rank_output import WriteErrors
-from ..takeover import held, holder
+from ..takeover import held
 from .restarts import Restarts
 
 RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
@@ -86,6 +86,8 @@ class State:
             OSError: it cannot be started.
         """
         if run.takeover and run.bucket and self.lease is None:
+            from ..takeover import holder  # loaded only for such a run
+
             chief, started = run.hosts[0].name, self.document.started
             first = Term(1, chief, holder.new_mark(), started=started)
             self.lease = holder.start(run, self.folder, first)

@@ -80,7 +80,8 @@ print(json.dumps([ours, sys.argv[1] in sys.path, programs.command(programs.SUPER
 LATER = {
     SUPERVISOR: {
         *("remote.agent.files", "remote.attempts.causes", "remote.attempts.keras_errors"),
-        *("remote.run.live_upload", "remote.stall.diagnosis", "statistics", "tarfile"),
+        *("remote.run.live_upload", "remote.stall.diagnosis", "remote.buckets"),
+        *("statistics", "tarfile"),
     },
     "rank.rank": {
         *("remote.attempts.causes", "remote.keras_patches.rows", "remote.rank.rank_data"),
