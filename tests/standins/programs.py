@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import compileall
 import io
+import py_compile
+import shutil
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bootstrap.remote.programs import NAME
 from bootstrap.ssh.bundle import archive
 
 
 def place(folder: Path) -> Path:
-    """Put the programs into a folder, unpacked: Python runs a folder as it runs an archive."""
+    """Put the programs into a folder, unpacked: Python runs a folder as it runs an archive. It is
+    a link to those that all tests of this process use."""
     folder.mkdir(parents=True, exist_ok=True)
+    place = folder / NAME
+    if not place.is_symlink():
+        place.symlink_to(unpacked().name, target_is_directory=True)
+    return place
+
+
+@cache
+def unpacked() -> TemporaryDirectory[str]:
+    """The programs and their bytecode: compiling them takes half of the time of a start. Python
+    compares the hash of the source, so a module that a test changes is compiled again."""
+    folder = TemporaryDirectory(prefix="railhead-programs-")
     with zipfile.ZipFile(io.BytesIO(archive())) as packed:
-        packed.extractall(folder / NAME)
-    return folder / NAME
+        packed.extractall(folder.name)
+    by_hash = py_compile.PycInvalidationMode.CHECKED_HASH
+    assert compileall.compile_dir(folder.name, quiet=1, invalidation_mode=by_hash)
+    return folder
+
+
+def own(folder: Path) -> Path:
+    """The programs in a folder, which a test may change: a copy in place of the link."""
+    place = folder / NAME
+    if place.is_symlink():
+        place.unlink()
+        shutil.copytree(unpacked().name, place)
+    return place
 
 
 def change(folder: Path, module: str, old: str, new: str) -> None:
     """Replace a text that a module has, such as run/closing.py, in a folder with programs."""
-    path = folder / NAME / "remote" / module
+    path = own(folder) / "remote" / module
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
@@ -29,7 +57,7 @@ def change(folder: Path, module: str, old: str, new: str) -> None:
 
 def append(folder: Path, module: str, text: str) -> None:
     """Add a text to a module: it comes after all else in it."""
-    with (folder / NAME / "remote" / module).open("a") as file:
+    with (own(folder) / "remote" / module).open("a") as file:
         file.write(text)
 
 

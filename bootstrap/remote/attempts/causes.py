@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from railhead.documents.cause import LONGEST, Cause
 from railhead.documents.result import Culprit
 
-# Whether a run starts again. REPEATED: until the same error has come twice from one checkpoint.
-NEVER, REPEATED, ALWAYS = "never", "unless it is repeated", "always"
+from .retry import ALWAYS, NEVER, REPEATED
+
 # Evidence: the line about a run without progress; records of the kernel; lines of the rank or of
 # mpirun; disks without space; a sentence about the end of the rank or the host.
 STALL, KERNEL, LINES, SPACE, END = "stall", "kernel", "lines", "space", "end"

@@ -57,11 +57,6 @@ MISSING = re.compile(
 OF_TENSORFLOW = ("keras._tf_keras.keras", "keras.api._v2.keras", "tensorflow.keras")
 ANY = {keras: re.compile("|".join(patterns)) for keras, patterns in ERRORS.items()}
 SEARCHED = 1000  # characters of a line
-# What a script prints after its first step: a progress bar of Keras, or a loss.
-STEP = re.compile(
-    rb"\d/\d+\S{0,8} +(?:\[[=>.]|\x1b|\xe2\x94\x81|- \d)|\bloss\b\W{1,5}\d", re.IGNORECASE
-)
-STEP_RECORDS = ("progress", "epoch", "evaluation", "checkpoint", "metric")
 LONGEST = 600.0  # seconds of an attempt, after which the run does not start again
 
 

@@ -7,7 +7,9 @@ The supervisor does this on the other hosts over ssh, and on the chief last: whe
 fails, the chief's files are those of the attempt that failed. `as-new`, for the other Keras: a host
 is as it was before the start, and hosts follow each other, because they may share a home; a script
 that has written files is not started again. Otherwise the files of the program stay.
-Standard library only, Python 3.10.
+
+The supervisor imports this module at each start of a run, so what only a second attempt needs is
+loaded by the functions that use it. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -17,17 +19,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from railhead.documents.agent.files import BundleFile
-from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode
 from railhead.documents.manifest import Outputs
 from railhead.documents.run import RunDocument
 
-from ..agent import files
-from ..agent.temporary import make_temporary
 from ..programs import BUNDLE
 from ..run import bounded, end_processes, json_file, manifest
 
@@ -81,6 +78,8 @@ def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
             if outcomes[-1] or cancelled():
                 break
     else:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(AT_ONCE) as pool:
             outcomes = list(pool.map(lambda index: _on_host(start, index), others))
     faults = [fault for fault in outcomes if fault]
@@ -117,13 +116,17 @@ def prepare(start: Start, host: int) -> None:
     Raises:
         OSError, ValueError: a file cannot be read or written, or is damaged.
     """
+    from railhead.documents.agent.runs import MakeTemporary
+
+    from ..agent import files, temporary
+
     run, folder, secrets = start.run, start.folder, start.secrets
     if start.as_new:
         restore_work(folder)
         files.drop_others(os.path.join(folder, "results"), {METRICS})
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(folder, manifest.BEFORE))  # work/ is as new
-    make_temporary(MakeTemporary(folder))
+    temporary.make_temporary(MakeTemporary(folder))
     for name in end_processes.TEMPORARY:  # an agent removes those of old runs without a process
         os.utime(os.path.join(folder, name), follow_symlinks=False)
     for name in run.secret_files(host) if secrets else ():
@@ -134,6 +137,10 @@ def prepare(start: Start, host: int) -> None:
 
 def restore_work(folder: str) -> None:
     """Remove what the first attempt added to work/, and place again what it changed."""
+    from railhead.documents.agent.files import BundleFile
+
+    from ..agent import files
+
     work = os.path.join(folder, "work")
     bundle = json_file.read(os.path.join(folder, BUNDLE), tuple[BundleFile, ...])
     files.drop_others(work, {file.path for file in bundle})

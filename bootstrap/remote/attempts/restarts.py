@@ -24,10 +24,10 @@ from railhead.documents.run import BuiltIn, RunDocument, Script
 
 from ..programs import REPLACING, WHOLE
 from ..run import bounded, controller, end_processes, json_file
-from . import elastic, keras_errors, points, prepare, time_left
-from .causes import NEVER, REPEATED
+from . import elastic, points, prepare, time_left
 from .elastic import absent_hosts
 from .points import BEGINNING, Checkpoints, Point
+from .retry import NEVER, REPEATED
 
 BACK = 600.0  # seconds that a lost host has to come back
 AGAIN = 5.0  # seconds between two looks for it
@@ -99,10 +99,7 @@ class Restarts:
         failed = Attempt(ended.run.keras, culprit, round(ended.times.seconds, 1))
         checkpoints = points.checkpoints(ended.folder)
         point = checkpoints.newest
-        trace = keras_errors.Trace(ended.times.seconds, ended.stepped, point.files)
-        if ended.run.keras_auto and keras_errors.failure_of_keras(
-            ended.run.keras, ended.result, trace
-        ):
+        if ended.run.keras_auto and _needs_other_keras(ended, point):
             return self._with_other_keras(ended, failed)
         if not ended.run.retries or (point is BEGINNING and not ended.run.retries_from_start):
             return Decision()
@@ -170,6 +167,14 @@ class Restarts:
         if is_stall and run.on_stall != "restart":
             return "it made no progress; --on-stall restart starts it again"
         return self.lacks_time(run, checkpoints, ended.times)
+
+
+def _needs_other_keras(ended: Ended, point: Point) -> bool:
+    """Whether the script failed because of its Keras."""
+    from . import keras_errors  # loaded where it is needed: it compiles a hundred patterns
+
+    trace = keras_errors.Trace(ended.times.seconds, ended.stepped, point.files)
+    return bool(keras_errors.failure_of_keras(ended.run.keras, ended.result, trace))
 
 
 def _key(cause: Cause | None) -> str:

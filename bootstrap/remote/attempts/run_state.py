@@ -18,9 +18,9 @@ from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
 from railhead.documents.takeover import Term
 
-from ..run import closing, json_file, live_upload, manifest
+from ..run import closing, json_file, manifest
 from ..run.rank_output import WriteErrors
-from ..takeover import held, holder
+from ..takeover import held
 from .restarts import Restarts
 
 RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
@@ -86,19 +86,26 @@ class State:
             OSError: it cannot be started.
         """
         if run.takeover and run.bucket and self.lease is None:
+            from ..takeover import holder  # loaded only for such a run
+
             chief, started = run.hosts[0].name, self.document.started
             first = Term(1, chief, holder.new_mark(), started=started)
             self.lease = holder.start(run, self.folder, first)
 
     def start_uploads(self, run: RunDocument) -> None:
         """Start the uploads of a run; they continue over its attempts."""
-        if self.uploads is None:
+        if self.uploads is None and run.bucket:
+            from ..run import live_upload  # loaded only where there is a bucket
+
             self.uploads = live_upload.start(run, self.folder)
 
     def end_uploads(self) -> None:
         """End the uploads before the result."""
-        why = live_upload.end(self.uploads, self.folder)
-        self.unfinished += [why] if why else []
+        if self.uploads is not None:
+            from ..run import live_upload
+
+            why = live_upload.end(self.uploads, self.folder)
+            self.unfinished += [why] if why else []
 
     def end(self, result: Result) -> None:
         """Write result.json and the final state; on a full disk into the reserved space."""

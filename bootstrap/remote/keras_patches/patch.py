@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
@@ -12,7 +11,12 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader as Loader
+else:
+    Loader = object  # importlib.abc loads thirty modules, at the start of each rank
 
 # The versions of Keras 3, as (major, minor), that the patches are tested with: first and last.
 KNOWN = ((3, 12), (3, 15))
@@ -144,7 +148,7 @@ class _Decision:
         return self.applies
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
+class _AfterImport:
     """Finds the changed modules with the other finders, and changes them when they have run."""
 
     def __init__(
@@ -172,12 +176,12 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-class _Changing(importlib.abc.Loader):
+class _Changing(Loader):
     """Runs a module with its own loader, then changes it."""
 
     def __init__(
         self,
-        loader: importlib.abc.Loader,
+        loader: Loader,
         change: Callable[[types.ModuleType], None],
         around: Callable[[], AbstractContextManager[None]],
     ) -> None:

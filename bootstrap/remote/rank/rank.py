@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import ctypes
 import importlib
-import importlib.abc
 import importlib.machinery
 import json
 import os
@@ -29,11 +28,11 @@ from railhead.documents.codec import encode
 from railhead.documents.run import RunDocument, Script
 
 from .. import programs
-from ..attempts import evidence
-from ..keras_patches import patch, rows
+from ..attempts import cgroups
+from ..keras_patches import patch
 from ..run import json_file
 from ..stall import counter, dump
-from . import quick_import, rank_data, rank_launcher, rank_link, rank_sagemaker
+from . import quick_import, rank_launcher, rank_link
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
@@ -52,7 +51,7 @@ def main(folder: str) -> int:
     return."""
     run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    evidence.note_cgroup(folder, rank)
+    cgroups.note_cgroup(folder, rank)
     chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
     check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
     steps = counter.Counter()
@@ -72,19 +71,19 @@ def main(folder: str) -> int:
 def run_program(run: RunDocument, folder: str) -> int:
     """Run the built-in training or evaluation, or the script; returns the exit code."""
     program, work = run.program, os.path.join(folder, "work")
-    programs.leave()
     quick_import.install()
     if not isinstance(program, Script):
+        programs.leave()
         return outcome(lambda: run_training(work))
+    args, patches = arguments_of(program, folder), patches_of(run)
+    programs.leave()
     if run.keras == 2:
         sys.meta_path.insert(0, Keras2())
     elif run.keras_patches:
-        patches = rows.patches_for(run.strategy)
         patch.install(patches, print_on_rank_0, also_unknown=not run.keras_auto)
     if run.keras_patches:
         counter.count_steps_of_keras(sys.modules[counter.MODULE].tick)
     rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
-    args = rank_sagemaker.arguments(program, folder) if program.sagemaker else program.args
     code = outcome(lambda: run_script(work, program.path, args))
     if code == 0 and run.launcher == "horovod" and run.size > 1 and not joined_mpi():
         print(NEVER_JOINED.format(size=run.size), file=sys.stderr, flush=True)
@@ -92,6 +91,24 @@ def run_program(run: RunDocument, folder: str) -> int:
     if code == 0 and (warning := rank_launcher.ran_alone(run)):
         print(warning, file=sys.stderr, flush=True)
     return code
+
+
+def arguments_of(program: Script, folder: str) -> tuple[str, ...]:
+    """The arguments of the script."""
+    if not program.sagemaker:
+        return program.args
+    from . import rank_sagemaker  # loaded only where it is needed
+
+    return rank_sagemaker.arguments(program, folder)
+
+
+def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
+    """The patches of Keras that a script may need."""
+    if run.keras == 2 or not run.keras_patches:
+        return ()
+    from ..keras_patches import rows  # loaded only where it is needed
+
+    return rows.patches_for(run.strategy)
 
 
 def print_on_rank_0(line: str) -> None:
@@ -264,13 +281,15 @@ def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
     program = run.program
     if not run.data and not (isinstance(program, Script) and program.sagemaker):
         return
+    from . import rank_data, rank_sagemaker  # loaded only where they are needed
+
     host = run.host_of(rank)
     place = rank_data.RankPlace(folder, *parts_of(run, rank), (host, len(run.hosts)))
     data = rank_data.prepare(run, place)
     os.environ.update(data)
     if isinstance(program, Script) and program.sagemaker:
         channels = {item.name: data[f"RAILHEAD_DATA_{item.name.upper()}"] for item in run.data}
-        program = replace(program, args=rank_sagemaker.arguments(program, folder))
+        program = replace(program, args=arguments_of(program, folder))
         os.environ.update(rank_sagemaker.variables(run, program, place, channels))
 
 
@@ -297,7 +316,7 @@ def visible_devices(run: RunDocument, rank: int) -> str | None:
     return str(number) if count > 1 else None
 
 
-class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Keras2(patch.Loader):
     """Makes imports of `keras` and its submodules return the modules of tf_keras."""
 
     def find_spec(

@@ -22,8 +22,7 @@ from typing import Any
 from railhead.documents.evaluation import Reported
 from railhead.documents.run import RunDocument
 
-from ..attempts.keras_errors import STEP, STEP_RECORDS
-from ..stall.progress import Progress
+from ..stall.progress import STEP, STEP_RECORDS, Progress
 from .metric_lines import MetricLines
 from .mpirun_output import Heartbeats, MpirunOutput
 

@@ -30,10 +30,10 @@ from railhead.documents.swept import NotSwept, Swept
 from railhead.documents.takeover import NO_LEASE, Taken
 
 from .. import locks, programs
-from ..attempts import causes, evidence
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
 from ..attempts.restarts import Ended, Times, last_step, metric_numbers
+from ..attempts.retry import NEVER
 from ..attempts.run_state import State
 from ..evaluation import thresholds
 from ..stall.watch import StallWatch
@@ -89,7 +89,7 @@ class Supervisor:
         self.output = RunOutput(
             RUN, self.run, self.secrets.values(), state.write_errors, state.numbers
         )
-        self.retry = causes.NEVER
+        self.retry = NEVER
         self.returning = Returning(self.run, RUN, state.restarts.unfit)
         self.grows = False  # whether it was ended to take a host back
         self.watch = StallWatch(self.run, RUN, self.output)
@@ -325,6 +325,8 @@ class Supervisor:
             return self.without_lease(result)
         if result.culprit is None:
             return result
+        from ..attempts import causes, evidence  # loaded only after a failure
+
         seconds = time.monotonic() - self.begun
         failure = evidence.collect(self.run, RUN, causes.Failure(result.culprit), seconds)
         diagnosis = causes.diagnosed(failure)

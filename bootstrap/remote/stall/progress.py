@@ -7,11 +7,16 @@ and the limit is much longer: the first step loads data, traces and compiles.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import deque
 from collections.abc import Iterable
-from statistics import median
 
+# What a script prints after its first step: a progress bar of Keras, or a loss.
+STEP = re.compile(
+    rb"\d/\d+\S{0,8} +(?:\[[=>.]|\x1b|\xe2\x94\x81|- \d)|\bloss\b\W{1,5}\d", re.IGNORECASE
+)
+STEP_RECORDS = ("progress", "epoch", "evaluation", "checkpoint", "metric")
 STEPS = 10  # median steps without a step
 LONGEST = 2  # times the longest time without one so far: an evaluation, a checkpoint
 FIRST = 15  # times the shortest limit, before the first step
@@ -63,6 +68,8 @@ class Progress:
         """Seconds without progress that are suspicious; `shortest`: at least so many."""
         if self.stepped is None:
             return FIRST * shortest
+        from statistics import median  # loaded only where it is needed, as it loads eight others
+
         with self.lock:
             usual = median(self.intervals) if self.intervals else 0.0
         return max(shortest, STEPS * usual, LONGEST * self.longest)

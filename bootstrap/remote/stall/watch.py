@@ -21,11 +21,11 @@ from railhead.documents.stall import Stall
 
 from .. import programs
 from ..run import bounded, end_processes
-from .collect import Sample
-from .diagnosis import Diagnosis, diagnosed
 
 if TYPE_CHECKING:
     from ..run.rank_output import RunOutput
+    from .collect import Sample
+    from .diagnosis import Diagnosis
 
 PAUSE = 10.0  # seconds at most between the two stacks of a rank
 SHARE = 6  # of the shortest limit, that the pause takes
@@ -80,6 +80,8 @@ class StallWatch:
 
     def _examine(self, silence: float, limit: float) -> None:
         """Ask all hosts, and decide whether it is a stall."""
+        from .diagnosis import diagnosed  # loaded only where it is needed
+
         pause = min(PAUSE, self.run.stall_after / SHARE)
         replies = ask_hosts(self.run, self.folder, pause)
         if self.progress.silence < silence or self.output.failed or self.ends_run:
@@ -175,6 +177,8 @@ def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sam
 
 def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sample] | str:
     """The samples of the ranks of one host; or why it did not answer."""
+    from .collect import Sample
+
     argv = programs.command("stall.collect", run.run_id, f"{pause:g}")
     if index:
         program = f"stall.collect {run.run_id} {pause:g}"

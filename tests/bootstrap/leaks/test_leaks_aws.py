@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import pytest
+from standins.aws.account import client
 from standins.aws.whole_cluster import tags, whole_cluster
 from standins.leak_reports import LIVES, HasStacks, Run, ids, of
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
@@ -124,7 +124,7 @@ def test_a_machine_that_runs_and_that_only_a_record_knows_ends_with_1(
 ) -> None:
     machine = whole_cluster(tags("gpu", owner, LOST))["machine"]
     if state == "stopped":
-        boto3.client("ec2", region_name="us-east-1").stop_instances(InstanceIds=[machine])
+        client("ec2").stop_instances(InstanceIds=[machine])
     used_here(machine, stack)
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///mine")
     record = StackRecord(LOST, "gpu", "gpu", "aws", "us-east-1", backend=backend)
@@ -139,14 +139,14 @@ def test_a_machine_that_runs_and_that_only_a_record_knows_ends_with_1(
 
 def exist(region: str) -> list[str]:
     """What is left in a region, of what was created."""
-    ec2 = boto3.client("ec2", region_name=region)
+    ec2 = client("ec2", region)
     running = ec2.describe_instances(
         Filters=[{"Name": "instance-state-name", "Values": ["running"]}]
     )["Reservations"]
     return [
         *(one["InstanceId"] for reservation in running for one in reservation["Instances"]),
         *(vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]),
-        *(one["Name"] for one in boto3.client("scheduler", region).list_schedules()["Schedules"]),
+        *(one["Name"] for one in client("scheduler", region).list_schedules()["Schedules"]),
     ]
 
 
@@ -306,9 +306,9 @@ def typed(command: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         program, service, operation, *words = shlex.split(one)
         assert program == "aws"
         service = service.replace("s3api", "s3")
-        client = boto3.client(service, region_name="us-east-1")
-        name = client.meta.method_to_api_mapping[operation.replace("-", "_")]
-        shape = client.meta.service_model.operation_model(name).input_shape
+        meta = client(service).meta
+        name = meta.method_to_api_mapping[operation.replace("-", "_")]
+        shape = meta.service_model.operation_model(name).input_shape
         flags = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", m).lower(): m for m in shape.members}
         values: dict[str, Any] = {}
         for flag, value in zip(words[::2], words[1::2], strict=True):
@@ -324,5 +324,5 @@ def test_the_commands_that_are_shown_remove_everything(run: Run) -> None:
     rows = of(run()[0], LEAKED)
     for kind in ("machine", *(kind for kind in rows if kind not in ("machine", "bucket"))):
         for service, operation, values in typed(rows[kind].end):
-            getattr(boto3.client(service, region_name="us-east-1"), operation)(**values)
+            getattr(client(service), operation)(**values)
     assert ids(run()[0], LEAKED) == {"bucket": lost["bucket"]}

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from standins.programs import place
 
 from bootstrap.remote import programs
 from bootstrap.remote.programs import ENDPOINT, NAME, SUPERVISOR
@@ -73,3 +74,27 @@ print(json.dumps([ours, sys.argv[1] in sys.path, programs.command(programs.SUPER
     argv = [sys.executable, "-I", "-S", "-c", look, str(tmp_path / NAME)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=os.sep)
     assert done.stdout == f'[[], false, "{tmp_path / NAME}"]\n'
+
+
+# What only some runs need, or only a failed one.
+LATER = {
+    SUPERVISOR: {
+        *("remote.agent.files", "remote.attempts.causes", "remote.attempts.keras_errors"),
+        *("remote.run.live_upload", "remote.stall.diagnosis", "remote.buckets"),
+        *("statistics", "tarfile"),
+    },
+    "rank.rank": {
+        *("remote.attempts.causes", "remote.keras_patches.rows", "remote.rank.rank_data"),
+        *("importlib.abc", "remote.run.end_processes"),
+    },
+}
+
+
+@pytest.mark.parametrize("program", LATER)
+def test_a_program_loads_only_what_each_run_needs(program: str, tmp_path: Path) -> None:
+    """A host compiles all that it loads, at each start."""
+    look = "import sys, importlib; sys.path.insert(0, sys.argv[1]); "
+    look += "importlib.import_module(sys.argv[2]); print(*sys.modules)"
+    argv = [sys.executable, "-I", "-S", "-c", look, str(place(tmp_path)), f"remote.{program}"]
+    loaded = {*subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()}
+    assert f"remote.{program}" in loaded and not loaded & LATER[program]

@@ -40,9 +40,9 @@ def account() -> Iterator[None]:
 
 
 @cache
-def client(service: str) -> Any:
+def client(service: str, region: str = REGION) -> Any:
     """A client of a service of the account of the moment."""
-    return boto3.client(service, region_name=REGION)
+    return boto3.client(service, region_name=region)
 
 
 def run_instances(count: int = 1, tags: dict[str, str] | None = None, **options: Any) -> list[Any]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from moto.core import responses
 from moto.core.exceptions import JsonRESTError
 from moto.core.responses import ActionResult
-from moto.core.utils import utcnow
+from moto.core.utils import method_names_from_class, utcnow
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import instance_types as types
 from moto.ec2.responses import EC2Response
@@ -83,6 +84,8 @@ def add() -> None:
     _put(EC2Response, create_placement_group=_create_group, delete_placement_group=_delete_group)
     _put(EC2Response, describe_placement_groups=_describe_groups)
     _heed_tls()
+    # Each request lists the methods of the service's class: 300 of EC2's.
+    vars(responses)["method_names_from_class"] = cache(method_names_from_class)
 
 
 def _put(target: type, **methods: Callable[..., Any]) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import boto3
-from standins.aws.account import IMAGE, REGION
+from standins.aws.account import IMAGE, REGION, client
 
 STOP = {"Effect": "Allow", "Action": "ec2:StopInstances", "Resource": "*"}
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
 RIGHTS = {"Version": "2012-10-17", "Statement": [STOP]}
 Tags = dict[str, str]
 
@@ -38,7 +38,7 @@ def spec(kind: str, of: Tags) -> list[dict[str, Any]]:
 
 def whole_cluster(of: Tags, region: str = REGION) -> dict[str, str]:
     """Create one of each; their ids by kind."""
-    ec2 = boto3.client("ec2", region_name=region)
+    ec2 = client("ec2", region)
     name = f"railhead-{of['railhead:id']}"
     made = network(ec2, of, name)
     machine = ec2.run_instances(
@@ -89,7 +89,8 @@ def network(ec2: Any, of: Tags, name: str) -> dict[str, str]:
         RouteTableIds=[table],
         TagSpecifications=spec("vpc-endpoint", of),
     )["VpcEndpoint"]["VpcEndpointId"]
-    ec2.create_key_pair(KeyName=name, TagSpecifications=spec("key-pair", of))
+    key = {"KeyName": name, "PublicKeyMaterial": KEY.encode()}
+    ec2.import_key_pair(**key, TagSpecifications=spec("key-pair", of))
     ec2.create_placement_group(
         GroupName=name, Strategy="cluster", TagSpecifications=spec("placement-group", of)
     )
@@ -100,7 +101,7 @@ def network(ec2: Any, of: Tags, name: str) -> dict[str, str]:
 
 def role(name: str, of: Tags) -> None:
     """A role with a policy and an instance profile."""
-    iam = boto3.client("iam", region_name=REGION)
+    iam = client("iam")
     iam.create_role(RoleName=name, AssumeRolePolicyDocument="{}", Tags=listed(of))
     iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=json.dumps(RIGHTS))
     iam.create_instance_profile(InstanceProfileName=name)
@@ -110,7 +111,7 @@ def role(name: str, of: Tags) -> None:
 def schedule(role_name: str, machine: str, region: str) -> str:
     """The deadline of a machine, as a stack makes it; its id in Pulumi's state."""
     name = f"railhead-gpu-{machine}"
-    boto3.client("scheduler", region_name=region).create_schedule(
+    client("scheduler", region).create_schedule(
         Name=name,
         ScheduleExpression="at(2031-01-01T00:00:00)",
         FlexibleTimeWindow={"Mode": "OFF"},
@@ -125,7 +126,7 @@ def schedule(role_name: str, machine: str, region: str) -> str:
 
 def bucket(name: str, of: Tags, region: str) -> str:
     """A bucket with one object that was written twice."""
-    s3 = boto3.client("s3", region_name=region)
+    s3 = client("s3", region)
     where = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     s3.create_bucket(Bucket=name, **({} if region == "us-east-1" else where))
     s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": listed(of)})

@@ -12,8 +12,9 @@ from places import CASES
 from standins import programs
 from standins.runs.supervised_run import Run, says
 
-from bootstrap.remote.attempts import causes, evidence
-from bootstrap.remote.attempts.causes import ALWAYS, NEVER, REPEATED, Failure, diagnosed
+from bootstrap.remote.attempts import causes, cgroups, evidence
+from bootstrap.remote.attempts.causes import Failure, diagnosed
+from bootstrap.remote.attempts.retry import ALWAYS, NEVER, REPEATED
 from railhead.documents.cause import KINDS
 from railhead.documents.result import Culprit
 
@@ -116,11 +117,11 @@ def test_a_cgroup_that_ran_out_of_memory_is_evidence(
 ) -> None:
     counts = tmp_path / "memory.events"
     counts.write_text("low 0\noom_kill 2\n")
-    monkeypatch.setattr(evidence, "cgroup_files", lambda: iter([str(counts), "/nowhere"]))
-    evidence.note_cgroup(str(tmp_path), 1)
-    assert [*evidence.grown_cgroups(str(tmp_path))] == []
+    monkeypatch.setattr(cgroups, "cgroup_files", lambda: iter([str(counts), "/nowhere"]))
+    cgroups.note_cgroup(str(tmp_path), 1)
+    assert [*cgroups.grown_cgroups(str(tmp_path))] == []
     counts.write_text("low 0\noom_kill 3\n")
-    (line,) = evidence.grown_cgroups(str(tmp_path))
+    (line,) = cgroups.grown_cgroups(str(tmp_path))
     killed = diagnosed(Failure(Culprit(1, "b", (), signal=9), [line]))
     assert killed.cause.class_ == "memory" and "from 2 to 3" in killed.cause.evidence
 

@@ -7,13 +7,8 @@ from dataclasses import replace
 import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
-from bootstrap.remote.attempts.keras_errors import (
-    LONGEST,
-    STEP,
-    Trace,
-    failure_of_keras,
-    needs_other,
-)
+from bootstrap.remote.attempts.keras_errors import LONGEST, Trace, failure_of_keras, needs_other
+from bootstrap.remote.stall.progress import STEP
 from railhead.documents.result import Culprit, Result
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using"

@@ -16,7 +16,7 @@ from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
 from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
-from bootstrap.remote.attempts import causes, points, restarts, time_left
+from bootstrap.remote.attempts import points, restarts, retry, time_left
 from bootstrap.remote.attempts.restarts import Ended, Times
 from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
@@ -269,7 +269,7 @@ def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
         "run": document,
         "folder": str(run.folder),
         "result": Result(state="failed"),
-        "retry": causes.ALWAYS,
+        "retry": retry.ALWAYS,
         "times": Times(1.0, 1.0, None),
         "stepped": False,
         "step": None,

@@ -15,7 +15,6 @@ from e2e.local_hosts import wait_until
 from hosts.ranks import command, lay_out, script
 from standins import programs
 
-from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank, rank_link
 
 LOOKS = int(rank_link.LIMIT / rank.BEAT)
@@ -170,7 +169,7 @@ ENDS += "from remote.rank import rank_link; rank_link.end_run_here(sys.argv[1], 
 def test_what_ends_the_run_is_not_a_process_of_it(tmp_path: Path) -> None:
     """Else the helpers of two ranks would end each other, and nothing else."""
     lay_out(tmp_path, script(tmp_path, ""))
-    (tmp_path / NAME / "__main__.py").write_text(SEEN)
+    (programs.own(tmp_path) / "__main__.py").write_text(SEEN)
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": "/h", "PYTHONPATH": str(tmp_path)}
     argv = [sys.executable, "-c", ENDS, str(tmp_path)]
     subprocess.run(argv, cwd=tmp_path / "work", env=marks, check=True)

@@ -23,7 +23,6 @@ from standins import programs
 from standins.runs.run_documents import run_json
 
 from bootstrap.console.wait import wait_until
-from bootstrap.remote.programs import NAME
 from bootstrap.remote.run import json_file, stop_machines
 from bootstrap.remote.serve import machine_use
 from bootstrap.ssh.session import START_AGENT
@@ -74,7 +73,7 @@ class Kept:
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the keeper another value."""
-        program = self.folder / NAME / "remote/run/stop_machines.py"
+        program = programs.own(self.folder) / "remote/run/stop_machines.py"
         changed, count = re.subn(
             rf"(?m)^{constant} = [^ ]*", f"{constant} = {value}", program.read_text()
         )

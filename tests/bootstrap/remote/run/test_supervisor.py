@@ -15,7 +15,6 @@ from standins.runs.supervised_run import Run, is_alive, says
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
-from bootstrap.remote.programs import NAME
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.codec import encode
 
@@ -100,10 +99,8 @@ end_on_all_hosts = noted(end_on_all_hosts)
 
 def test_the_last_lines_are_read_before_the_result_is_written(home: Path) -> None:
     run = Run(home, f"{says(1, 'my last words')}; echo its own >&2; exit 3")
-    with (run.folder / NAME / "remote/run/rank_output.py").open("a") as file:
-        file.write(SLOW_READERS)
-    with (run.folder / NAME / "remote/run/end_processes.py").open("a") as file:
-        file.write(NOTED_SWEEP)
+    programs.append(run.folder, "run/rank_output.py", SLOW_READERS)
+    programs.append(run.folder, "run/end_processes.py", NOTED_SWEEP)
     assert run.result()["culprit"]["lines"] == ["its own"]
     assert run.log("rank-1") == "my last words\n"
 
@@ -184,6 +181,7 @@ BROKEN = {
 @pytest.mark.parametrize("breaking, reason", BROKEN.values(), ids=BROKEN)
 def test_a_fault_of_the_supervisor_is_reported(home: Path, breaking: str, reason: str) -> None:
     run = Run(home, f"{says(0, 'x')}; sleep 1; exit 1")
+    programs.own(run.folder)
     subprocess.run(["sh", "-c", breaking], cwd=run.folder, check=True)
     result = run.result()
     assert (result["state"], result["exit_code"]) == ("failed", 1)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
+from standins import programs
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.errors import RailheadError
@@ -67,7 +68,7 @@ class Endpoint(SupervisedEndpoint):
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the supervisor another value."""
-        program = self.folder / NAME / "remote/serve/endpoint.py"
+        program = programs.own(self.folder) / "remote/serve/endpoint.py"
         changed = re.sub(rf"(?m)^{constant} = .*", f"{constant} = {value}", program.read_text())
         program.write_text(changed)
 
