@@ -82,7 +82,6 @@ def aws_client(no_aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
     from standins.aws.account import account, client
 
-    boto_data.read_once()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     with account():

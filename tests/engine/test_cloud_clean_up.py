@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from cloud.clean_up import clean_up
 from engine.aws import INSTANCE, OnAws
 from engine.kills import kill_up
+from standins.forks import FAB_OF_A_STACK, FORKED
 
 from bootstrap.inventory import pulumi_cli
 
@@ -14,10 +18,15 @@ CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient
 
 
 @pytest.fixture
-def aws(aws: OnAws, monkeypatch: pytest.MonkeyPatch) -> OnAws:
-    """The commands of this process are typed in the stack's folder."""
+def aws(aws: OnAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OnAws:
+    """The commands of this process are typed in the stack's folder; `fab` is a fork."""
+    fab = tmp_path / "bin/fab"
+    fab.parent.mkdir()
+    fab.write_text(f'#!/bin/sh\nexec {FORKED} {FAB_OF_A_STACK} "$@"\n')
+    fab.chmod(0o755)
     for name, value in aws.stack.environment().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{fab.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(pulumi_cli, "CLONE", aws.stack.folder)
     return aws
 

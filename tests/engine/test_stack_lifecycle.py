@@ -10,10 +10,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from e2e import kept_environments
 from e2e.transcripts import blocks, matches, steady
 from engine.stack import BIN
 from places import ROOT
-from standins.forks import FAB
+from standins.forks import FAB, forks
 
 PARTS = ("bootstrap", "stacks", "training", "locks", "Pulumi.yaml", "fabfile.py")
 
@@ -46,6 +47,7 @@ def environment(clone: Path, engine: Path, caches: Path) -> dict[str, str]:
         "PULUMI_BACKEND_URL": f"file://{clone.parent}",  # `file://~` may mean the tester's home
         "PULUMI_CONFIG_PASSPHRASE": "a test",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "RAILHEAD_FORKS": forks(),
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
     }
 
@@ -66,3 +68,6 @@ def test_up_train_stopped_train_again_teardown_destroyed(
         printed = steady(done.stdout, {str(clone.parent): "~"})
         message = f"$ {command}\nprinted:\n{done.stdout}\nthe page says:\n{expected}"
         assert done.returncode == 0 and matches(steady(expected, {}), printed), message
+        if command.startswith("pulumi up"):
+            with kept_environments.alone(shared_caches) as kept:
+                kept_environments.give_to_hosts(kept, clone.parent)

@@ -39,6 +39,7 @@ Message = dict[str, Any]  # what `forked` sends, or {"learned": names of modules
 
 def serve(listener: socket.socket, folders: Sequence[str]) -> None:
     """Fork for each request until stdin ends."""
+    gc.set_threshold(100_000, 50, 100)  # of its programs too: they are short
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, which then closes stdin
     signal.signal(signal.SIGCHLD, lambda *_: reap())
     address = listener.getsockname()
@@ -190,14 +191,16 @@ def exit_code(program: str, args: Sequence[str]) -> int:
 
 
 def lies_in(module: ModuleType, folders: Sequence[str]) -> bool:
-    """Whether it was loaded from one of these. To ask a lazy module would load it."""
+    """Whether it was loaded from one of these, through links too. To ask a lazy module would load
+    it; a `__main__` is a program."""
     if type(module).__name__ == "_LazyModule":
         return False
-    return str(getattr(module, "__file__", None) or "").startswith(tuple(folders))
+    file = os.path.realpath(getattr(module, "__file__", None) or "")
+    return file.startswith(tuple(folders)) and not file.endswith("/__main__.py")
 
 
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file
     with socket.socket(fileno=int(sys.argv[1])) as own_end:
-        serve(own_end, [sysconfig.get_paths()["purelib"], *sys.argv[2:]])
+        serve(own_end, [*map(os.path.realpath, (sysconfig.get_paths()["purelib"], *sys.argv[2:]))])
         shutil.rmtree(Path(own_end.getsockname()).parent)

@@ -23,21 +23,18 @@ FORKED = TESTS / "standins/forked"
 FAB = Path(sys.executable).parent / "fab"
 FAB_OF_A_STACK = TESTS / "standins/fab_of_a_stack.py"
 Done = subprocess.CompletedProcess[str]
-
-
-def forks(project: Path | None = None) -> str:
-    """The server of this process, which `forked` finds by RAILHEAD_FORKS. One for a project has its
-    modules imported, too: all its programs use this copy of the project."""
-    return _server(project)[0]
+STARTED: list[subprocess.Popen[bytes]] = []  # its stdin is open while this process runs
 
 
 @cache
-def _server(project: Path | None) -> tuple[str, subprocess.Popen[bytes]]:
-    """Its socket. It ends when its stdin does: with this process."""
+def forks() -> str:
+    """The server of this process, which `forked` finds by RAILHEAD_FORKS. It has the modules of the
+    project imported, too: all its programs use this copy of them. It ends when its stdin does: with
+    this process."""
     from time_budgets import HELPERS  # not before pytest has loaded this plugin
 
-    place = Path(tempfile.mkdtemp(prefix="railhead-forks-")) / "socket"  # the server removes it
-    projects = [str(project)] if project else []
+    # The server removes it.
+    place = Path(tempfile.mkdtemp(prefix="railhead-forks-")) / "socket"
     # gRPC's handlers are for forks of a running gRPC; NumPy would start threads.
     options = {"GRPC_ENABLE_FORK_SUPPORT": "0", "OPENBLAS_NUM_THREADS": "1"}
     with socket.socket(socket.AF_UNIX) as listener:
@@ -45,14 +42,15 @@ def _server(project: Path | None) -> tuple[str, subprocess.Popen[bytes]]:
         listener.listen(64)
         number = listener.fileno()
         process = subprocess.Popen(
-            [sys.executable, str(TESTS / "standins/fork_server.py"), str(number), *projects],
-            env={**os.environ, **options, "PYTHONPATH": "".join(projects)},
+            [sys.executable, str(TESTS / "standins/fork_server.py"), str(number), str(ROOT)],
+            env={**os.environ, **options, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             pass_fds=[number],
             start_new_session=True,
         )
     HELPERS.add(process.pid)
-    return str(place), process
+    STARTED.append(process)
+    return str(place)
 
 
 def run_fab(
@@ -71,7 +69,7 @@ def run_fab(
     streams = [null, writable[0], writable[-1]]
     argv, process = [str(program), *args], {**process, "folder": str(folder)}
     with ThreadPoolExecutor(2) as pool:
-        with request(forks(ROOT), argv, environment, streams, **process) as server:
+        with request(forks(), argv, environment, streams, **process) as server:
             for stream in {*streams}:
                 os.close(stream)
             outputs = [pool.submit(read, pipe) for pipe in readable]

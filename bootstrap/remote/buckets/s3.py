@@ -6,6 +6,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,7 @@ Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 def boto_client(
     service: str, region: str | None = None, session: Any = None, silence: float = SILENCE
 ) -> Any:
-    """A client of boto3 with timeouts and retries; the clients of one `session` read a service's
-    model once."""
+    """A client of boto3 with timeouts and retries; `session` is that of other clients."""
     from botocore.config import Config
 
     retries = {"mode": "standard", "max_attempts": 5}
@@ -35,8 +35,20 @@ def boto_client(
 def boto_session() -> Any:
     """A session of boto3, with the user's credentials and region."""
     import boto3
+    from botocore.session import get_session
 
-    return boto3.Session()
+    own = get_session()
+    own.register_component("data_loader", _service_models(own.get_config_variable("data_path")))
+    return boto3.Session(botocore_session=own)
+
+
+@cache
+def _service_models(folders: str | None) -> Any:
+    """What reads AWS's descriptions of its services, for all sessions of this process: to read them
+    again takes a client 0.1 s of CPU time."""
+    from botocore.loaders import create_loader
+
+    return create_loader(folders)
 
 
 def open_objects(name: str, silence: float = SILENCE) -> S3Objects:

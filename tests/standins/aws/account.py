@@ -14,25 +14,18 @@ from typing import Any
 from unittest import mock
 
 import boto3
-import botocore.session
 import moto
-from standins.aws import moto_plus
+from standins.aws import boto_data, moto_plus
 
 REGION = "us-east-1"
 IMAGE = "ami-12c6146b"  # moto runs any; to load or list the hundreds that it knows takes seconds
 NO_IMAGES = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}
 
 
-@cache
-def share_service_models() -> None:
-    """Let all sessions of boto3 in this process read each service's model once: EC2's has 3 MB."""
-    botocore.session.create_loader = cache(botocore.session.create_loader)
-
-
 @contextlib.contextmanager
 def account() -> Iterator[None]:
     """An empty account, for clients that are created in the block."""
-    share_service_models()
+    boto_data.read_once()
     moto_plus.add()
     moto_plus.reset()
     with mock.patch.dict(os.environ, NO_IMAGES), moto.mock_aws():

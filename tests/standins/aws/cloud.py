@@ -14,7 +14,7 @@ from urllib import request
 
 import boto3
 from moto.server import ThreadedMotoServer
-from standins.aws import moto_plus
+from standins.aws import boto_data, moto_plus
 
 ACCOUNT = "123456789012"
 VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -26,6 +26,7 @@ class Cloud:
 
     def __init__(self) -> None:
         moto_plus.add()
+        boto_data.read_once()
         logging.getLogger("werkzeug").setLevel(logging.WARNING)
         self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         self.endpoint = ""
