@@ -127,6 +127,7 @@ def start(
     run = Run(document.run_id, results / document.run_id)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     standby = _standby_of(cluster, request, data, stop_policy, document)
+    _end_earlier_standbys(cluster)
     record = RunRecord(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
@@ -157,6 +158,15 @@ def _standby_of(
         document.run_id, second, request, takeover.data_as_standby(data), stop_policy
     )
     return Lead(second, replace(of_second, created=document.created))
+
+
+def _end_earlier_standbys(cluster: ConnectedCluster) -> None:
+    """End the standby of an earlier run whose supervisor was lost: it would start that run again,
+    beside this one. Also what it has started since the facts were read."""
+    for name, facts in cluster.facts.items():
+        for run_id in facts.standbys:
+            log.event(f"{name}: ends the standby of run {run_id}")
+            cluster.sessions[name].call(EndRun(run_id))
 
 
 def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:

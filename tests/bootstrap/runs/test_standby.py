@@ -1,4 +1,4 @@
-"""The standby of a run ends with a start that fails."""
+"""The standby of a run ends with a start that fails, and before the next run starts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             inventory=sessions.inventory,
             sessions=sessions,
             chief="here",
-            facts={"here": None},
+            facts={"here": SimpleNamespace(standbys=frozenset({"r1"}))},
             bucket_client=SimpleNamespace(folder=tmp_path / "client"),
         )
     end_processes.end_run("r1", OF_STANDBYS)
@@ -63,4 +63,11 @@ def test_the_standby_ends_if_the_supervisor_is_not_started(
     ):
         assert standbys() == 1
         raise error
+    assert standbys() == 0
+
+
+def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Path) -> None:
+    start._start_standby(second, Run("r1", tmp_path / "results"))
+    assert standbys() == 1
+    start._end_earlier_standbys(second)
     assert standbys() == 0
