@@ -1,23 +1,29 @@
-"""The standby of a run ends with a start that fails, and before the next run starts."""
+"""The standby of a run: when it ends, and what is recorded of it."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins.runs.run_documents import record_run, run_document
 
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.remote.run import end_processes
-from bootstrap.runs import start
+from bootstrap.runs import start, takeover
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
+from railhead.documents.codec import encode
+from railhead.documents.run import RunData, RunHost, Stop
 from railhead.documents.swept import OF_STANDBYS
 
 STANDBY = "#!/bin/sh\nexec sleep 60\n"  # in place of the Python that runs it
@@ -71,3 +77,40 @@ def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Pat
     assert standbys() == 1
     start._end_earlier_standbys(second)
     assert standbys() == 0
+
+
+HOSTS = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("h1", "h2", "h3"))
+PATHS = RunData("train", "host:/data", None, None, ("/1", "/2", "/3"))
+RUN = run_document(
+    hosts=HOSTS, size=3, takeover=True, data=(PATHS,), stop=Stop((("a",), ("b",), ("c",)), 0)
+)
+
+
+class Standby:
+    """A host that says it leads the run, and gives a document of its own."""
+
+    has_agent = True
+
+    def __init__(self) -> None:
+        self.host = parse_hosts("h2").hosts[0]
+
+    def read(self, path: str) -> str:
+        forged = replace(RUN, stop=Stop((("halt",),) * 3, 0), bundle="0" * 64)
+        return "{}" if path.endswith("takeover.json") else json.dumps(encode(forged))
+
+
+def test_a_host_that_takes_over_changes_only_the_order_of_what_is_recorded(
+    home: Path, tmp_path: Path
+) -> None:
+    record_run(tmp_path / "r1", RUN)
+    sessions: Any = {"h2": Standby()}
+    inventory = replace(parse_hosts("h1,h2,h3"), name="c")
+    run = takeover.current_of(sessions, inventory, Run("r1", tmp_path / "r1"))
+    assert run.hosts == ("h2", "h3", "h1") and not takeover.standby_of(run)
+    assert local_state.recorded_run("r1").run == replace(
+        RUN,
+        hosts=(*HOSTS[1:], HOSTS[0]),
+        data=(replace(PATHS, paths=("/2", "/3", "/1")),),
+        stop=Stop((("b",), ("c",), ("a",)), 0),
+        takeover=False,
+    )
