@@ -87,6 +87,12 @@ def _taken_over(run: RunDocument) -> RunDocument:
     return replace(run, hosts=rotated(run.hosts), data=data, stop=stop, takeover=False)
 
 
+def record_no_standby(run: Run) -> None:
+    """Record that the run has no standby any more."""
+    if document := local_state.recorded_run(run.run_id).run:
+        local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
+
+
 def _is_led_by(session: Session, run: Run) -> bool:
     """Whether this host has taken over the run."""
     return _read(session, run, TAKEOVER) is not None
