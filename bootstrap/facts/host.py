@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.names import is_name
+from railhead.documents.swept import OF_RUNS, OF_STANDBYS
 
 from ..console.text import lines
 from ..errors import UsageError
@@ -49,7 +50,8 @@ class RunProcess:
 class HostFacts:
     """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of
     complete folders; `inside` is the host's own (address, port) in our SSH connection; `gpus` are
-    the names that nvidia-smi prints, empty without a working driver; `gpu.cards` needs none."""
+    the names that nvidia-smi prints, empty without a working driver; `gpu.cards` needs none;
+    `standbys` are the runs that this host takes over if their chief is lost."""
 
     home: str
     user: str
@@ -74,6 +76,7 @@ class HostFacts:
     cluster_key: str | None
     authorized: frozenset[str]
     run_processes: tuple[RunProcess, ...]
+    standbys: frozenset[str]
     system: SystemFacts
     gpu: GpuFacts
     egress: Egress
@@ -160,11 +163,11 @@ _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
 done"""
 # A process of a run has two variables in its environment, which its children inherit. root can read
 # those of other users too, who can set what they like: only this user's processes count.
-_RUN_PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
+_PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
 u=$(id -u)
-for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
+for f in $(grep -lsa NAME= /proc/[0-9]*/environ); do
   set -- $(ls -ldn "${f%/environ}"); [ "$3" = "$u" ] || continue
-  p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v RAILHEAD_RUN); h=$(v RAILHEAD_HOME)
+  p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v NAME); h=$(v RAILHEAD_HOME)
   [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
 done"""
 
@@ -200,7 +203,11 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "run_processes": (_RUN_PROCESS_SEARCH, _run_processes),
+    "run_processes": (_PROCESS_SEARCH.replace("NAME", OF_RUNS), _run_processes),
+    "standbys": (
+        _PROCESS_SEARCH.replace("NAME", OF_STANDBYS),
+        lambda out: frozenset(process.run_id for process in _run_processes(out)),
+    ),
 }
 FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}
 FACTS["egress"] = (f"{egress.BEGIN}\n{egress.END}", egress.parse)

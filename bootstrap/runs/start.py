@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from railhead.documents.agent.commands import Start
 from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import Dial, Listen, Ports
-from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
+from railhead.documents.agent.runs import DropTemporary, EndRun, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
 from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.run_record import RunRecord
@@ -127,6 +127,7 @@ def start(
     run = Run(document.run_id, results / document.run_id)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     standby = _standby_of(cluster, request, data, stop_policy, document)
+    _end_earlier_standbys(cluster)
     record = RunRecord(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
@@ -136,19 +137,8 @@ def start(
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
-    if standby:  # first: it notes which files the program has before the ranks start
-        _start_standby(standby.cluster, run)
-    cluster.sessions.chief.call(
-        Start(
-            argv=(
-                *(cluster.python_of(cluster.chief), "-I", "-S"),
-                *(f"{run.folder}/{NAME}", SUPERVISOR),
-            ),
-            cwd=run.folder,
-            env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
-            log=LOG.format(folder=run.folder),
-        )
-    )
+    with _standby_started(standby.cluster, run) if standby else contextlib.nullcontext():
+        _start_supervisor(cluster, run)
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
 
@@ -168,6 +158,52 @@ def _standby_of(
         document.run_id, second, request, takeover.data_as_standby(data), stop_policy
     )
     return Lead(second, replace(of_second, created=document.created))
+
+
+def _end_earlier_standbys(cluster: ConnectedCluster) -> None:
+    """End the standby of an earlier run whose supervisor was lost: it would start that run again,
+    beside this one. Also what it has started since the facts were read."""
+    for name, facts in cluster.facts.items():
+        for run_id in facts.standbys:
+            log.event(f"{name}: ends the standby of run {run_id}")
+            cluster.sessions[name].call(EndRun(run_id))
+
+
+def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:
+    """Start the program that supervises the run, on its chief."""
+    cluster.sessions.chief.call(
+        Start(
+            argv=(
+                *(cluster.python_of(cluster.chief), "-I", "-S"),
+                *(f"{run.folder}/{NAME}", SUPERVISOR),
+            ),
+            cwd=run.folder,
+            env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
+            log=LOG.format(folder=run.folder),
+        )
+    )
+
+
+@contextlib.contextmanager
+def _standby_started(cluster: ConnectedCluster, run: Run) -> Iterator[None]:
+    """Start the standby before the supervisor: it notes which files the program has before the
+    ranks start. End it if the supervisor is not started."""
+    try:
+        _start_standby(cluster, run)
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            _end_standby(cluster, run)
+        raise
+
+
+def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
+    """End the standby of a run over a new session: a call on the old one may be unfinished."""
+    inventory = cluster.inventory.only([cluster.chief])
+    with connect.open_sessions(inventory) as sessions, sessions.within(REMOVAL_SECONDS):
+        for session in sessions.values():
+            start_agent(session, cluster.facts[session.host.name])
+            session.call(EndRun(run.run_id, OF_STANDBYS))
 
 
 def _start_standby(cluster: ConnectedCluster, run: Run) -> None:

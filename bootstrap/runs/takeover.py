@@ -15,12 +15,10 @@ from railhead.documents.run import RunData, RunDocument
 
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..remote.programs import TAKEOVER, WHOLE
+from ..remote.programs import TAKEOVER
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import attempts, open_sessions
 from ..ssh.session import Session
-from ..untrusted.run_files import read_run_document
-from ..untrusted.unpack import Hostile
 from .run import Run, find_run
 
 T = TypeVar("T")
@@ -72,23 +70,32 @@ def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) 
     run, standby = _recorded(run), standby_of(run)
     if standby not in sessions:
         return run
-    found, _ = attempts({standby: sessions[standby]}, lambda session: _led_by(session, run))
-    if not (document := found.get(standby)):
+    answers, _ = attempts({standby: sessions[standby]}, lambda session: _is_led_by(session, run))
+    if not answers.get(standby):
         return run
-    # From now on it is a run whose chief is the first host, and that has no standby.
-    local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
+    document = local_state.recorded_run(run.run_id).run
+    assert document  # `standby_of` has read it
+    local_state.record_document(run.run_id, encode(_taken_over(document)))
     return find_run(inventory, run.run_id)
 
 
-def _led_by(session: Session, run: Run) -> RunDocument | None:
-    """The document of a run that this host has taken over; None if it has not."""
-    if _read(session, run, TAKEOVER) is None:
-        return None
-    try:
-        document = read_run_document(_read(session, run, WHOLE) or "")
-    except Hostile:
-        return None
-    return document if document.run_id == run.run_id else None
+def _taken_over(run: RunDocument) -> RunDocument:
+    """The recorded run with its standby as the chief, and without a standby. Nothing of it comes
+    from the host."""
+    stop = run.stop and replace(run.stop, argv=rotated(run.stop.argv))
+    data = tuple(data_as_standby(run.data))
+    return replace(run, hosts=rotated(run.hosts), data=data, stop=stop, takeover=False)
+
+
+def record_no_standby(run: Run) -> None:
+    """Record that the run has no standby any more."""
+    if document := local_state.recorded_run(run.run_id).run:
+        local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
+
+
+def _is_led_by(session: Session, run: Run) -> bool:
+    """Whether this host has taken over the run."""
+    return _read(session, run, TAKEOVER) is not None
 
 
 def _read(session: Session, run: Run, name: str) -> str | None:

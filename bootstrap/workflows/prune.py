@@ -35,7 +35,8 @@ def prune(inventory: Inventory, keep: int) -> None:
 
 
 def _prune_host(session: Session, keep: int, needed: Collection[str]) -> list[str]:
-    busy = {process.run_id for process in session.facts().run_processes}
+    facts = session.facts()
+    busy = {*facts.standbys, *(process.run_id for process in facts.run_processes)}
     names, _ = session.shell(f"{ENTER}; ls -1")
     old = old_runs(names, keep, {*needed, *busy})
     if old:

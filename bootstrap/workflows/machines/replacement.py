@@ -62,10 +62,21 @@ def replace_host(stack: str, name: str, *, yes: bool, discard: bool) -> None:
         with stop_policy.running_machines(status.inventory):
             _hand_over(_ready(stack, needs.run, name), needs, name)
     run_id = needs.run.run_id
+    _record_lost_standby(needs.run, name)
     print_lines(
         f"{name} has the files of run {run_id}, which continues with it after a checkpoint",
         f"next: {Command('attach', run=run_id)}",
     )
+
+
+def _record_lost_standby(run: Run, name: str) -> None:
+    """The program that would take over the run was on this host, and is not started again."""
+    if takeover.standby_of(run) == name:
+        takeover.record_no_standby(run)
+        print_lines(
+            f"run {run.run_id} has no standby any more: {name} does not take it over"
+            " if its chief is lost"
+        )
 
 
 def _refuse_unknown(inventory: Inventory, name: str) -> None:

@@ -79,6 +79,7 @@ PROCESSES: dict[str, tuple[dict[str, str], bool]] = {  # variables, and whether 
     "a run's": ({"RAILHEAD_RUN": "20261121-101500-3f2a"}, True),
     "after a backslash": ({"A": r"x\cy\n", "RAILHEAD_RUN": "20261121-101500-3f2a"}, True),
     "after a newline": ({"A": "x\nRAILHEAD_RUN=later", "RAILHEAD_RUN": "earlier"}, True),
+    "a standby's": ({"RAILHEAD_STANDBY": "20261121-101500-3f2a"}, False),
     "of no run": ({"RAILHEAD_RUN": ""}, False),
     "another's": ({"NOT_RAILHEAD_RUN": "x"}, False),
     "their home": ({"RAILHEAD_RUN": "x", "RAILHEAD_HOME": "/elsewhere"}, False),
@@ -115,6 +116,7 @@ def test_a_process_of_a_run_is_known_by_its_environment(
     assert {process.home for process in read} == {here} and len(read) == len(of_runs)
     for name in ("a run's", "after a backslash"):
         assert ids[processes[name]] == "20261121-101500-3f2a"
+    assert read_fact(shell, "standbys", HOME=here) == {"20261121-101500-3f2a"}
 
 
 @each_shell

@@ -39,22 +39,26 @@ def test_only_old_runs_that_nobody_needs_are_removed(
 
 
 class Chief:
-    """Stands for the session of a host with all runs; `busy` is going on."""
+    """Stands for the session of a host with all runs; `busy` is going on, or has its standby
+    there."""
 
-    def __init__(self, busy: str = "") -> None:
-        self.host, self.busy = Host("h1", "h1"), busy
+    def __init__(self, busy: str = "", *, standby: bool = False) -> None:
+        self.host, self.busy, self.standby = Host("h1", "h1"), busy, standby
         self.typed: list[str] = []
 
     def facts(self) -> Any:
-        return SimpleNamespace(run_processes=[SimpleNamespace(run_id=self.busy)])
+        processes = [] if self.standby else [SimpleNamespace(run_id=self.busy)]
+        standbys = frozenset({self.busy} if self.standby else ())
+        return SimpleNamespace(run_processes=processes, standbys=standbys)
 
     def shell(self, command: str) -> tuple[list[str], int]:
         self.typed.append(command)
         return IDS, 0
 
 
-def test_a_run_in_progress_keeps_its_folder() -> None:
-    chief: Any = Chief(busy=IDS[1])
+@pytest.mark.parametrize("standby", [False, True])
+def test_a_run_in_progress_keeps_its_folder(standby: bool) -> None:
+    chief: Any = Chief(busy=IDS[1], standby=standby)
     assert prune._prune_host(chief, 2, [IDS[2]]) == [IDS[0]]
     assert chief.typed[1].endswith(f"rm -rf -- {IDS[0]}")
 

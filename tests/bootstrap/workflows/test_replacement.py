@@ -26,7 +26,7 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stop_policy import running_machines
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.runtimes import choose_runtime
-from bootstrap.runs import replacement
+from bootstrap.runs import replacement, takeover
 from bootstrap.runs.run import Run, find_run
 from bootstrap.workflows import attach
 from bootstrap.workflows.machines import replacement as workflow
@@ -152,3 +152,19 @@ def test_the_newest_run_in_progress_that_has_the_host_is_the_one(
     chief.states.clear()
     with workflow._run_without(status, "h2") as needs:
         assert needs is None
+
+
+@pytest.mark.parametrize(("name", "has_standby"), [("h2", False), ("h3", True)])
+def test_a_run_has_no_standby_after_its_replacement(
+    name: str,
+    has_standby: bool,
+    home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hosts = tuple(RunHost(host.name, host.address, None, 1) for host in HOSTS)
+    record_run(tmp_path / "r1", run_document(hosts=hosts, takeover=True))
+    run = Run("r1", tmp_path / "r1", INVENTORY.names)
+    workflow._record_lost_standby(run, name)
+    assert bool(takeover.standby_of(run)) == has_standby
+    assert bool(capsys.readouterr().out) != has_standby

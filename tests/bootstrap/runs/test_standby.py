@@ -1,0 +1,116 @@
+"""The standby of a run: when it ends, and what is recorded of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import record_run, run_document
+
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.remote.run import end_processes
+from bootstrap.runs import start, takeover
+from bootstrap.runs.run import Run
+from bootstrap.ssh import connect
+from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import ConnectionLost
+from railhead.documents.codec import encode
+from railhead.documents.run import RunData, RunHost, Stop
+from railhead.documents.swept import OF_STANDBYS
+
+STANDBY = "#!/bin/sh\nexec sleep 60\n"  # in place of the Python that runs it
+
+
+@pytest.fixture
+def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The cluster as its standby has it: this computer with an own home, and its agent."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(end_processes, "HOME", str(tmp_path))
+    (tmp_path / "client/bin").mkdir(parents=True)
+    (tmp_path / "client/bin/python").write_text(STANDBY)
+    (tmp_path / "client/bin/python").chmod(0o755)
+    (tmp_path / ".railhead/runs/r1/logs").mkdir(parents=True)
+    with local_session() as session:
+        sessions = Sessions(Inventory("c", (session.host,)), {"here": session})
+        session.start_agent(sys.executable)
+        monkeypatch.setattr(connect, "open_sessions", lambda _: sessions)
+        monkeypatch.setattr(start, "start_agent", lambda *_: "")
+        yield SimpleNamespace(
+            inventory=sessions.inventory,
+            sessions=sessions,
+            chief="here",
+            facts={"here": SimpleNamespace(standbys=frozenset({"r1"}))},
+            bucket_client=SimpleNamespace(folder=tmp_path / "client"),
+        )
+    end_processes.end_run("r1", OF_STANDBYS)
+
+
+def standbys() -> int:
+    """How many standbys of the run there are."""
+    return len(end_processes.processes("r1", OF_STANDBYS))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ConnectionLost("h1")])
+def test_the_standby_ends_if_the_supervisor_is_not_started(
+    error: BaseException, second: Any, tmp_path: Path
+) -> None:
+    run = Run("r1", tmp_path / "results")
+    with (
+        pytest.raises((KeyboardInterrupt, ConnectionLost)),
+        start._standby_started(second, run),
+    ):
+        assert standbys() == 1
+        raise error
+    assert standbys() == 0
+
+
+def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Path) -> None:
+    start._start_standby(second, Run("r1", tmp_path / "results"))
+    assert standbys() == 1
+    start._end_earlier_standbys(second)
+    assert standbys() == 0
+
+
+HOSTS = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("h1", "h2", "h3"))
+PATHS = RunData("train", "host:/data", None, None, ("/1", "/2", "/3"))
+RUN = run_document(
+    hosts=HOSTS, size=3, takeover=True, data=(PATHS,), stop=Stop((("a",), ("b",), ("c",)), 0)
+)
+
+
+class Standby:
+    """A host that says it leads the run, and gives a document of its own."""
+
+    has_agent = True
+
+    def __init__(self) -> None:
+        self.host = parse_hosts("h2").hosts[0]
+
+    def read(self, path: str) -> str:
+        forged = replace(RUN, stop=Stop((("halt",),) * 3, 0), bundle="0" * 64)
+        return "{}" if path.endswith("takeover.json") else json.dumps(encode(forged))
+
+
+def test_a_host_that_takes_over_changes_only_the_order_of_what_is_recorded(
+    home: Path, tmp_path: Path
+) -> None:
+    record_run(tmp_path / "r1", RUN)
+    sessions: Any = {"h2": Standby()}
+    inventory = replace(parse_hosts("h1,h2,h3"), name="c")
+    run = takeover.current_of(sessions, inventory, Run("r1", tmp_path / "r1"))
+    assert run.hosts == ("h2", "h3", "h1") and not takeover.standby_of(run)
+    assert local_state.recorded_run("r1").run == replace(
+        RUN,
+        hosts=(*HOSTS[1:], HOSTS[0]),
+        data=(replace(PATHS, paths=("/2", "/3", "/1")),),
+        stop=Stop((("b",), ("c",), ("a",)), 0),
+        takeover=False,
+    )
