@@ -41,16 +41,15 @@ def holder(facts: Holder) -> str:
 class Standby:
     """What a standby knows. `seen`: when it last saw a new beat or a new term, or began to look.
     `read`: when it last read the bucket; `looks`: how often since `seen`. `over`: the run has
-    ended, or its time is over. `checkpoint`: the bucket has one that can be read. `time_left`:
-    enough for a start and a checkpoint."""
+    ended, or its time is over. `led`: a host has had term 1. A run that nobody has led has not
+    started, and whoever started it was told so."""
 
     now: float
     seen: float
     read: float
     looks: int
     over: bool = False
-    checkpoint: bool = True
-    time_left: bool = True
+    led: bool = True
 
 
 def standby(facts: Standby) -> str:
@@ -62,4 +61,4 @@ def standby(facts: Standby) -> str:
     silent = facts.read - facts.seen >= EXPIRED and facts.looks >= LOOKS
     if not silent:
         return "watch"
-    return "claim" if facts.checkpoint and facts.time_left else "end"
+    return "claim" if facts.led else "end"

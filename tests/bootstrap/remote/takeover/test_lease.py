@@ -44,8 +44,8 @@ def test_a_holder_beats_and_gives_up_after_silence(facts: Holder, decision: str)
         (Standby(400, 0, 95, 9), "watch"),
         (Standby(CUT_OFF, 0, 0, 9), "end"),
         (Standby(105, 0, 100, 9, over=True), "end"),
-        (Standby(105, 0, 100, 9, checkpoint=False), "end"),
-        (Standby(105, 0, 100, 9, time_left=False), "end"),
+        (Standby(105, 0, 100, 9, led=False), "end"),
+        (Standby(105, 0, 99, 9, led=False), "watch"),
     ],
 )
 def test_a_standby_claims_the_next_term_after_silence(facts: Standby, decision: str) -> None:

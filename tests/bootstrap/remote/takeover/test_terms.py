@@ -108,6 +108,20 @@ def test_a_standby_sees_beats_and_claims_after_the_last_one(
     assert (watch.term, standby(watch.facts(140 + EXPIRED))) == (2, "end")
 
 
+@pytest.mark.parametrize(("is_led", "decision"), [(True, "claim"), (False, "end")])
+def test_a_run_that_nobody_has_led_is_not_taken_over(
+    bucket: upload.Destination, is_led: bool, decision: str
+) -> None:
+    """A chief that has its term and was lost before its first beat has led."""
+    terms = Terms(bucket)
+    if is_led:
+        assert terms.claim(1, Claim("h1", "mark-1"))
+    watch = Watch(terms, seen=0, read=0)
+    for now in (10, 50, EXPIRED):
+        watch.look(now)
+    assert standby(watch.facts(EXPIRED)) == decision
+
+
 def test_the_last_beat_releases_the_lease(bucket: upload.Destination, first: Path) -> None:
     holder = LeaseHolder(str(first), FIRST, Terms(bucket))
     assert holder.step(lives=True)
