@@ -46,6 +46,7 @@ STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
 # Seconds without a rank after which a host whose run was taken over is not needed: the host that
 # supervises the run waits for 10 minutes for others.
 UNUSED = 1200.0
+OTHER_LEADS = 3  # exit code of takeover.reclaim
 LOOK = 5.0  # seconds between two looks for ranks
 
 
@@ -73,9 +74,7 @@ class MachineStopper:
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
         if self.policy.bucket and not self.is_lost:
-            until = time.monotonic() + UPLOADING
-            self.upload_results(until)
-            self.upload_rest(until)
+            self.upload_all()
             held.finish(RUN)
             self.is_lost = held.has_lost(RUN) and not self.uploaded
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
@@ -86,6 +85,9 @@ class MachineStopper:
             return
         if self.is_lost:
             self.wait_until_unused()
+            if reclaim(self.run):
+                self.is_lost = False
+                self.upload_all()
         with machine_use.run_lock() as free:
             if free and not self.successor():
                 self.stop()
@@ -143,6 +145,12 @@ class MachineStopper:
         latest = stop_policy.kept_until(self.policy, situation)
         until = stamp((latest or step.until or situation.now) - situation.now) if latest else None
         self.report(phase, until=self.machines.until or until)
+
+    def upload_all(self) -> None:
+        """Upload the results, the last checkpoints and the logs."""
+        until = time.monotonic() + UPLOADING
+        self.upload_results(until)
+        self.upload_rest(until)
 
     def upload_rest(self, until: float) -> None:
         """Upload the last checkpoints, and the end of the logs if they are not with the results;
@@ -217,14 +225,30 @@ class MachineStopper:
         return next((stop for stop in stops if term and stop[0] == term.host), stops[-1])
 
 
-def upload(run: AfterRun, seconds: float, *only: str) -> str:
-    """Run upload for at most `seconds`; returns why it failed, or ""."""
+def reclaim(run: AfterRun) -> bool:
+    """Whether no host has taken over the run whose lease is lost, and none can any more."""
+    if not run.bucket:
+        return False
+    for attempt in range(TRIES):
+        time.sleep(PAUSE if attempt else 0)
+        with contextlib.suppress(OSError):
+            ended = bounded.run(client_command(run, "takeover.reclaim"), COMMAND)
+            if ended.code in (0, OTHER_LEADS):
+                return ended.code == 0
+    return False
+
+
+def client_command(run: AfterRun, program: str) -> list[str]:
+    """The command of a program for the bucket's folder of the run."""
     assert run.bucket
     python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
-    url = run.bucket.place_of(RUN_ID)
-    argv = [python, "-I", programs.ARCHIVE, "run.upload", RUN, url, *only]
+    return [python, "-I", programs.ARCHIVE, program, RUN, run.bucket.place_of(RUN_ID)]
+
+
+def upload(run: AfterRun, seconds: float, *only: str) -> str:
+    """Run upload for at most `seconds`; returns why it failed, or ""."""
     try:
-        process = bounded.run(argv, seconds)
+        process = bounded.run([*client_command(run, "run.upload"), *only], seconds)
     except OSError as error:
         return str(error)
     if process.code is None:

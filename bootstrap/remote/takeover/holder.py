@@ -24,7 +24,7 @@ from railhead.documents.takeover import Beat, Claim, Term
 from .. import programs
 from ..run import bounded, end_processes, json_file, upload
 from . import held
-from .lease import Holder, holder
+from .lease import LAST, Holder, holder
 from .terms import Terms
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
@@ -52,7 +52,8 @@ class LeaseHolder:
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
-        decision = holder(Holder(now, sent, self.next_term, ended))
+        is_last = self.term.number >= LAST
+        decision = holder(Holder(now, sent, self.next_term, ended, is_last))
         if decision == "lost":
             held.drop(self.folder)
             return False
