@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from railhead.documents.manifest import Fetched
+from railhead.documents.names import is_name
 from railhead.documents.run import AfterRun
 from railhead.documents.state import Machines, RunState
 
@@ -39,6 +40,7 @@ RUN_ID = os.path.basename(RUN)
 HostStop = tuple[str, str, tuple[str, ...] | None]  # name, alias in the cluster, argv
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
+LOCK_OF_HOST = "~/.railhead/supervisor.lock"
 COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
@@ -89,10 +91,12 @@ class MachineStopper:
                 self.is_lost = False
                 self.upload_all()
         with machine_use.run_lock() as free:
-            if free and not self.successor():
-                self.stop()
-            else:
+            if not free or self.successor():
                 self.report("left to a later run", until=None)
+            elif later := self.run_of_others():
+                self.report(f"left to {later}", until=None)
+            else:
+                self.stop()
 
     def situation(self) -> stop_policy.Situation:
         """The current state of the run, as input of the stop rule."""
@@ -121,6 +125,18 @@ class MachineStopper:
             last = lock.read().strip()
             return last if last != RUN_ID else ""
         return ""
+
+    def run_of_others(self) -> str:
+        """The id of a later run whose chief is another host; "" if there is none. Only a run that
+        was taken over has a chief that later runs need not have."""
+        term = held.term_of(RUN)
+        if self.is_lost or term is None or term.number == 1:
+            return ""
+        others = [alias for name, alias, _ in stop_policy.stops(self.run) if name != term.host]
+        with ThreadPoolExecutor(max(1, len(others))) as pool:
+            locks = pool.map(lambda alias: ssh(alias, f"cat {LOCK_OF_HOST}"), others)
+            runs = [text for code, text in locks if code == 0 and is_name(text)]
+        return max((run for run in runs if run > RUN_ID), default="")  # ids begin with the time
 
     def report(self, phase: str, **more: Any) -> None:
         """Write the phase to state.json; a failed write does not prevent the stop."""

@@ -120,7 +120,7 @@ class Host:
         return True
 
     def reclaim(self, bucket: Bucket, t: int) -> None:
-        """A step of a host that gave up, and may stop all machines where no other has taken over."""
+        """A step of a host that gave up: it leads again where no other has taken over."""
         self.unused += 1
         if self.unused > 1200 and self.cut <= t and bucket.term == self.term:
             bucket.term, self.term = self.term + 1, self.term + 1
