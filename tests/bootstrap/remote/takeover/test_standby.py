@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from standins.stores.object_stores import S3
 
 from bootstrap.remote.takeover import held, lease
 from bootstrap.remote.takeover import standby as program
+from bootstrap.remote.takeover.holder import SILENCE
 from bootstrap.remote.takeover.standby import Standby
 from bootstrap.remote.takeover.terms import Terms
 from railhead.documents.codec import decode
@@ -88,4 +90,5 @@ def test_beats_of_a_standby_do_not_wait_for_its_restore(standby: Standby) -> Non
     term = standby.begin_term()
     assert term
     beats: Any = standby.holder(term).terms.bucket.objects
-    assert beats is not standby.bucket.objects
+    client = inspect.getclosurevars(beats.client).nonlocals["client"]
+    assert client.meta.config.read_timeout == SILENCE

@@ -238,6 +238,27 @@ def test_a_host_that_publishes_during_a_takeover_does_not_count_as_the_chief(
     assert not store.terms.claim(3, Claim("h3", "mark-3")), "the run has its results"
 
 
+class ExpiredStore(SlowStore):
+    """A store in which an object is written so slowly that the host's lease ends meanwhile."""
+
+    folder = ""
+
+    def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
+        held.drop(self.folder)
+        return self.objects.create(key, data, short_lived=short_lived)
+
+
+def test_a_host_whose_lease_ends_while_it_publishes_is_the_one_that_published(
+    bucket: upload.Destination, first: Path
+) -> None:
+    """No other host takes a run over that has its results."""
+    store = ExpiredStore(bucket)
+    path, store.folder = first / "results/manifest.json", str(first)
+    path.write_text('{"files": []}')
+    Fence(str(first), 1).create(replace(bucket, objects=store), str(path), "manifest.json")
+    assert store.terms.has_results() and not store.terms.claim(2, Claim("h2", "mark-2"))
+
+
 def test_a_last_beat_during_a_takeover_does_not_release_the_lease(
     bucket: upload.Destination, first: Path
 ) -> None:
