@@ -133,7 +133,6 @@ class AfterRun:
     hosts: tuple[NamedHost, ...]
     stop: Stop | None = None
     bucket: RunBucket | None = None
-    takeover: bool = False
 
 
 @dataclass(frozen=True)
