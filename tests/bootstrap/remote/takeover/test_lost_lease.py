@@ -61,6 +61,17 @@ def test_ranks_whose_supervisor_stands_still_alone_end_too(chief: Chief) -> None
     assert not chief.terms.has_results()
 
 
+def test_ranks_end_though_their_supervisor_stands_still_only_after_the_lease(chief: Chief) -> None:
+    """Its last sign of life is a recent one when the lease is lost."""
+    supervisor = chief.train()
+    send([supervisor], signal.SIGSTOP)
+    chief.is_taken_over()
+    wait_until(lambda: not (chief.folder / held.LEASE).exists())
+    assert is_alive(chief.rank())
+    assert chief.seconds_pass(held.ALIVE)
+    wait_until(lambda: not is_alive(chief.rank()))
+
+
 def test_a_run_that_ends_by_itself_is_published_and_released(chief: Chief) -> None:
     supervisor = chief.train()
     os.kill(chief.rank(), signal.SIGTERM)
