@@ -67,7 +67,7 @@ def test_requests_that_fail_do_not_end_a_takeover(standby: Standby, failures: in
 def test_a_disk_that_is_full_for_a_while_does_not_end_a_takeover(standby: Standby) -> None:
     part = Path(program.RUN, "term.json.part")
     part.mkdir()  # the term cannot be written
-    tries = []
+    tries: list[int] = []
 
     def begin() -> object:
         if tries:
