@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from railhead.documents.manifest import Fetched
+from railhead.documents.names import is_name
 from railhead.documents.run import AfterRun
 from railhead.documents.state import Machines, RunState
 
@@ -39,6 +40,7 @@ RUN_ID = os.path.basename(RUN)
 HostStop = tuple[str, str, tuple[str, ...] | None]  # name, alias in the cluster, argv
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
+LOCK_OF_HOST = "~/.railhead/supervisor.lock"
 COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
@@ -46,6 +48,7 @@ STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
 # Seconds without a rank after which a host whose run was taken over is not needed: the host that
 # supervises the run waits for 10 minutes for others.
 UNUSED = 1200.0
+OTHER_LEADS = 3  # exit code of takeover.reclaim
 LOOK = 5.0  # seconds between two looks for ranks
 
 
@@ -73,9 +76,7 @@ class MachineStopper:
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
         if self.policy.bucket and not self.is_lost:
-            until = time.monotonic() + UPLOADING
-            self.upload_results(until)
-            self.upload_rest(until)
+            self.upload_all()
             held.finish(RUN)
             self.is_lost = held.has_lost(RUN) and not self.uploaded
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
@@ -86,11 +87,16 @@ class MachineStopper:
             return
         if self.is_lost:
             self.wait_until_unused()
+            if reclaim(self.run):
+                self.is_lost = False
+                self.upload_all()
         with machine_use.run_lock() as free:
-            if free and not self.successor():
-                self.stop()
-            else:
+            if not free or self.successor():
                 self.report("left to a later run", until=None)
+            elif later := self.run_of_others():
+                self.report(f"left to {later}", until=None)
+            else:
+                self.stop()
 
     def situation(self) -> stop_policy.Situation:
         """The current state of the run, as input of the stop rule."""
@@ -120,6 +126,18 @@ class MachineStopper:
             return last if last != RUN_ID else ""
         return ""
 
+    def run_of_others(self) -> str:
+        """The id of a later run whose chief is another host; "" if there is none. Only a run that
+        was taken over has a chief that later runs need not have."""
+        term = held.term_of(RUN)
+        if self.is_lost or term is None or term.number == 1:
+            return ""
+        others = [alias for name, alias, _ in stop_policy.stops(self.run) if name != term.host]
+        with ThreadPoolExecutor(max(1, len(others))) as pool:
+            locks = pool.map(lambda alias: ssh(alias, f"cat {LOCK_OF_HOST}"), others)
+            runs = [text for code, text in locks if code == 0 and is_name(text)]
+        return max((run for run in runs if run > RUN_ID), default="")  # ids begin with the time
+
     def report(self, phase: str, **more: Any) -> None:
         """Write the phase to state.json; a failed write does not prevent the stop."""
         fetched = self.fetched()
@@ -143,6 +161,12 @@ class MachineStopper:
         latest = stop_policy.kept_until(self.policy, situation)
         until = stamp((latest or step.until or situation.now) - situation.now) if latest else None
         self.report(phase, until=self.machines.until or until)
+
+    def upload_all(self) -> None:
+        """Upload the results, the last checkpoints and the logs."""
+        until = time.monotonic() + UPLOADING
+        self.upload_results(until)
+        self.upload_rest(until)
 
     def upload_rest(self, until: float) -> None:
         """Upload the last checkpoints, and the end of the logs if they are not with the results;
@@ -217,14 +241,30 @@ class MachineStopper:
         return next((stop for stop in stops if term and stop[0] == term.host), stops[-1])
 
 
-def upload(run: AfterRun, seconds: float, *only: str) -> str:
-    """Run upload for at most `seconds`; returns why it failed, or ""."""
+def reclaim(run: AfterRun) -> bool:
+    """Whether no host has taken over the run whose lease is lost, and none can any more."""
+    if not run.bucket:
+        return False
+    for attempt in range(TRIES):
+        time.sleep(PAUSE if attempt else 0)
+        with contextlib.suppress(OSError):
+            ended = bounded.run(client_command(run, "takeover.reclaim"), COMMAND)
+            if ended.code in (0, OTHER_LEADS):
+                return ended.code == 0
+    return False
+
+
+def client_command(run: AfterRun, program: str) -> list[str]:
+    """The command of a program for the bucket's folder of the run."""
     assert run.bucket
     python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
-    url = run.bucket.place_of(RUN_ID)
-    argv = [python, "-I", programs.ARCHIVE, "run.upload", RUN, url, *only]
+    return [python, "-I", programs.ARCHIVE, program, RUN, run.bucket.place_of(RUN_ID)]
+
+
+def upload(run: AfterRun, seconds: float, *only: str) -> str:
+    """Run upload for at most `seconds`; returns why it failed, or ""."""
     try:
-        process = bounded.run(argv, seconds)
+        process = bounded.run([*client_command(run, "run.upload"), *only], seconds)
     except OSError as error:
         return str(error)
     if process.code is None:

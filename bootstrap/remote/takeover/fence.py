@@ -47,7 +47,8 @@ class Fence:
 
     def create(self, bucket: Destination, path: str, name: str) -> None:
         """Upload the file that completes the results, unless another host has. A host that claims
-        the next term looks for it after its claim; so this host looks for the term afterwards."""
+        the next term looks for it after its claim; so this host looks for the term afterwards, and
+        for that alone: a lease that ended during the upload has no other consequence."""
         self.check(bucket)
         key = bucket.uri.key(name)
         with open(path, "rb") as file:
@@ -56,7 +57,8 @@ class Fence:
             stored = bucket.objects.look(key)
             if stored is None or stored.data != data:
                 raise LeaseLost()
-        self.check(bucket)
+        if Terms(bucket).exists(self.term + 1):
+            raise LeaseLost()
 
     def write_checkpoints(self, bucket: Destination, document: UploadedCheckpoints) -> None:
         """Write the list of the checkpoints in the bucket."""

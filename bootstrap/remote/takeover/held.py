@@ -16,7 +16,7 @@ import time
 from railhead.documents.takeover import Term
 
 from ..run import json_file
-from .lease import HOLD
+from .lease import HOLD, LAST
 
 TERM, LEASE, ALIVE, RELEASED = "term.json", "lease", "alive", "released"
 SIGN = 5.0  # seconds between two signs of life
@@ -64,13 +64,19 @@ def renew(folder: str, sent: float) -> None:
 
 
 def is_held(folder: str) -> bool:
-    """Whether this host may supervise the run and publish what it writes. Once it may not, it never
-    may again: a beat that arrives later does not count."""
+    """Whether this host may supervise the run and publish what it writes. Once it may not, no later
+    beat changes that."""
     at = sent(folder)
-    if at is not None and now() - at >= HOLD:
+    if at is not None and now() - at >= HOLD and not is_last(folder):
         drop(folder)
         return False
     return at is not None
+
+
+def is_last(folder: str) -> bool:
+    """Whether no host is left that could take the run over from this one."""
+    term = term_of(folder)
+    return term is not None and term.number >= LAST
 
 
 def drop(folder: str) -> None:

@@ -24,13 +24,14 @@ from railhead.documents.takeover import Beat, Claim, Term
 from .. import programs
 from ..run import bounded, end_processes, json_file, upload
 from . import held
-from .lease import Holder, holder
+from .lease import LAST, Holder, holder
 from .terms import Terms
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
 SILENCE = 5.0  # seconds of a request: a connection that is dead must not cost the lease
 PAUSE = 1.0  # seconds between two decisions
 MARK = 8  # bytes
+ENDING = 30.0  # seconds in which the supervisor ends its ranks after it lost the lease
 
 
 class LeaseHolder:
@@ -52,7 +53,8 @@ class LeaseHolder:
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
-        decision = holder(Holder(now, sent, self.next_term, ended))
+        is_last = self.term.number >= LAST
+        decision = holder(Holder(now, sent, self.next_term, ended, is_last))
         if decision == "lost":
             held.drop(self.folder)
             return False
@@ -133,13 +135,19 @@ def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]
         raise
 
 
-def end_ranks(run_id: str) -> None:
-    """Kill all processes of the run on this host, except the supervisor: it is frozen, and cannot
-    do so itself."""
-    for pid in end_processes.processes(run_id):
-        if pid != os.getppid():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+def end_ranks(folder: str) -> None:
+    """Kill all processes that the run has on this host, except the supervisor, if it is frozen or
+    has not ended them within ENDING seconds. Later ones may be those of the host that took the run
+    over."""
+    run_id, supervisor = os.path.basename(folder), os.getppid()
+    ranks = {*end_processes.processes(run_id)} - {supervisor}
+    until = time.monotonic() + ENDING
+    while ranks and not held.is_frozen(folder) and time.monotonic() < until:
+        time.sleep(PAUSE)
+        ranks &= {*end_processes.processes(run_id)}
+    for pid in ranks:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def main(folder: str, url: str) -> None:
@@ -148,5 +156,5 @@ def main(folder: str, url: str) -> None:
     assert term
     terms = Terms(upload.destination(url, silence=SILENCE))
     LeaseHolder(folder, term, terms).hold(lambda: not held.is_frozen(folder))
-    if held.has_lost(folder) and held.is_frozen(folder):
-        end_ranks(os.path.basename(folder))
+    if held.has_lost(folder):
+        end_ranks(folder)

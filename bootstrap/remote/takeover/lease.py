@@ -13,24 +13,27 @@ RENEW = 10.0  # seconds between two beats, and between two looks
 HOLD = 40.0  # seconds from the begin of the last beat that arrived until its host gives up
 EXPIRED = 100.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
 LOOKS = 3  # of these a standby needs at least so many, without a new beat
+LAST = 2  # the term after which there is no other: a run has one standby
 CUT_OFF = 3600.0  # seconds in which a standby tries to read the bucket, before it leaves
 
 
 @dataclass(frozen=True)
 class Holder:
     """What the holder of a term knows. `sent`: when it began to send the last beat that arrived.
-    `next_term`: it has seen that the next term exists. `ended`: the run is over."""
+    `next_term`: it has seen that the next term exists. `ended`: the run is over. `last`: no host is
+    left that could take the run over."""
 
     now: float
     sent: float
     next_term: bool = False
     ended: bool = False
+    last: bool = False
 
 
 def holder(facts: Holder) -> str:
     """`hold`: ranks may run, and results may be published. `beat`: the same, and a beat is due.
     `lost`: end the ranks here, publish nothing, stop no other machine. `done`: nothing to renew."""
-    if facts.next_term or facts.now - facts.sent >= HOLD:
+    if facts.next_term or (not facts.last and facts.now - facts.sent >= HOLD):
         return "lost"
     if facts.ended:
         return "done"
@@ -41,16 +44,15 @@ def holder(facts: Holder) -> str:
 class Standby:
     """What a standby knows. `seen`: when it last saw a new beat or a new term, or began to look.
     `read`: when it last read the bucket; `looks`: how often since `seen`. `over`: the run has
-    ended, or its time is over. `checkpoint`: the bucket has one that can be read. `time_left`:
-    enough for a start and a checkpoint."""
+    ended, or its time is over. `led`: a host has had term 1. A run that nobody has led has not
+    started, and whoever started it was told so."""
 
     now: float
     seen: float
     read: float
     looks: int
     over: bool = False
-    checkpoint: bool = True
-    time_left: bool = True
+    led: bool = True
 
 
 def standby(facts: Standby) -> str:
@@ -62,4 +64,4 @@ def standby(facts: Standby) -> str:
     silent = facts.read - facts.seen >= EXPIRED and facts.looks >= LOOKS
     if not silent:
         return "watch"
-    return "claim" if facts.checkpoint and facts.time_left else "end"
+    return "claim" if facts.led else "end"

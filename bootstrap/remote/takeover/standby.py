@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.run import RunDocument
@@ -29,12 +30,13 @@ from ..agent.temporary import make_temporary
 from ..run import end_processes, json_file, manifest, stop_policy, upload
 from ..run.upload import Destination
 from . import held, lease
-from .holder import LeaseHolder, claim_of, new_mark
+from .holder import SILENCE, LeaseHolder, claim_of, new_mark
 from .restore import restore
 from .terms import Terms, Watch
 
 RUN = os.getcwd()  # the run's folder
 SECRETS = "memory/secrets.json"  # in it, for the supervisor
+T = TypeVar("T")
 
 
 def path(name: str) -> str:
@@ -74,10 +76,12 @@ class Standby:
     def __init__(self, run: RunDocument, secrets: Mapping[str, str]) -> None:
         assert run.bucket
         self.run, self.secrets = run, secrets
-        self.bucket: Destination = upload.destination(run.bucket.place_of(run.run_id))
+        self.url = run.bucket.place_of(run.run_id)
+        self.bucket: Destination = upload.destination(self.url)
         self.terms = Terms(self.bucket)
         self.begun = held.now()
         self.watch = Watch(self.terms, self.begun, self.begun)
+        self.mark = new_mark()  # the same in each try to claim
 
     def watch_until_it_ends(self) -> str:
         """Look at the lease until the chief is lost (`claim`) or the run is over (`end`)."""
@@ -100,25 +104,47 @@ class Standby:
     def take_over(self) -> None:
         """Claim the next term, restore the run, and become its supervisor, which starts the next
         attempt, or says why there is none."""
+        if not (term := self.insist(self.begin_term)):
+            print(f"{stamp()} standby: it does not lead the run", flush=True)
+            return
+        holder = self.holder(term)
+        threading.Thread(target=holder.hold, daemon=True).start()
+        end_processes.end_run(self.run.run_id)  # ranks of the attempt that was lost
+        why = self.restored(term)
+        if self.insist(lambda: self.write_files(why, term)):
+            become_supervisor(self.run.run_id)
+
+    def insist(self, act: Callable[[], T]) -> T | None:
+        """Do what no other host does, again after a pause if it fails; None: for too long."""
+        until = held.now() + lease.CUT_OFF
+        while held.now() < until and not stop_policy.is_over(self.run, self.seconds()):
+            try:
+                return act()
+            except Exception as error:  # of the cloud's library; or the disk is full
+                print(f"{stamp()} {type(error).__name__}: {error}"[:400], flush=True)
+            time.sleep(lease.RENEW)
+        return None
+
+    def begin_term(self) -> Term | None:
+        """Claim the next term and begin it; None if another host has it, or the run has ended."""
         beat, claimed = self.watch.beat, held.now()
         term = Term(
             self.watch.term + 1,
             self.run.hosts[0].name,
-            new_mark(),
+            self.mark,
             self.seconds(),
             beat.started if beat else None,
             beat.attempts if beat else (),
         )
         if not self.terms.claim(term.number, claim_of(term)):
-            print(f"{stamp()} standby: another host has term {term.number}", flush=True)
-            return
+            return None
         held.begin(RUN, term, claimed)
-        threading.Thread(target=LeaseHolder(RUN, term, self.terms).hold, daemon=True).start()
-        end_processes.end_run(self.run.run_id)  # ranks of the attempt that was lost
-        why = self.restored(term)
-        self.write_files(why)
-        json_file.save(path(held.TERM), replace(term, seconds=self.seconds()))
-        become_supervisor(self.run.run_id)
+        return term
+
+    def holder(self, term: Term) -> LeaseHolder:
+        """The holder of the term, with a client of its own: that of the restore waits longer for
+        an answer than a beat may."""
+        return LeaseHolder(RUN, term, Terms(upload.destination(self.url, silence=SILENCE)))
 
     def restored(self, term: Term) -> str:
         """Restore the run; why this failed, or ""."""
@@ -130,7 +156,7 @@ class Standby:
             return why[:400]
         return ""
 
-    def write_files(self, why: str) -> None:
+    def write_files(self, why: str, term: Term) -> bool:
         """Write what the supervisor reads; `why` it must not start another attempt."""
         now = json_file.read(path("run.json"), RunDocument)  # of the last attempt
         whole = json_file.read(path(programs.WHOLE), RunDocument)  # perhaps with a new host
@@ -141,6 +167,8 @@ class Standby:
         json_file.save(path(programs.WHOLE), whole)
         json_file.save(path("run.json"), whole)
         json_file.save(path(programs.TAKEOVER), Taken(whole.hosts[-1].name, why))
+        json_file.save(path(held.TERM), replace(term, seconds=self.seconds()))
+        return True
 
 
 def become_supervisor(run_id: str) -> None:

@@ -86,21 +86,23 @@ class Watch:
     beat: Beat | None = None
     looks: int = 0
     over: bool = field(default=False)  # the run has ended, or its results are in the bucket
+    led: bool = False  # a host has had term 1
 
     def look(self, now: float) -> None:
         """Read the bucket, at the time `now`; an error of the cloud's library changes nothing."""
         term = self.terms.newest(self.term)
         beat = self.terms.beat(term)
         is_new = (term, beat) != (self.term, self.beat)
+        led = self.led or beat is not None or self.terms.exists(1)
         over = bool(beat and beat.ended) or (not is_new and self.terms.has_results())
-        self.read, self.looks, self.over = now, self.looks + 1, over
+        self.read, self.looks, self.over, self.led = now, self.looks + 1, over, led
         if is_new:
             self.term, self.beat = term, beat
             self.seen, self.looks = now, 0
 
-    def facts(self, now: float, *, checkpoint: bool = True, time_left: bool = True) -> Standby:
+    def facts(self, now: float) -> Standby:
         """What the decision of a standby needs."""
-        return Standby(now, self.seen, self.read, self.looks, self.over, checkpoint, time_left)
+        return Standby(now, self.seen, self.read, self.looks, self.over, self.led)
 
 
 def _packed(document: Claim | Beat) -> bytes:

@@ -25,8 +25,10 @@ from standins.runs.run_documents import run_json
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.run import json_file, stop_machines
 from bootstrap.remote.serve import machine_use
+from bootstrap.remote.takeover import held
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.run import AfterRun
+from railhead.documents.takeover import Term
 
 # Notes each command; a host that got its stop command answers no more.
 SSH = """#!/bin/sh
@@ -35,6 +37,7 @@ echo "$alias: $last" >>"$HOME/commands"
 [ -e "$HOME/$alias.gone" ] && { echo "no route" >&2; exit 255; }
 [ "$last" = true ] && exit 0
 case $last in
+  cat*) cat "$HOME/$alias.lock" 2>&1; exit;;
   never*) exit 0;;
   wrong*) echo "no such command" >&2; exit 127;;
   refused*) echo "Permission denied (publickey)." >&2; exit 255;;
@@ -321,6 +324,29 @@ def test_a_controller_that_fetches_for_long_is_still_connected(
     controller.kill()
     controller.wait()
     assert situation.attached is not None and situation.now - situation.attached < 3600
+
+
+@pytest.mark.parametrize(
+    ("term", "lock", "left_to"),
+    [
+        (2, "r2", "r2"),
+        (2, "r1", ""),
+        (2, "r0", ""),
+        (2, "r2; what a host may write", ""),
+        (2, "", ""),
+        (1, "r2", ""),
+    ],
+)
+def test_a_host_that_took_the_run_over_leaves_the_machines_to_a_later_run_of_another_chief(
+    home: Path, term: int, lock: str, left_to: str
+) -> None:
+    """Host c has no lock: it was never a chief."""
+    kept = Kept(home)
+    held.begin(str(kept.folder), Term(term, "a", "mark"), held.now())
+    (home / "railhead-2.lock").write_text(lock)
+    phase = kept.end()["phase"]
+    stops = [line for line in orders(kept.requests) if ": cat" not in line]
+    assert (phase, len(stops)) == ((f"left to {left_to}", 0) if left_to else ("stopping", 3))
 
 
 def test_no_stop_leaves_them(home: Path) -> None:

@@ -27,6 +27,8 @@ from bootstrap.remote.takeover.lease import (
         (Holder(HOLD - 1, 0), "beat"),
         (Holder(HOLD, 0), "lost"),
         (Holder(1, 0, next_term=True), "lost"),
+        (Holder(9 * HOLD, 0, last=True), "beat"),
+        (Holder(1, 0, next_term=True, last=True), "lost"),
         (Holder(HOLD, 0, ended=True), "lost"),
         (Holder(5, 0, ended=True), "done"),
     ],
@@ -44,8 +46,8 @@ def test_a_holder_beats_and_gives_up_after_silence(facts: Holder, decision: str)
         (Standby(400, 0, 95, 9), "watch"),
         (Standby(CUT_OFF, 0, 0, 9), "end"),
         (Standby(105, 0, 100, 9, over=True), "end"),
-        (Standby(105, 0, 100, 9, checkpoint=False), "end"),
-        (Standby(105, 0, 100, 9, time_left=False), "end"),
+        (Standby(105, 0, 100, 9, led=False), "end"),
+        (Standby(105, 0, 99, 9, led=False), "watch"),
     ],
 )
 def test_a_standby_claims_the_next_term_after_silence(facts: Standby, decision: str) -> None:
@@ -54,10 +56,11 @@ def test_a_standby_claims_the_next_term_after_silence(facts: Standby, decision: 
 
 @dataclass
 class Bucket:
-    """The newest term, and the number of its beat."""
+    """The newest term, the number of its beat, and whether a host has had the first term."""
 
     term: int = 1
     beats: int = 0
+    led: bool = False
 
 
 @dataclass
@@ -76,16 +79,21 @@ class Host:
     looks: int = 0
     beat: int = -1
     late: tuple[float, float] | None = None
+    led: bool = False
+    stays: bool = True  # as a standby
+    last: bool = False  # no other host takes over from it
+    unused: int = 0  # seconds since it gave up
 
     def supervise(self, bucket: Bucket, t: int, delay: int) -> None:
         """A step of a holder; `delay`: seconds until a beat that it sends now arrives."""
         now = t * self.rate
         if self.late and t >= self.late[0]:
             bucket.beats += self.term == bucket.term
+            bucket.led = True
             self.sent, self.late = max(self.sent, self.late[1]), None
         is_due = self.cut <= t and not self.late
         next_term = is_due and bucket.term > self.term
-        decision = holder(Holder(now, self.sent, next_term))
+        decision = holder(Holder(now, self.sent, next_term, last=self.last))
         self.holds = decision != "lost"
         if decision == "beat" and is_due:
             self.late = t + delay, now
@@ -96,11 +104,13 @@ class Host:
         if self.cut > t:
             return False
         if t % 10 == 0:
-            self.read, self.looks = now, self.looks + 1
+            self.read, self.looks, self.led = now, self.looks + 1, bucket.led
             if (bucket.term, bucket.beats) != (self.term, self.beat):
                 self.term, self.beat = bucket.term, bucket.beats
                 self.seen, self.looks = now, 0
-        if standby(Standby(now, self.seen, self.read, self.looks)) != "claim":
+        facts = Standby(now, self.seen, self.read, self.looks, led=self.led)
+        if standby(facts) != "claim":
+            self.stays = standby(facts) != "end"
             return False
         self.seen, self.looks = now, 0
         if bucket.term > self.term:
@@ -108,6 +118,13 @@ class Host:
         bucket.term, bucket.beats = bucket.term + 1, 0
         self.term, self.beat, self.sent, self.holds = bucket.term, 0, now, True
         return True
+
+    def reclaim(self, bucket: Bucket, t: int) -> None:
+        """A step of a host that gave up: it leads again where no other has taken over."""
+        self.unused += 1
+        if self.unused > 1200 and self.cut <= t and bucket.term == self.term:
+            bucket.term, self.term = self.term + 1, self.term + 1
+            self.holds = self.last = True
 
 
 FAULTS = (5, 30, 60, 150, 400)  # seconds
@@ -150,6 +167,33 @@ def test_two_chiefs_are_never_at_work_whatever_freezes_or_is_cut_off() -> None:
     runs = [Model(random.Random(seed)).go() for seed in range(150)]
     assert sum(run.both for run in runs) == 0
     assert sum(run.takeovers for run in runs) > 50
+
+
+def lead(draw: random.Random) -> tuple[int, int]:
+    """A chief and its only standby, and faults for 1,500 seconds: the seconds in which both led,
+    and how many lead at the end."""
+    chief, other, bucket, both = Host(1.05, holds=True), Host(0.95, last=True), Bucket(), 0
+    for t in range(1, 3500):
+        for host in draw.sample([chief, other], 2):
+            fault = draw.random() if t < 1500 else 1
+            if fault < 0.004:
+                host.frozen = t + draw.choice(FAULTS)
+            elif fault < 0.008:
+                host.cut = t + draw.choice(FAULTS)
+            if host.frozen > t:
+                continue
+            if host.holds:
+                host.supervise(bucket, t, draw.choice((0, 1, 5, 25)))
+            elif host is chief:
+                host.reclaim(bucket, t)
+            elif host.stays:
+                host.watch(bucket, t)
+        both += chief.holds and other.holds and chief.frozen <= t
+    return both, chief.holds + other.holds
+
+
+def test_one_host_is_left_that_stops_the_machines() -> None:
+    assert {lead(random.Random(seed)) for seed in range(60)} == {(0, 1)}
 
 
 def test_a_holder_that_does_not_look_at_its_clock_makes_a_second_chief() -> None:

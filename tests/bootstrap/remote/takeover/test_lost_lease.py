@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 
+import pytest
 from standins import programs
 from standins.relay import Relay
 from standins.runs.leased_chief import Chief, send
@@ -60,6 +61,17 @@ def test_ranks_whose_supervisor_stands_still_alone_end_too(chief: Chief) -> None
     assert not chief.terms.has_results()
 
 
+def test_ranks_end_though_their_supervisor_stands_still_only_after_the_lease(chief: Chief) -> None:
+    """Its last sign of life is a recent one when the lease is lost."""
+    supervisor = chief.train()
+    send([supervisor], signal.SIGSTOP)
+    chief.is_taken_over()
+    wait_until(lambda: not (chief.folder / held.LEASE).exists())
+    assert is_alive(chief.rank())
+    assert chief.seconds_pass(held.ALIVE)
+    wait_until(lambda: not is_alive(chief.rank()))
+
+
 def test_a_run_that_ends_by_itself_is_published_and_released(chief: Chief) -> None:
     supervisor = chief.train()
     os.kill(chief.rank(), signal.SIGTERM)
@@ -86,20 +98,45 @@ def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chie
     assert len(result["attempts"]) == 1 and chief.terms.has_results()
 
 
+def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
+    """The program that stops the machines, on a chief whose beats did not arrive."""
+    held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - 50)
+    chief.run.write("state.json", {"state": "failed", "pid": 7, "heartbeat": 1})
+    (chief.folder / "results").mkdir(exist_ok=True)
+    chief.run.write("results/manifest.json", {"files": []})
+    (chief.run.home / ".railhead/supervisor.lock").write_text("r1")
+    home = chief.run.home
+    environ = {"HOME": str(home), "PATH": f"{home}/bin:{os.environ['PATH']}"}
+    argv = programs.command(chief.folder, "run.stop_machines")
+    return subprocess.Popen(argv, cwd=chief.folder, env=environ | chief.store.environ)
+
+
 def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
     programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 1.0")
     programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.1")
-    held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - 50)
-    chief.run.write("state.json", {"state": "failed", "pid": 7, "heartbeat": 1})
-    (chief.run.home / ".railhead/supervisor.lock").write_text("r1")
+    chief.is_taken_over()
     environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}
-    argv = programs.command(chief.folder, "run.stop_machines")
     with subprocess.Popen(["sleep", "600"], env={**environ, **marks}) as rank:
-        stopper = subprocess.Popen(argv, cwd=chief.folder, env=environ)
+        stopper = stopper_of_a_lost_lease(chief)
         wait_until(lambda: "took the run over" in (chief.folder / "state.json").read_text())
         time.sleep(2)  # more than UNUSED
         assert stopper.poll() is None
         rank.kill()
     assert stopper.wait(60) == 0
     assert (chief.run.home / "commands").read_text() == "chief stops\n"
+
+
+@pytest.mark.parametrize("has_results", [False, True])
+def test_a_chief_that_nobody_has_taken_over_from_stops_all_machines(
+    chief: Chief, has_results: bool
+) -> None:
+    """Its standby has left, or was lost too. It may have published before it lost the lease."""
+    if has_results:
+        chief.store.put(chief.bucket, "runs/r1/manifest.json", b'{"files": []}')
+    stopper = stopper_of_a_lost_lease(chief)
+    assert stopper.wait(60) == 0
+    stops = (chief.run.home / "commands").read_text().splitlines()
+    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+    assert chief.terms.has_results() and chief.terms.chief(2) == Claim("a", "mark-1")
+    assert not chief.terms.claim(2, Claim("b", "mark-2")), "a standby that comes too late"

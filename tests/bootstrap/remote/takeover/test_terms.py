@@ -108,6 +108,20 @@ def test_a_standby_sees_beats_and_claims_after_the_last_one(
     assert (watch.term, standby(watch.facts(140 + EXPIRED))) == (2, "end")
 
 
+@pytest.mark.parametrize(("is_led", "decision"), [(True, "claim"), (False, "end")])
+def test_a_run_that_nobody_has_led_is_not_taken_over(
+    bucket: upload.Destination, is_led: bool, decision: str
+) -> None:
+    """A chief that has its term and was lost before its first beat has led."""
+    terms = Terms(bucket)
+    if is_led:
+        assert terms.claim(1, Claim("h1", "mark-1"))
+    watch = Watch(terms, seen=0, read=0)
+    for now in (10, 50, EXPIRED):
+        watch.look(now)
+    assert standby(watch.facts(EXPIRED)) == decision
+
+
 def test_the_last_beat_releases_the_lease(bucket: upload.Destination, first: Path) -> None:
     holder = LeaseHolder(str(first), FIRST, Terms(bucket))
     assert holder.step(lives=True)
@@ -222,6 +236,27 @@ def test_a_host_that_publishes_during_a_takeover_does_not_count_as_the_chief(
         Fence(str(first), 1).create(replace(bucket, objects=store), str(path), "manifest.json")
     assert store.claimed == [True]
     assert not store.terms.claim(3, Claim("h3", "mark-3")), "the run has its results"
+
+
+class ExpiredStore(SlowStore):
+    """A store in which an object is written so slowly that the host's lease ends meanwhile."""
+
+    folder = ""
+
+    def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
+        held.drop(self.folder)
+        return self.objects.create(key, data, short_lived=short_lived)
+
+
+def test_a_host_whose_lease_ends_while_it_publishes_is_the_one_that_published(
+    bucket: upload.Destination, first: Path
+) -> None:
+    """No other host takes a run over that has its results."""
+    store = ExpiredStore(bucket)
+    path, store.folder = first / "results/manifest.json", str(first)
+    path.write_text('{"files": []}')
+    Fence(str(first), 1).create(replace(bucket, objects=store), str(path), "manifest.json")
+    assert store.terms.has_results() and not store.terms.claim(2, Claim("h2", "mark-2"))
 
 
 def test_a_last_beat_during_a_takeover_does_not_release_the_lease(
