@@ -23,6 +23,7 @@ from railhead.documents.run_record import RunRecord
 from railhead.documents.swept import OF_RUNS, OF_STANDBYS
 
 from ..console import log
+from ..console.wait import wait_until
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
@@ -30,6 +31,7 @@ from ..plan import hostfile
 from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
 from ..remote.programs import BUNDLE, NAME, STANDBY, SUPERVISOR, WHOLE
+from ..remote.run.manifest import BEFORE
 from ..ssh import connect
 from ..ssh.bundle import pack_training
 from ..ssh.cluster import ConnectedCluster
@@ -41,6 +43,7 @@ from .run import Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 LOG = "{folder}/logs/supervisor.log"
+LISTED = 60.0  # seconds in which a standby lists the files of the program
 HEALTH = "health"  # the run id of all health checks
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
@@ -207,19 +210,28 @@ def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
 
 
 def _start_standby(cluster: ConnectedCluster, run: Run) -> None:
-    """Start the program that takes over the run if its chief is lost."""
+    """Start the program that takes over the run if its chief is lost, and wait until it has listed
+    the files of the program: what the ranks write later are outputs."""
     client = cluster.bucket_client
     assert client is not None
     marks = {**environment_of(run), OF_STANDBYS: run.run_id}
     del marks[OF_RUNS]
-    cluster.sessions[cluster.chief].call(
+    session, output = cluster.sessions[cluster.chief], LOG.format(folder=run.folder)
+    session.call(
         Start(
             argv=(f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", STANDBY),
             cwd=run.folder,
             env=marks,
-            log=LOG.format(folder=run.folder),
+            log=output,
         )
     )
+    listed = wait_until(
+        lambda: session.read(f"{run.folder}/{BEFORE}") is not None, seconds=LISTED, every=0.2
+    )
+    if not listed:
+        printed = (session.read(output) or "").strip() or "it printed nothing"
+        why = f"the standby did not begin within {LISTED:g} s: {printed.splitlines()[-1]}"
+        raise HostsNotReady("no run was started", {cluster.chief: why})
 
 
 def _require_readable(document: RunDocument) -> None:
