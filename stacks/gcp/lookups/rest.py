@@ -38,9 +38,6 @@ class _NoRedirect(request.HTTPRedirectHandler):
         return None
 
 
-OPENER = request.build_opener(_NoRedirect)
-
-
 @dataclass(frozen=True)
 class Google:
     """Sends requests with the rights of whoever runs the command; `project` pays for them."""
@@ -89,8 +86,9 @@ class Google:
             "Content-Type": "application/json",
         }
         sent = request.Request(address(api) + path, body, headers)
+        opener = request.build_opener(_NoRedirect)  # with the proxies of this moment
         try:
-            with OPENER.open(sent, timeout=SECONDS) as response:
+            with opener.open(sent, timeout=SECONDS) as response:
                 found: dict[str, Any] = json.load(response)
         except error.HTTPError as refusal:
             raise LookupFailed(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None
