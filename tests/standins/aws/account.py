@@ -32,9 +32,15 @@ def account() -> Iterator[None]:
         yield
 
 
-@cache
 def client(service: str, region: str = REGION) -> Any:
-    """A client of a service of the account of the moment."""
+    """A client of a service of the account of the moment: moto's here, or that of a server."""
+    variables = (pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
+    return _client(service, region, tuple(sorted(variables)))
+
+
+@cache
+def _client(service: str, region: str, _: tuple[tuple[str, str], ...]) -> Any:
+    """A client for these variables, which it reads when it is created."""
     return boto3.client(service, region_name=region)
 
 
