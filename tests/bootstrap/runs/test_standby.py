@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from standins.runs.run_documents import record_run, run_document
 
+from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.remote.run import end_processes
@@ -26,7 +27,7 @@ from railhead.documents.codec import encode
 from railhead.documents.run import RunData, RunHost, Stop
 from railhead.documents.swept import OF_STANDBYS
 
-STANDBY = "#!/bin/sh\nexec sleep 60\n"  # in place of the Python that runs it
+STANDBY = "#!/bin/sh\necho {} >before.json\nexec sleep 60\n"  # in place of the Python that runs it
 
 
 @pytest.fixture
@@ -70,6 +71,16 @@ def test_the_standby_ends_if_the_supervisor_is_not_started(
         assert standbys() == 1
         raise error
     assert standbys() == 0
+
+
+def test_a_run_is_not_started_if_its_standby_does_not_begin(
+    second: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "client/bin/python").write_text("#!/bin/sh\necho no client >&2\nexit 1\n")
+    monkeypatch.setattr(start, "LISTED", 1.0)
+    with pytest.raises(HostsNotReady) as refusal:
+        start._start_standby(second, Run("r1", tmp_path / "results"))
+    assert refusal.value.outcomes["here"].endswith(": no client")
 
 
 def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Path) -> None:
