@@ -41,7 +41,8 @@ def test_half_finished_packages_are_mended(team: Start, script: str) -> None:
     package = "held" if script == "postinst" else "held-to-unpack"
     other = start_apt(host, package, script)
     for process in host.processes():
-        if {"apt-get", "/usr/bin/dpkg", "sleep"} & set(process.argv[:1]):
+        of_package = any(word.startswith("/var/lib/dpkg/") for word in process.argv)
+        if of_package or {"apt-get", "/usr/bin/dpkg", "sleep"} & set(process.argv[:1]):
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
     other.join()
