@@ -11,6 +11,7 @@ import os
 import sys
 
 NAME = "railhead.pyz"
+LOCK = "~/.railhead/supervisor.lock"  # held while a run is in progress; its id
 WHOLE = "whole.json"  # in the chief's folder: the document of the run with all of its hosts
 TAKEOVER = "takeover.json"  # on a host that has taken over a run: what it knew of it
 REPLACING = "replacing"  # there: the agent of a command that creates a host again

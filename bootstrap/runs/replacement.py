@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from railhead.documents.agent.files import TextFile
-from railhead.documents.codec import encode
 from railhead.documents.run import RunDocument
 
 from ..errors import Command, Hint, HostsNotReady, RailheadError, UsageError
@@ -115,8 +114,7 @@ def _tell_lead(cluster: ConnectedCluster, document: RunDocument, run: Run) -> No
     answer come last."""
     chief = cluster.sessions[cluster.chief]
     networks = hostfile.networks(cluster.peers, cluster.facts)
-    text = json.dumps(encode(document), indent=1) + "\n"
-    chief.write(TextFile(f"{run.folder}/{WHOLE}", text))
+    chief.write(start.document_file(run, WHOLE, document))
     # Read as late as possible: the supervisor writes the number of ranks there.
     argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
     chief.write(TextFile(f"{run.folder}/mpirun.json", json.dumps(with_networks(argv, networks))))

@@ -261,8 +261,7 @@ def lay_out(
             sessions[lead.cluster.chief].write(*chief_files(lead.cluster, lead.document, run))
             check_logins(lead.cluster, run)
         if standby:
-            text = json.dumps(encode(standby.document), indent=1) + "\n"
-            sessions[standby.cluster.chief].write(TextFile(f"{run.folder}/{WHOLE}", text))
+            sessions[standby.cluster.chief].write(document_file(run, WHOLE, standby.document))
         if restore:
             restore(cluster, run)
         everywhere(
@@ -416,6 +415,11 @@ def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
     return ports
 
 
+def document_file(run: Run, name: str, document: RunDocument) -> TextFile:
+    """A file in the run's folder with its document."""
+    return TextFile(f"{run.folder}/{name}", json.dumps(encode(document), indent=1) + "\n")
+
+
 def send_program(
     session: Session, cluster: SurveyedCluster, request: RunRequest, document: RunDocument, run: Run
 ) -> None:
@@ -424,7 +428,7 @@ def send_program(
     if needs_reader(document):
         session.send_tree(pack_training(REPO), f"{run.folder}/reader")
     session.write(
-        TextFile(f"{run.folder}/run.json", json.dumps(encode(document), indent=1) + "\n"),
+        document_file(run, "run.json", document),
         TextFile(f"{run.folder}/rank.sh", rank_starter(document), 0o755),
         *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
     )

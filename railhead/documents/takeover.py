@@ -51,7 +51,7 @@ class Term:
 @dataclass(frozen=True)
 class Taken:
     """takeover.json in the folder of a run, on a host that has taken it over: the host that was
-    `lost`; `why` there is no further attempt, "" if there is one."""
+    `lost`; `why` no further attempt follows, "" if one does."""
 
     lost: str = key(check=NAME)
     why: str = ""

@@ -166,8 +166,8 @@ class S3Objects:
 
 
 def _tagged(put: Callable[..., Any], short_lived: bool) -> Any:
-    """Write an object with the tag of short-lived ones, or without tags where there is no right to
-    set them."""
+    """Write an object with the tag of short-lived ones, or without tags where the rights do
+    not allow them."""
     if short_lived:
         try:
             return put(Tagging="=".join(SHORT_LIVED))

@@ -14,6 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from railhead.documents.run import AfterRun, RunDocument
+
+from .. import programs
+
 LIBC = ctypes.CDLL(None)
 MARKS = ("RAILHEAD_RUN", "RAILHEAD_HOME")  # variables of the processes of a run
 GRACE = 5.0  # seconds that a killed command has to end
@@ -51,6 +55,35 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
 def unmarked() -> dict[str, str]:
     """The environment for a process that ending the processes of the run does not end."""
     return {name: text for name, text in os.environ.items() if name not in MARKS}
+
+
+def command_with_client(
+    run: AfterRun | RunDocument, folder: str, program: str, *args: str
+) -> list[str]:
+    """The command of a program that uses the client of the run's bucket, for the run's folder here
+    and its folder in the bucket."""
+    assert run.bucket
+    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
+    return [python, "-I", programs.ARCHIVE, program, folder, run.bucket.place_of(run.run_id), *args]
+
+
+def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
+    """Start a program that ends with this process. It has no RAILHEAD_RUN: ending the processes of
+    the run does not end it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
+    with open(log, "ab") as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=end_with_parent,
+        )
 
 
 def end_with_parent() -> None:

@@ -30,7 +30,6 @@ from railhead.documents.live_logs import LiveUploads
 from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.run import AfterRun, RunDocument
 
-from .. import programs
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp
 from .live.logs import LogUpload
@@ -262,27 +261,15 @@ def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | 
     """
     if not run.bucket:
         return None
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
     try:
-        with open(os.path.join(folder, LOG), "ab") as log:
-            return subprocess.Popen(
-                [*argv(run, folder), "always"],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=bounded.end_with_parent,
-            )
+        return bounded.start_beside([*argv(run, folder), "always"], os.path.join(folder, LOG))
     except OSError as error:
         return error
 
 
 def argv(run: AfterRun | RunDocument, folder: str) -> list[str]:
     """The command of this program, without its last argument."""
-    assert run.bucket
-    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
-    url = run.bucket.place_of(run.run_id)
-    return [python, "-I", programs.ARCHIVE, "run.live_upload", folder, url]
+    return bounded.command_with_client(run, folder, "run.live_upload")
 
 
 def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:

@@ -25,6 +25,7 @@ from railhead.documents.state import Machines, RunState
 from .. import programs
 from ..serve import machine_use
 from ..takeover import held
+from ..takeover.lease import OTHER_LEADS
 from . import (
     bounded,
     checkpoint_files,
@@ -40,7 +41,6 @@ RUN_ID = os.path.basename(RUN)
 HostStop = tuple[str, str, tuple[str, ...] | None]  # name, alias in the cluster, argv
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
-LOCK_OF_HOST = "~/.railhead/supervisor.lock"
 COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
@@ -48,7 +48,6 @@ STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
 # Seconds without a rank after which a host whose run was taken over is not needed: the host that
 # supervises the run waits for 10 minutes for others.
 UNUSED = 1200.0
-OTHER_LEADS = 3  # exit code of takeover.reclaim
 LOOK = 5.0  # seconds between two looks for ranks
 
 
@@ -134,7 +133,7 @@ class MachineStopper:
             return ""
         others = [alias for name, alias, _ in stop_policy.stops(self.run) if name != term.host]
         with ThreadPoolExecutor(max(1, len(others))) as pool:
-            locks = pool.map(lambda alias: ssh(alias, f"cat {LOCK_OF_HOST}"), others)
+            locks = pool.map(lambda alias: ssh(alias, f"cat {programs.LOCK}"), others)
             runs = [text for code, text in locks if code == 0 and is_name(text)]
         return max((run for run in runs if run > RUN_ID), default="")  # ids begin with the time
 
@@ -248,23 +247,16 @@ def reclaim(run: AfterRun) -> bool:
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
         with contextlib.suppress(OSError):
-            ended = bounded.run(client_command(run, "takeover.reclaim"), COMMAND)
+            ended = bounded.run(bounded.command_with_client(run, RUN, "takeover.reclaim"), COMMAND)
             if ended.code in (0, OTHER_LEADS):
                 return ended.code == 0
     return False
 
 
-def client_command(run: AfterRun, program: str) -> list[str]:
-    """The command of a program for the bucket's folder of the run."""
-    assert run.bucket
-    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
-    return [python, "-I", programs.ARCHIVE, program, RUN, run.bucket.place_of(RUN_ID)]
-
-
 def upload(run: AfterRun, seconds: float, *only: str) -> str:
     """Run upload for at most `seconds`; returns why it failed, or ""."""
     try:
-        process = bounded.run([*client_command(run, "run.upload"), *only], seconds)
+        process = bounded.run(bounded.command_with_client(run, RUN, "run.upload", *only), seconds)
     except OSError as error:
         return str(error)
     if process.code is None:

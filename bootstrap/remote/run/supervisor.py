@@ -52,7 +52,7 @@ from .mpirun_output import verdict
 from .rank_output import RunOutput
 
 RUN = os.getcwd()  # the run's folder
-LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+LOCK = os.path.expanduser(programs.LOCK)
 SHOWN = 12  # lines of mpirun, when it names no rank
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
 LIBC = ctypes.CDLL(None)

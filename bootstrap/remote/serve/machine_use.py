@@ -13,9 +13,9 @@ import time
 from railhead.documents.codec import decode
 from railhead.documents.endpoint import ALIVE, EndpointState
 
-from .. import locks
+from .. import locks, programs
 
-LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+LOCK = os.path.expanduser(programs.LOCK)
 ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")
 FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
 

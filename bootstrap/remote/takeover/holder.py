@@ -21,7 +21,6 @@ from railhead.documents.run import RunDocument
 from railhead.documents.state import RunState
 from railhead.documents.takeover import Beat, Claim, Term
 
-from .. import programs
 from ..run import bounded, end_processes, json_file, upload
 from . import held
 from .lease import LAST, Holder, holder
@@ -78,8 +77,7 @@ class LeaseHolder:
                 return False
             held.renew(self.folder, now)
         except Exception as error:  # of the cloud's library; or the lease was lost meanwhile
-            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            print(at, f"{type(error).__name__}: {error}"[:400], flush=True)
+            print_line(f"{type(error).__name__}: {error}"[:400])
             return False
         return True
 
@@ -92,6 +90,11 @@ class LeaseHolder:
             started, attempts = state.started, state.attempts
         seconds = self.term.seconds + now - self.begun
         return Beat(self.number, round(seconds, 1), started, attempts, ended)
+
+
+def print_line(text: str) -> None:
+    """Print a line of the log, with the time, UTC."""
+    print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
 
 
 def claim_of(term: Term) -> Claim:
@@ -111,24 +114,13 @@ def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]
     Raises:
         OSError: it cannot be started.
     """
-    assert run.bucket
-    python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
-    url = run.bucket.place_of(run.run_id)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
     is_first = held.term_of(folder) is None
     if is_first:
         held.begin(folder, first, held.now())
     held.stay_alive(folder)
     try:
-        with open(os.path.join(folder, LOG), "ab") as log:
-            return subprocess.Popen(
-                [python, "-I", programs.ARCHIVE, "takeover.holder", folder, url],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=bounded.end_with_parent,
-            )
+        command = bounded.command_with_client(run, folder, "takeover.holder")
+        return bounded.start_beside(command, os.path.join(folder, LOG))
     except OSError:
         if is_first:
             held.forget(folder)

@@ -13,7 +13,8 @@ RENEW = 10.0  # seconds between two beats, and between two looks
 HOLD = 40.0  # seconds from the begin of the last beat that arrived until its host gives up
 EXPIRED = 100.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
 LOOKS = 3  # of these a standby needs at least so many, without a new beat
-LAST = 2  # the term after which there is no other: a run has one standby
+LAST = 2  # the last term: a run has one standby
+OTHER_LEADS = 3  # exit code of `reclaim`, where another host has the next term
 CUT_OFF = 3600.0  # seconds in which a standby tries to read the bucket, before it leaves
 
 

@@ -3,8 +3,9 @@
 takeover.reclaim FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 It claims the next term. If no other host has it, none has taken the run over, and none can any
-more: the term begins in the run's folder. Exit code OTHER if another host has it. The stopper of
-the machines starts it with the Python of the uploader's environment. Python 3.10.
+more: the term begins in the run's folder. Exit code OTHER_LEADS if another host has
+it. The stopper of the machines starts it with the Python of the uploader's environment. Python
+3.10.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from dataclasses import replace
 from ..run import upload
 from . import held
 from .holder import SILENCE, claim_of
+from .lease import OTHER_LEADS
 from .terms import Terms
-
-OTHER = 3
 
 
 def reclaim(folder: str, terms: Terms) -> bool:
@@ -36,4 +36,4 @@ def reclaim(folder: str, terms: Terms) -> bool:
 def main(folder: str, url: str) -> None:
     """Claim the term."""
     if not reclaim(folder, Terms(upload.destination(url, silence=SILENCE))):
-        sys.exit(OTHER)
+        sys.exit(OTHER_LEADS)

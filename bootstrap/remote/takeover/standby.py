@@ -30,7 +30,7 @@ from ..agent.temporary import make_temporary
 from ..run import end_processes, json_file, manifest, stop_policy, upload
 from ..run.upload import Destination
 from . import held, lease
-from .holder import SILENCE, LeaseHolder, claim_of, new_mark
+from .holder import SILENCE, LeaseHolder, claim_of, new_mark, print_line
 from .restore import restore
 from .terms import Terms, Watch
 
@@ -50,7 +50,7 @@ def main() -> None:
     standby = Standby(run, secrets_of(run))
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
     step = standby.watch_until_it_ends()
-    print(f"{stamp()} standby: {step}", flush=True)
+    print_line(f"standby: {step}")
     if step == "claim":
         standby.take_over()
 
@@ -62,11 +62,6 @@ def secrets_of(run: RunDocument) -> dict[str, str]:
     values: dict[str, str] = json_file.load(path(SECRETS))
     os.remove(path(SECRETS))
     return values
-
-
-def stamp() -> str:
-    """The time, UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Standby:
@@ -91,7 +86,7 @@ class Standby:
             try:
                 self.watch.look(held.now())
             except Exception as error:  # of the cloud's library: nothing is known
-                print(f"{stamp()} {type(error).__name__}: {error}"[:400], flush=True)
+                print_line(f"{type(error).__name__}: {error}"[:400])
             time.sleep(lease.RENEW)
         return "end"
 
@@ -105,7 +100,7 @@ class Standby:
         """Claim the next term, restore the run, and become its supervisor, which starts the next
         attempt, or says why there is none."""
         if not (term := self.insist(self.begin_term)):
-            print(f"{stamp()} standby: it does not lead the run", flush=True)
+            print_line("standby: it does not lead the run")
             return
         holder = self.holder(term)
         threading.Thread(target=holder.hold, daemon=True).start()
@@ -121,7 +116,7 @@ class Standby:
             try:
                 return act()
             except Exception as error:  # of the cloud's library; or the disk is full
-                print(f"{stamp()} {type(error).__name__}: {error}"[:400], flush=True)
+                print_line(f"{type(error).__name__}: {error}"[:400])
             time.sleep(lease.RENEW)
         return None
 
@@ -142,8 +137,8 @@ class Standby:
         return term
 
     def holder(self, term: Term) -> LeaseHolder:
-        """The holder of the term, with a client of its own: that of the restore waits longer for
-        an answer than a beat may."""
+        """The holder of the term, with its own client: that of the restore waits longer for an
+        answer than a beat may."""
         return LeaseHolder(RUN, term, Terms(upload.destination(self.url, silence=SILENCE)))
 
     def restored(self, term: Term) -> str:

@@ -5,7 +5,7 @@ host writes again and again. Standard library only, Python 3.10.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from railhead.documents.codec import decode, encode
@@ -85,7 +85,7 @@ class Watch:
     term: int = 1
     beat: Beat | None = None
     looks: int = 0
-    over: bool = field(default=False)  # the run has ended, or its results are in the bucket
+    over: bool = False  # the run has ended, or its results are in the bucket
     led: bool = False  # a host has had term 1
 
     def look(self, now: float) -> None:

@@ -98,7 +98,7 @@ RUN = run_document(
 
 
 class Standby:
-    """A host that says it leads the run, and gives a document of its own."""
+    """A host that says it leads the run, and gives its own document."""
 
     has_agent = True
 
