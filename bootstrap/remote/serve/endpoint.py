@@ -111,6 +111,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.reader.join(2)  # its last lines are in the log
 
 
 class ServerProcess:
@@ -150,7 +151,6 @@ class ServerProcess:
             code = self.watch(server)
             if code is None:
                 return ""
-            server.reader.join(2)
             self.crashes = [at for at in self.crashes if at > time.monotonic() - WINDOW]
             self.crashes.append(time.monotonic())
             if (not self.served and code in NO_RESTART) or len(self.crashes) > len(PAUSES):
