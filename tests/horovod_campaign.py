@@ -59,7 +59,9 @@ def newest_python() -> Path:
         python = caches / kept_environments.FOLDER / digest / "bin/python"
         if python.exists():
             return python
-    raise SystemExit("no environment of the newest TensorFlow: pytest tests/e2e/test_runtimes.py")
+    raise SystemExit(
+        "no environment of the newest TensorFlow: pytest tests/e2e/training/test_runtimes.py"
+    )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ pytest_plugins = ["pytester"]
     ("files", "together"),
     [
         (("training/cases_fit.py", "training/data/cases_tables.py"), True),
-        (("e2e/test_serving.py", "e2e/test_resume.py"), True),
-        (("e2e/test_serving.py", "e2e/test_sweep.py"), False),
+        (("e2e/serving/test_serving.py", "e2e/runs/test_resume.py"), True),
+        (("e2e/serving/test_serving.py", "e2e/runs/test_sweep.py"), False),
     ],
 )
 def test_files_that_share_something_are_a_unit(files: tuple[str, str], together: bool) -> None:

@@ -14,7 +14,10 @@ import pytest
 
 SHARED: Mapping[str, tuple[str, ...]] = {
     "the process that runs cases": ("tests/training/*cases_*.py",),
-    "the training of local hosts": ("tests/e2e/test_serving.py", "tests/e2e/test_resume.py"),
+    "the training of local hosts": (
+        "tests/e2e/serving/test_serving.py",
+        "tests/e2e/runs/test_resume.py",
+    ),
 }
 
 

@@ -18,9 +18,11 @@ from e2e.local_hosts import Operator, json_lines_so_far, wait_until
 from places import ROOT
 
 from bootstrap.clouds.local import processes
+from bootstrap.untrusted.records import records
 
 CONTINUES = ("rank 0", "rank 1", "daemon", "link", "freeze")
 ENDS = ("supervisor", "chief")
+METRIC = ("--metric", "loss=loss ([0-9.e-]+)")  # of a script that prints 1 / step
 FROZEN = 3.0  # seconds, fewer than after which a host counts as lost
 
 
@@ -118,3 +120,9 @@ def wait_for_steps(metrics: Path, more: int) -> None:
     """Wait until so many more steps are recorded."""
     count = len(step_times(metrics)) + more
     wait_until(lambda: len(step_times(metrics)) >= count, 300, "it trains")
+
+
+def steps_of(metrics: Path) -> list[int]:
+    """The steps whose loss, which is 1 / step, is recorded and counts."""
+    values = [r.figure("value") for r in records(metrics) if r.kind == "metric"]
+    return [round(1 / value) for value in values if value]

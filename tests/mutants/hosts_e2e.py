@@ -8,10 +8,10 @@ from . import Mutant
 SYSTEM_SCRIPT = "bootstrap/remote/scripts/system_changes.sh"
 ROTATION = "bootstrap/lifecycle/key_rotation.py"
 DEADLINE = "stacks/deadline.sh"
-WAITS = "tests/e2e/test_system_waits.py"
-INTERRUPTED = "tests/e2e/test_system_interrupted.py"
-TIMER = "tests/e2e/test_machine_timer.py"
-RUN_FAULTS = "tests/e2e/test_run_faults.py"
+WAITS = "tests/e2e/provision/test_system_waits.py"
+INTERRUPTED = "tests/e2e/provision/test_system_interrupted.py"
+TIMER = "tests/e2e/runs/test_machine_timer.py"
+RUN_FAULTS = "tests/e2e/runs/test_run_faults.py"
 
 MUTANTS = [
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS = [
         old='f"{new_keys[name]} {pins[0][3]} {NEXT}"]',
         new="]",
         caught_by=(
-            "tests/e2e/test_rotation.py::test_killed_at_any_step_the_next_attempt_continues",
+            "tests/e2e/ssh/test_rotation.py::test_killed_at_any_step_the_next_attempt_continues",
         ),
     ),
     Mutant(
@@ -65,7 +65,7 @@ MUTANTS = [
         file=ROTATION,
         old="""[ "$(public {KEY}.next)" = "$NEW" ] ||""",
         new="true ||",
-        caught_by=("tests/e2e/test_rotation.py::test_two_computers_at_once_lock_nobody_out",),
+        caught_by=("tests/e2e/ssh/test_rotation.py::test_two_computers_at_once_lock_nobody_out",),
     ),
     Mutant(
         what="each boot moves the deadline of a machine",
@@ -86,14 +86,18 @@ MUTANTS = [
         file="bootstrap/remote/run/stop_machines.py",
         old="outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)",
         new='outcome = ["ok" for _ in others]',
-        caught_by=("tests/e2e/test_power_off.py::test_after_a_success_all_machines_power_off",),
+        caught_by=(
+            "tests/e2e/runs/test_power_off.py::test_after_a_success_all_machines_power_off",
+        ),
     ),
     Mutant(
         what="a machine's user asks for a password to power it off",
         file="railhead/documents/clouds.py",
         old='POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")',
         new='POWER_OFF = ("systemctl", "poweroff")',
-        caught_by=("tests/e2e/test_power_off.py::test_after_a_success_all_machines_power_off",),
+        caught_by=(
+            "tests/e2e/runs/test_power_off.py::test_after_a_success_all_machines_power_off",
+        ),
     ),
     Mutant(
         what="a host that the network lost trains on for a quarter of an hour",
@@ -128,7 +132,7 @@ MUTANTS = [
         old="    if any(closed.values()):",
         new="    if all(closed.values()):",
         caught_by=(
-            "tests/e2e/test_adhoc_hosts.py"
+            "tests/e2e/ssh/test_adhoc_hosts.py"
             "::test_closed_connections_between_hosts_are_named_before_the_run",
         ),
     ),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from . import Mutant
 
-LOCAL = "tests/e2e/test_local_runs.py::"
-RUNNING = "tests/e2e/test_running_runs.py::"
-FIRST = "tests/e2e/test_results_first.py::"
+LOCAL = "tests/e2e/runs/test_local_runs.py::"
+RUNNING = "tests/e2e/runs/test_running_runs.py::"
+FIRST = "tests/e2e/runs/test_results_first.py::"
 SCRIPT = (LOCAL + "test_a_script_has_its_folder_arguments_and_secret_and_its_results_come_back",)
 CHECKPOINTS = (LOCAL + "test_checkpoints_are_fetched_during_a_run_and_after_its_supervisor_died",)
 LOST = (RUNNING + "test_a_killed_controller_and_a_lost_connection_end_nothing",)
 LEFT = (RUNNING + "test_a_run_is_left_watched_fetched_and_cancelled",)
 FAILURE = (FIRST + "test_a_failure_is_reported_and_keeps_them_and_with_keep_0_they_stop",)
-STRATEGIES = "tests/e2e/test_strategies_by_name.py::"
+STRATEGIES = "tests/e2e/training/test_strategies_by_name.py::"
 
 MUTANTS = [
     Mutant(
@@ -20,7 +20,7 @@ MUTANTS = [
         file="bootstrap/runs/restore.py",
         old='"cd && tar -C $folder -xf -"',
         new='"tar -C $folder -xf -"',
-        caught_by=("tests/e2e/test_launchers.py",),
+        caught_by=("tests/e2e/training/test_launchers.py",),
     ),
     Mutant(
         what="after a lost connection all output is printed a second time",
@@ -121,7 +121,7 @@ MUTANTS = [
         old='source_of(item, place), item.distribution == "shard"',
         new='source_of(item, place), item.uri.startswith("host:")',
         caught_by=(
-            "tests/e2e/test_data_runs.py::"
+            "tests/e2e/runs/test_data_runs.py::"
             "test_a_script_reads_each_name_replicated_sharded_or_by_links",
         ),
     ),

@@ -1,5 +1,5 @@
 """Both deadlines of a machine: what is decided, and that timers are moved over real sessions.
-tests/e2e/test_machine_timer.py runs the timer."""
+tests/e2e/runs/test_machine_timer.py runs the timer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Root's part of a plan: when it is done, and what is known after it. The work itself is done on
-whole hosts, in tests/e2e/test_system_*.py."""
+whole hosts, in tests/e2e/provision/test_system_*.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The script for system changes: its text for each change, and what apt's output means.
 
-The script itself is run on whole hosts in tests/e2e/test_system_*.py.
+The script itself is run on whole hosts in tests/e2e/provision/test_system_*.py.
 """
 
 from __future__ import annotations

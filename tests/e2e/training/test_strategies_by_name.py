@@ -10,7 +10,7 @@ import re
 import pytest
 from draws import drawn
 from e2e.local_hosts import Operator
-from e2e.scripts import HOROVOD_ON_KERAS_2
+from e2e.scripts import COORDINATOR, HOROVOD_ON_KERAS_2
 from places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -28,64 +28,6 @@ if task["type"] != "chief":
     time.sleep(3600)
 elif "DIES" in os.environ:
     time.sleep(600)
-"""
-# The custom loop of TensorFlow's tutorial on parameter servers, with less data.
-COORDINATOR = """
-import os
-import tensorflow as tf
-
-os.environ["GRPC_FAIL_FAST"] = "use_caller"
-resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-if resolver.task_type in ("worker", "ps"):
-    server = tf.distribute.Server(
-        resolver.cluster_spec(),
-        job_name=resolver.task_type,
-        task_index=resolver.task_id,
-        protocol=resolver.rpc_layer or "grpc",
-        start=True,
-    )
-    print("serving as", resolver.task_type, resolver.task_id, flush=True)
-    server.join()
-
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
-    optimizer = tf.keras.optimizers.SGD(0.1)
-
-
-def dataset_fn(context):
-    x = tf.random.stateless_normal([512, 2], [1, 2])
-    y = tf.reduce_sum(x, axis=1, keepdims=True)
-    return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(512).repeat().batch(32)
-
-
-@tf.function
-def step_fn(iterator):
-    def replica_fn(batch):
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return loss
-
-    return strategy.run(replica_fn, args=(next(iterator),))
-
-
-@tf.function
-def per_worker_dataset_fn():
-    return strategy.distribute_datasets_from_function(dataset_fn)
-
-
-coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-per_worker = iter(coordinator.create_per_worker_dataset(per_worker_dataset_fn))
-for _ in range(100):
-    result = coordinator.schedule(step_fn, args=(per_worker,))
-coordinator.join()
-loss = result.fetch()
-assert loss < 0.01, loss
-model.save("trained.keras")
-print("the loss is", float(loss), "on", len(resolver.cluster_spec().job_tasks("worker")), "workers")
 """
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from e2e.adhoc_hosts import END_OF_TICKS, introduce, our_keys, ranks_on
+from e2e.faults import METRIC, steps_of
 from e2e.local_hosts import Operator, json_lines_so_far, wait_until, with_rights
-from e2e.test_survive import METRIC, steps_of
 from hosts.full_host import FullHost
 from hosts.network import Network
 from standins.stores import object_stores

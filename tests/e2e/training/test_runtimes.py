@@ -11,7 +11,7 @@ import pytest
 from draws import drawn
 from e2e import kept_environments
 from e2e.local_hosts import Operator, cluster
-from e2e.test_strategies_by_name import COORDINATOR
+from e2e.scripts import COORDINATOR
 
 FIT = """
 import keras

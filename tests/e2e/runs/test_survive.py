@@ -8,12 +8,9 @@ from __future__ import annotations
 import os
 import random
 import time
-from pathlib import Path
 
 from e2e import faults
 from e2e.local_hosts import Operator, marked, run_id
-
-from bootstrap.untrusted.records import records
 
 SEED = int(os.environ.get("RAILHEAD_SURVIVE_SEED") or random.randrange(10_000))
 STEPS = 40
@@ -29,13 +26,6 @@ for step in range(begin + 1, {STEPS} + 1):
         (folder / ".step").write_text(str(step))
         (folder / ".step").replace(file)
 """
-METRIC = ("--metric", "loss=loss ([0-9.e-]+)")
-
-
-def steps_of(metrics: Path) -> list[int]:
-    """The steps whose loss is recorded and counts."""
-    values = [r.figure("value") for r in records(metrics) if r.kind == "metric"]
-    return [round(1 / value) for value in values if value]
 
 
 def test_a_run_survives_random_faults_and_no_step_counts_twice(operator: Operator) -> None:
@@ -43,7 +33,15 @@ def test_a_run_survives_random_faults_and_no_step_counts_twice(operator: Operato
     kinds = [chosen.choice(faults.CONTINUES) for _ in range(2)]
     print(f"RAILHEAD_SURVIVE_SEED={SEED}: {', '.join(kinds)}")
     operator.write("steps.py", SCRIPT)
-    words = ("train", "--script", "steps.py", "--launcher", "tensorflow", *METRIC, "--detach")
+    words = (
+        "train",
+        "--script",
+        "steps.py",
+        "--launcher",
+        "tensorflow",
+        *faults.METRIC,
+        "--detach",
+    )
     run = run_id(operator.fab(*words).ended(0).out)
     metrics = operator.run_folder(run) / "results/metrics.jsonl"
     for kind in kinds:
@@ -54,5 +52,5 @@ def test_a_run_survives_random_faults_and_no_step_counts_twice(operator: Operato
     assert not marked(operator.home), out
     attempts = operator.result().get("attempts", [])
     assert len(attempts) <= len(kinds) and {a["kind"] for a in attempts} <= {"retry"}
-    steps = steps_of(operator.last / "metrics.jsonl")
+    steps = faults.steps_of(operator.last / "metrics.jsonl")
     assert steps == sorted({*steps}) and steps[-1] == STEPS
