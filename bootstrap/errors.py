@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 DONE, FAILED, USAGE, BELOW_THRESHOLD, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 # What each exit code of the command means, as in docs/tasks.md.

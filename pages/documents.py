@@ -6,9 +6,9 @@ from typing import Any
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import described
-from railhead.documents.records import KINDS
-from railhead.documents.result import Result
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.records import KINDS
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import RunDocument
 
 from .marked import table
 

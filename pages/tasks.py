@@ -13,11 +13,11 @@ from bootstrap.errors import EXIT_CODES
 from bootstrap.facts.xid import REPLACE, RESET, XIDS
 from bootstrap.plan.runtimes import ROWS
 from railhead.documents.codec import described
-from railhead.documents.evaluation import Evaluation
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, type_of
 from railhead.documents.options.runs import EndingOptions, ProgramOptions
+from railhead.documents.runs.evaluation import Evaluation
 from training import configs
 from training.config import describe_fields
 

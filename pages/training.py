@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from railhead.documents.variables import AS_IN_SAGEMAKER, OF_SAGEMAKER
+from railhead.variables import AS_IN_SAGEMAKER, OF_SAGEMAKER
 from training import data, models
 
 from .marked import ROOT, about, table

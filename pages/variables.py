@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railhead.documents.variables import INSIDE, OF_RUNS, OF_TESTS, OF_YOU
+from railhead.variables import INSIDE, OF_RUNS, OF_TESTS, OF_YOU
 
 from .marked import table
 

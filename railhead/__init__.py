@@ -17,8 +17,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .documents.installation import PREFIX
-from .documents.version import VERSION as __version__
+from .installation import PREFIX
+from .version import VERSION as __version__
 
 if TYPE_CHECKING:
     from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .documents.installation import PREFIX
+from .installation import PREFIX
 
 
 def main() -> None:

@@ -6,6 +6,6 @@ from importlib import import_module
 
 from invoke import Collection
 
-from .documents.installation import PREFIX
+from .installation import PREFIX
 
 ns: Collection = import_module(f"{PREFIX}bootstrap.cli.collection").ns

@@ -15,7 +15,7 @@ import pulumi
 
 from railhead.documents.clouds import is_no_capacity
 from railhead.documents.codec import encode
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .cost import cost, price_per_machine

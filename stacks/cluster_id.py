@@ -16,7 +16,7 @@ from typing import Any, cast
 import pulumi
 from pulumi.runtime.sync_await import _sync_await
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 NAME = "cluster-id"  # of the resource in Pulumi's state; bootstrap reads it there
 BYTES = 6

@@ -14,7 +14,7 @@ from pulumi import dynamic
 
 from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
-from railhead.documents.installation import PREFIX
+from railhead.installation import PREFIX
 
 from . import cluster_id, outputs, place
 from .config.settings import ClusterConfig

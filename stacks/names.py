@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .config.validators import ConfigError

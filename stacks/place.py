@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 import pulumi
 
-from railhead.documents.installation import PREFIX, PROGRAM
+from railhead.installation import PREFIX, PROGRAM
 
 from .cluster_id import ClusterId
 from .config.settings import ClusterConfig

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railhead.documents.cluster import ClusterDocument
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .cost import cost

@@ -31,8 +31,8 @@ from railhead.documents.cluster import (
     Price,
     Ssh,
 )
-from railhead.documents.run import RunData, RunDocument, Script
-from railhead.documents.run_record import GivenOptions, RunRecord
+from railhead.documents.runs.run import RunData, RunDocument, Script
+from railhead.documents.runs.run_record import GivenOptions, RunRecord
 from training import __main__ as training_command
 from training.config import STRATEGIES
 from training.data import DATASETS, feeder, stream

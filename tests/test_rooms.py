@@ -104,7 +104,8 @@ OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]
 OUR_PATHS = frozenset(OURS)
 SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/remote")]
 HERE = [path for path in OURS if path not in SHIPPED]
-FOLDERS = sorted({path.parent for path in OURS if path.name == "__init__.py"})
+DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
+FOLDERS = sorted({path.parent for path in (*OURS, *DOCUMENTS) if path.name == "__init__.py"})
 
 
 def name_of(path: Path) -> str:
@@ -244,14 +245,12 @@ assert not {"bootstrap", "stacks", "training"} & {name.partition(".")[0] for nam
     assert process.returncode == 0, process.stderr
 
 
-DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
-
-
-def test_a_room_imports_of_railhead_the_documents_alone() -> None:
+def test_a_room_imports_of_railhead_the_documents_and_the_installation_alone() -> None:
     names = [(name_of(path), name) for path in FILES for name in imported(path)]
     of_railhead = [(path, name) for path, name in names if name.split(".")[0] == "railhead"]
     assert of_railhead
-    assert [pair for pair in of_railhead if not pair[1].startswith("railhead.documents")] == []
+    allowed = ("railhead.documents", "railhead.installation", "railhead.version")
+    assert [pair for pair in of_railhead if not pair[1].startswith(allowed)] == []
 
 
 def test_the_documents_import_the_standard_library_alone() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railhead.documents.codec import decode
-from railhead.documents.run import BuiltIn, RunDocument
+from railhead.documents.runs.run import BuiltIn, RunDocument
 
 from . import configs
 from .config import (

@@ -17,7 +17,7 @@ from typing import Any
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from ..console import interrupts, log
 from ..console.output import shown_on

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.installation import PROJECT
 from railhead.documents.options import jobs
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import Only, Option, chosen, only
@@ -29,6 +28,7 @@ from railhead.documents.options.runs import (
     SweepOptions,
 )
 from railhead.documents.options.serving import DeployOptions
+from railhead.installation import PROJECT
 
 from ..plan.runtimes import REPO
 from . import result_tasks

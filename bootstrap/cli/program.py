@@ -20,8 +20,8 @@ from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
-from railhead.documents.installation import IS_WHEEL, PROGRAM, PROJECT
-from railhead.documents.version import VERSION
+from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
+from railhead.version import VERSION
 
 from ..console.output import printable
 from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command

@@ -13,9 +13,9 @@ from fabric import Connection
 from fabric import main as fabrics
 from invoke import Context, Exit, Task
 
-from railhead.documents.installation import FABRICS
 from railhead.documents.options.jobs import JobOptions, merged
 from railhead.documents.options.option import Only, Option, chosen, from_texts
+from railhead.installation import FABRICS
 
 from ..console import output
 from ..errors import USAGE, UsageError

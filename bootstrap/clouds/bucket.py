@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.manifest import Manifest
+from railhead.documents.runs.manifest import Manifest
 from railhead.documents.uri import bucket_uri
 
 from ..console.output import Reporter

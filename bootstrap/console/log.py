@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from .interrupts import process_options
 from .redact import add_secret, redacted, redacted_argv

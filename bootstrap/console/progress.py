@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .text import bar, duration, percent, size
 
 if TYPE_CHECKING:
-    from railhead.documents.records import Record
+    from railhead.documents.runs.records import Record
 
 CELLS = 12  # of a bar
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.run import RunData
+from railhead.documents.runs.run import RunData
 
 from ..errors import UsageError
 from . import folders

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from railhead.documents.agent.data import PathsState
-from railhead.documents.run import RunData
+from railhead.documents.runs.run import RunData
 
 from ..console.live import board_of
 from ..console.output import print_lines

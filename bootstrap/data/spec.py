@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from railhead.documents.run import DISTRIBUTIONS, MODES
+from railhead.documents.runs.run import DISTRIBUTIONS, MODES
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 
 from ..errors import Command, Hint, UsageError

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from railhead.documents import cluster, run
+from railhead.documents import cluster
 from railhead.documents.codec import decode
 from railhead.documents.doctor import Check
 from railhead.documents.endpoint import Deployed
-from railhead.documents.installation import UPGRADE
-from railhead.documents.run import RunDocument
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs import run
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.run_record import RunRecord
+from railhead.installation import UPGRADE
 
 from ..console.text import count
 from ..errors import RailheadError

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.evaluation import Reported
 from railhead.documents.lenient import finite
 from railhead.documents.outputs import EvaluationOutput
-from railhead.documents.run import BuiltIn, Script
+from railhead.documents.runs.evaluation import Reported
+from railhead.documents.runs.run import BuiltIn, Script
 
 from ..console import log
 from ..console.output import note_output, print_lines, print_result

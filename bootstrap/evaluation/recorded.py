@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.documents.codec import decode
-from railhead.documents.evaluation import Judgement, Reported
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.outputs import EvaluationOutput
-from railhead.documents.records import Record
-from railhead.documents.run import Script
+from railhead.documents.runs.evaluation import Judgement, Reported
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.run import Script
 
 from ..console.output import note_output, print_result
 from ..console.text import record_line

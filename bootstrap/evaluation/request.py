@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run import BuiltIn, Script
+from railhead.documents.runs.run import BuiltIn, Script
 
 from ..data.inputs import DataInput, read_inputs
 from ..data.spec import DataSpec, parse_each

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.names import is_name
-from railhead.documents.swept import OF_RUNS, OF_STANDBYS
+from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
 from ..console.text import lines
 from ..errors import UsageError

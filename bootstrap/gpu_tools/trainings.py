@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
-from railhead.documents.evaluation import Evaluation
+from railhead.documents.runs.evaluation import Evaluation
 
 from ..plan import runtimes
 from .tested_on import Check

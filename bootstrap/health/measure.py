@@ -17,7 +17,7 @@ from railhead.documents.agent.commands import CommandResult
 from railhead.documents.agent.runs import EndRun
 from railhead.documents.codec import decode
 from railhead.documents.health import LinkRates, Probed
-from railhead.documents.run import Script
+from railhead.documents.runs.run import Script
 
 from ..console.text import clean
 from ..errors import Command, HostsNotReady, RailheadError

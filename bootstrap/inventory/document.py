@@ -7,7 +7,7 @@ from typing import Any
 
 from railhead.documents.cluster import SCHEMA, ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
-from railhead.documents.installation import UPGRADE
+from railhead.installation import UPGRADE
 
 from ..errors import UsageError
 from .hosts import Host, Inventory

@@ -16,7 +16,7 @@ from typing import Any
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.names import is_name
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.codec import decode
-from railhead.documents.installation import IS_WHEEL
+from railhead.installation import IS_WHEEL
 
 from ..console import log
 from ..errors import UsageError

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TypeVar
 
 from railhead.documents.options.runs import EndingOptions
-from railhead.documents.result import Result
-from railhead.documents.run import Stop
-from railhead.documents.state import Machines
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import Stop
+from railhead.documents.runs.state import Machines
 
 from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from railhead.documents.agent.runs import EndRun
-from railhead.documents.swept import OF_ENDPOINTS, Swept
+from railhead.documents.runs.swept import OF_ENDPOINTS, Swept
 
 from ..clouds.local import cluster as local_cluster
 from ..console.output import print_lines, print_result

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from railhead.documents.installation import ADD_STACKS, PROJECT
+from railhead.installation import ADD_STACKS, PROJECT
 
 from ..console.output import print_lines
 from ..errors import Command

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from railhead.documents.installation import PROGRAM
 from railhead.documents.options.option import options_in, typed_texts
+from railhead.installation import PROGRAM
 
 from ..runs.request import program_of
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from railhead.documents.evaluation import NONE
+from railhead.documents.runs.evaluation import NONE
 
 from ..console.text import clean
 from .facts import EARLY, RunFacts

@@ -16,10 +16,10 @@ from statistics import median
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
-from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.records import Record
-from railhead.documents.result import Attempt, Result
-from railhead.documents.run import BuiltIn, RunDocument, Script
+from railhead.documents.runs.evaluation import NONE, Evaluation
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.result import Attempt, Result
+from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 
 from ..console.text import clean, count
 from ..errors import RailheadError

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.result import LINE
-from railhead.documents.run import MOST_RETRIES
-from railhead.documents.stall import Stall
+from railhead.documents.runs.evaluation import NONE, Evaluation
+from railhead.documents.runs.result import LINE
+from railhead.documents.runs.run import MOST_RETRIES
+from railhead.documents.runs.stall import Stall
 
 from ..console.charts import chart, pictures
 from ..console.charts.chart import Curve, Panel

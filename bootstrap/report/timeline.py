@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from railhead.documents.run import MOST_RETRIES
+from railhead.documents.runs.run import MOST_RETRIES
 
 from ..console.charts import pictures
 from ..console.charts.pictures import Span

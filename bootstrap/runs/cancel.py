@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Mapping
 
 from railhead.documents.agent.runs import EndRun
-from railhead.documents.state import RunState
-from railhead.documents.swept import Swept
+from railhead.documents.runs.state import RunState
+from railhead.documents.runs.swept import Swept
 
 from ..console.text import count
 from ..console.wait import wait_until

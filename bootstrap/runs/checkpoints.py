@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
+from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 
 from ..clouds.bucket import Bucket
 from ..console.output import Reporter

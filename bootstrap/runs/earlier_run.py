@@ -12,8 +12,8 @@ from typing import Any
 from railhead.documents.codec import decode
 from railhead.documents.options.option import Option, options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run import BuiltIn, RunData, RunDocument, Script
-from railhead.documents.run_record import GivenOptions
+from railhead.documents.runs.run import BuiltIn, RunData, RunDocument, Script
+from railhead.documents.runs.run_record import GivenOptions
 
 from ..errors import Command, Hint, UsageError
 from ..inventory import local_state

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from railhead.documents.codec import encode
-from railhead.documents.run import RunDocument
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.run_record import RunRecord
 
 from ..clouds.bucket import Bucket
 from ..clouds.storage import NoBucket

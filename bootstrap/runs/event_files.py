@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from itertools import groupby
 from pathlib import PurePosixPath
 
-from railhead.documents.manifest import home_name
+from railhead.documents.runs.manifest import home_name
 
 from ..clouds.bucket import Bucket
 from ..inventory.files import refuse_too_much

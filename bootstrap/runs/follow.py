@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
-from railhead.documents.records import Record
-from railhead.documents.takeover import NO_LEASE
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.takeover import NO_LEASE
 
 from ..console import log
 from ..console.live import Board, name_of_run

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from railhead.documents.evaluation import Threshold
-from railhead.documents.run import (
+from railhead.documents.runs.evaluation import Threshold
+from railhead.documents.runs.run import (
     SCHEMA,
     STALL_AFTER,
     Metric,

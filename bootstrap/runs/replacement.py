@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from railhead.documents.agent.files import TextFile
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 from ..errors import Command, Hint, HostsNotReady, RailheadError, UsageError
 from ..plan import hostfile

@@ -16,8 +16,8 @@ from typing import Any
 from railhead.documents.codec import encode
 from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run import BuiltIn, Program, Script
-from railhead.documents.run_record import GivenOptions
+from railhead.documents.runs.run import BuiltIn, Program, Script
+from railhead.documents.runs.run_record import GivenOptions
 
 from ..console import log
 from ..data.inputs import DataInput, read_inputs

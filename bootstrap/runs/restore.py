@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from railhead.documents.agent.commands import CommandResult
-from railhead.documents.manifest import Restored
+from railhead.documents.runs.manifest import Restored
 
 from ..console.live import board_of
 from ..console.output import print_lines

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from railhead.documents.agent.files import TextFile
 from railhead.documents.codec import encode
-from railhead.documents.evaluation import Evaluation
-from railhead.documents.manifest import Fetched, Skipped
-from railhead.documents.result import Culprit, Result
-from railhead.documents.swept import NotSwept
+from railhead.documents.runs.evaluation import Evaluation
+from railhead.documents.runs.manifest import Fetched, Skipped
+from railhead.documents.runs.result import Culprit, Result
+from railhead.documents.runs.swept import NotSwept
 
 from ..console.output import Reporter
 from ..console.text import clean, count, duration, size

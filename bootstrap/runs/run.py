@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from railhead.documents.result import LINE
-from railhead.documents.state import RunState
+from railhead.documents.runs.result import LINE
+from railhead.documents.runs.state import RunState
 
 from ..console.text import clean
 from ..inventory import local_state

@@ -18,9 +18,9 @@ from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import Dial, Listen, Ports
 from railhead.documents.agent.runs import DropTemporary, EndRun, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
-from railhead.documents.run import RunBucket, RunData, RunDocument, Runtime, Script
-from railhead.documents.run_record import RunRecord
-from railhead.documents.swept import OF_RUNS, OF_STANDBYS
+from railhead.documents.runs.run import RunBucket, RunData, RunDocument, Runtime, Script
+from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
 from ..console import log
 from ..console.wait import wait_until

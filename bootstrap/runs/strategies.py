@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
-from railhead.documents.run import Role
+from railhead.documents.runs.run import Role
 
 from ..errors import UsageError
 

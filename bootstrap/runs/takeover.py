@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from railhead.documents.codec import encode
-from railhead.documents.run import RunData, RunDocument
+from railhead.documents.runs.run import RunData, RunDocument
 
 from ..inventory import local_state
 from ..inventory.hosts import Inventory

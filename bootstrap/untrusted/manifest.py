@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
-from railhead.documents.manifest import FILES, Entry, Manifest, Skipped, home_name
+from railhead.documents.runs.manifest import FILES, Entry, Manifest, Skipped, home_name
 
 from ..console.text import clean, count
 from ..errors import Command, Hint, RailheadError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from railhead.documents.codec import decode
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 from .decode import JsonObject, json_line
 

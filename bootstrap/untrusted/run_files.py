@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railhead.documents.result import Result
-from railhead.documents.run import RunDocument
-from railhead.documents.state import RunState
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.state import RunState
 
 from .decode import parsed
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from railhead.documents.manifest import FILES, NAME, fault
+from railhead.documents.runs.manifest import FILES, NAME, fault
 
 from ..console.text import clean
 from ..errors import Command, Hint, RailheadError

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from railhead.documents.outputs import RunOutput
-from railhead.documents.result import Result
+from railhead.documents.runs.result import Result
 
 from ..clouds.bucket import bucket_of
 from ..console.live import board_of

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from railhead.documents.options.runs import ProgramOptions, StartOptions
-from railhead.documents.run import Script
+from railhead.documents.runs.run import Script
 
 from ..clouds.bucket import bucket_of
 from ..console.output import print_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
-from railhead.documents.run import Script
+from railhead.documents.runs.run import Script
 
 from ..console.output import note_output, print_lines, print_result
 from ..console.text import count

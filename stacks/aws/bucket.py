@@ -7,7 +7,7 @@ import json
 import pulumi
 from pulumi_aws import s3
 
-from railhead.documents.manifest import SHORT_LIVED
+from railhead.documents.runs.manifest import SHORT_LIVED
 
 from ..config.settings import ClusterConfig
 from ..parts import Part, keeping, unique

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from .validators import ConfigError, one_of, refused_word
 

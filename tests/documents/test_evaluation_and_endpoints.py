@@ -12,9 +12,9 @@ from places import CASES, ROOT
 
 from railhead.documents.codec import Malformed, decode, encode
 from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
-from railhead.documents.evaluation import ClassFigures, Evaluation, Mistake, Threshold
-from railhead.documents.records import Record
-from railhead.documents.sweep import SweepDocument
+from railhead.documents.runs.evaluation import ClassFigures, Evaluation, Mistake, Threshold
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.sweep import SweepDocument
 
 DOCUMENTS: dict[str, type[Any]] = {
     "deployed": Deployed, "endpoint": EndpointDocument, "endpoint-notebook": EndpointDocument,

@@ -17,10 +17,10 @@ import railhead.documents
 from railhead.documents.agent.request import Bounds
 from railhead.documents.codec import KINDS, Malformed, Rule, _Record, decode, encode
 from railhead.documents.health import POSITIVE
-from railhead.documents.manifest import PATH
 from railhead.documents.names import NAME
-from railhead.documents.result import TIME
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.manifest import PATH
+from railhead.documents.runs.result import TIME
+from railhead.documents.runs.run import RunDocument
 
 Json = st.SearchStrategy[Any]
 MODULES = [

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from properties import bounded
 
-from railhead.documents.manifest import PART, fault
 from railhead.documents.names import NAME_LENGTH, is_name
+from railhead.documents.runs.manifest import PART, fault
 
 ODD = "aZ9._-/~,:@ \n\0é\u202e\ud800"
 

@@ -14,13 +14,13 @@ from bootstrap.inventory.stack_records import StackRecord
 from railhead.documents.cluster import ClusterDocument
 from railhead.documents.codec import decode, encode
 from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
-from railhead.documents.evaluation import Evaluation
-from railhead.documents.manifest import Manifest, Uploads
-from railhead.documents.result import Result
-from railhead.documents.run import RunDocument
-from railhead.documents.run_record import RunRecord
-from railhead.documents.state import RunState
-from railhead.documents.sweep import SweepDocument
+from railhead.documents.runs.evaluation import Evaluation
+from railhead.documents.runs.manifest import Manifest, Uploads
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.runs.state import RunState
+from railhead.documents.runs.sweep import SweepDocument
 
 RECORDED = CASES / "recorded"
 # By the first words of a file's name.

@@ -13,11 +13,11 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.untrusted.decode import parsed
 from railhead.documents.codec import encode
-from railhead.documents.manifest import Entry, Manifest, Skipped, Uploads
-from railhead.documents.result import Culprit, Result
-from railhead.documents.run import Role, RunHost
-from railhead.documents.state import Machines, RunState
-from railhead.documents.swept import NotSwept, Swept
+from railhead.documents.runs.manifest import Entry, Manifest, Skipped, Uploads
+from railhead.documents.runs.result import Culprit, Result
+from railhead.documents.runs.run import Role, RunHost
+from railhead.documents.runs.state import Machines, RunState
+from railhead.documents.runs.swept import NotSwept, Swept
 
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 DOCUMENTS: dict[str, type[Any]] = {

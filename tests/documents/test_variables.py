@@ -7,7 +7,7 @@ import re
 import pytest
 from places import ROOT
 
-from railhead.documents.variables import INSIDE, OF_RUNS, OF_TESTS, OF_YOU
+from railhead.variables import INSIDE, OF_RUNS, OF_TESTS, OF_YOU
 
 NAME = re.compile(r"\bRAILHEAD_[A-Z][A-Z_]*[A-Z]\b")
 FOLDERS = (
@@ -24,7 +24,7 @@ FOLDERS = (
 LISTS = (OF_YOU, OF_RUNS, INSIDE, OF_TESTS)
 DECLARED = {name for names in LISTS for name in names}
 OF_DATA = re.compile(r"RAILHEAD_DATA_[A-Z]+(_MODE)?")
-HERE = ("railhead/documents/variables.py", "tests/documents/test_variables.py")
+HERE = ("railhead/variables.py", "tests/documents/test_variables.py")
 
 
 def used(folder: str) -> set[str]:

@@ -25,7 +25,7 @@ from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from railhead.documents.codec import encode
 from railhead.documents.endpoint import Deployed
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 from . import chief
 from .chief import ENDPOINT, RUN

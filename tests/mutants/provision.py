@@ -153,7 +153,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a rank on the second host of a run gets the role and the address of another host",
-        file="railhead/documents/run.py",
+        file="railhead/documents/runs/run.py",
         old="return bisect(self.first_ranks, rank) - 1",
         new="return bisect(self.first_ranks, rank - 1) - 1",
         caught_by=("tests/documents/test_run_files.py",),

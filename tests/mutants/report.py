@@ -75,7 +75,7 @@ MUTANTS = [
     ),
     Mutant(
         what="the ranks of the second host look for secrets in files that have other names",
-        file="railhead/documents/run.py",
+        file="railhead/documents/runs/run.py",
         old='f"secrets-{rank}.json" for rank in self.ranks_of(host)',
         new='f"secrets-{rank}.json" for rank in range(self.hosts[host].slots)',
         caught_by=(f"{TESTS}/runs/test_private_files.py",),

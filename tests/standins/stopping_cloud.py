@@ -13,7 +13,7 @@ from bootstrap.console.wait import Clock
 from bootstrap.errors import Command
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
 OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")

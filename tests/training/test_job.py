@@ -10,7 +10,7 @@ import pytest
 from standins.runs.run_documents import run_json
 
 from railhead.documents.codec import decode
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 from training import job
 from training.config import ConfigError
 from training.data.uri import DataSource

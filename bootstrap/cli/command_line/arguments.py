@@ -9,7 +9,7 @@ from typing import Any
 
 from invoke import Exit, Task
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from ...errors import USAGE, Command
 from ..executor import TWO_WORDS

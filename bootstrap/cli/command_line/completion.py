@@ -13,8 +13,8 @@ from typing import Any
 
 from invoke import Task
 
-from railhead.documents.installation import PROGRAM
 from railhead.documents.options.option import Option
+from railhead.installation import PROGRAM
 
 from ...inventory import local_state, pulumi_cli, stack_records
 from ...plan.runtimes import REPO, ROWS

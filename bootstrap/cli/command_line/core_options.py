@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from invoke import Argument, Exit
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 from ...errors import USAGE, Command, Hint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railhead.documents.installation import PROGRAM
+from railhead.installation import PROGRAM
 
 SLIP = 2  # letters that a slip changes at most
 # Tasks of SkyPilot, dstack, Docker, Slurm and others.

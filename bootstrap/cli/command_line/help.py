@@ -8,8 +8,8 @@ from typing import Any
 
 from invoke import Argument, Task
 
-from railhead.documents.installation import DOCS, PROGRAM
 from railhead.documents.options.option import Option
+from railhead.installation import DOCS, PROGRAM
 
 from ..executor import dashed
 from ..task import GROUPS, GroupTask, help_text

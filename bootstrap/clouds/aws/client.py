@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
-from railhead.documents.installation import ADD_STACKS
+from railhead.installation import ADD_STACKS
 
 from ...console import log
 from ...errors import RailheadError, UsageError

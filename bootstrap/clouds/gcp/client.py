@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
-from railhead.documents.installation import ADD_STACKS
+from railhead.installation import ADD_STACKS
 
 from ...console import log
 from ...console.wait import Clock, wait_until

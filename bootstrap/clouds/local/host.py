@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.installation import INSTALL_SSHD
+from railhead.installation import INSTALL_SSHD
 
 from ...console import log
 from ...console.wait import wait_until

@@ -23,8 +23,8 @@ from railhead.documents.agent.runs import (
     RunNow,
 )
 from railhead.documents.codec import decode
-from railhead.documents.state import RunState
-from railhead.documents.swept import OF_RUNS, OF_STANDBYS, Swept
+from railhead.documents.runs.state import RunState
+from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS, Swept
 
 from .. import programs
 from ..programs import SUPERVISOR

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from railhead.documents.cause import LONGEST, Cause
-from railhead.documents.result import Culprit
+from railhead.documents.runs.cause import LONGEST, Cause
+from railhead.documents.runs.result import Culprit
 
 from .retry import ALWAYS, NEVER, REPEATED
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from railhead.documents.run import Role, RunDocument
+from railhead.documents.runs.run import Role, RunDocument
 
 from ..programs import WHOLE
 from ..run import bounded, end_processes, json_file

@@ -17,10 +17,10 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from railhead.documents.cause import LONGEST
 from railhead.documents.codec import decode, encode, key
-from railhead.documents.result import Culprit
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.cause import LONGEST
+from railhead.documents.runs.result import Culprit
+from railhead.documents.runs.run import RunDocument
 
 from .. import programs
 from ..run import bounded, end_processes

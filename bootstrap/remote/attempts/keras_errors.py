@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railhead.documents.result import Culprit, Result, other_keras
+from railhead.documents.runs.result import Culprit, Result, other_keras
 
 from .keras_names import keras_with
 

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.manifest import Outputs
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.manifest import Outputs
+from railhead.documents.runs.run import RunDocument
 
 from ..programs import BUNDLE
 from ..run import bounded, end_processes, json_file, manifest

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railhead.documents.cause import Cause
-from railhead.documents.manifest import Outputs
-from railhead.documents.result import Attempt, Result, other_keras
-from railhead.documents.run import BuiltIn, RunDocument, Script
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.manifest import Outputs
+from railhead.documents.runs.result import Attempt, Result, other_keras
+from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 
 from ..programs import REPLACING, WHOLE
 from ..run import bounded, controller, end_processes, json_file

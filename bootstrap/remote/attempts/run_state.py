@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from railhead.documents.manifest import Manifest
-from railhead.documents.result import Result
-from railhead.documents.run import RunDocument
-from railhead.documents.state import RunState
-from railhead.documents.takeover import Term
+from railhead.documents.runs.manifest import Manifest
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.state import RunState
+from railhead.documents.runs.takeover import Term
 
 from ..run import closing, json_file, manifest
 from ..run.rank_output import WriteErrors

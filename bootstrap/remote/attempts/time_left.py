@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 from ..run import bounded
 

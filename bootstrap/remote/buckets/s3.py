@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.manifest import SHORT_LIVED
+from railhead.documents.runs.manifest import SHORT_LIVED
 
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 

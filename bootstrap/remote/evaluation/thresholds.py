@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from railhead.documents.evaluation import Judgement, Reported, Threshold
 from railhead.documents.lenient import finite
+from railhead.documents.runs.evaluation import Judgement, Reported, Threshold
 
 
 def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:

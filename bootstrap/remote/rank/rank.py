@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any
 
 from railhead.documents.codec import encode
-from railhead.documents.run import RunDocument, Script
+from railhead.documents.runs.run import RunDocument, Script
 
 from .. import programs
 from ..attempts import cgroups

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from railhead.documents.run import RunData, RunDocument, Script
+from railhead.documents.runs.run import RunData, RunDocument, Script
 
 from .. import locks
 

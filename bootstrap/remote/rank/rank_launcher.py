@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 from ..keras_patches.patch import after_import
 

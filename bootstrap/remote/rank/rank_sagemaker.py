@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from railhead.documents.run import RunDocument, Script
+from railhead.documents.runs.run import RunDocument, Script
 
 from .rank_data import RankPlace
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railhead.documents.run import AfterRun, RunDocument
+from railhead.documents.runs.run import AfterRun, RunDocument
 
 from .. import programs
 

@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Collection, Iterator
 
-from railhead.documents.manifest import fault
+from railhead.documents.runs.manifest import fault
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.manifest import Entry, Manifest, Outputs, Skipped
+from railhead.documents.runs.manifest import Entry, Manifest, Outputs, Skipped
 
 from .. import programs
 from . import bounded, manifest

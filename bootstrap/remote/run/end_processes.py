@@ -20,8 +20,8 @@ import time
 from typing import Any
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.run import RunDocument
-from railhead.documents.swept import OF_RUNS, NotSwept, Swept
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.swept import OF_RUNS, NotSwept, Swept
 
 from .. import programs
 from ..takeover import held

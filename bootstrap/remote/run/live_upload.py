@@ -26,9 +26,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from railhead.documents.live_logs import LiveUploads
-from railhead.documents.manifest import Uploaded, UploadedCheckpoints, Uploads
-from railhead.documents.run import AfterRun, RunDocument
+from railhead.documents.runs.live_logs import LiveUploads
+from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
+from railhead.documents.runs.run import AfterRun, RunDocument
 
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, TypeVar
 
 from railhead.documents.codec import decode
-from railhead.documents.manifest import (
+from railhead.documents.runs.manifest import (
     FILES,
     Entry,
     Outputs,
@@ -27,7 +27,7 @@ from railhead.documents.manifest import (
     fault,
     home_name,
 )
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.run import Metric
+from railhead.documents.runs.run import Metric
 
 from .. import programs
 from . import bounded

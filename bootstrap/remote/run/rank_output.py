@@ -19,8 +19,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from railhead.documents.evaluation import Reported
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.evaluation import Reported
+from railhead.documents.runs.run import RunDocument
 
 from ..stall.progress import STEP, STEP_RECORDS, Progress
 from .metric_lines import MetricLines

@@ -14,7 +14,7 @@ import shutil
 import time
 
 from railhead.documents.codec import encode
-from railhead.documents.manifest import Restored, Uploaded, UploadedCheckpoints
+from railhead.documents.runs.manifest import Restored, Uploaded, UploadedCheckpoints
 
 from . import checkpoint_files, json_file, manifest, upload
 

@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from railhead.documents.manifest import Fetched
 from railhead.documents.names import is_name
-from railhead.documents.run import AfterRun
-from railhead.documents.state import Machines, RunState
+from railhead.documents.runs.manifest import Fetched
+from railhead.documents.runs.run import AfterRun
+from railhead.documents.runs.state import Machines, RunState
 
 from .. import programs
 from ..serve import machine_use

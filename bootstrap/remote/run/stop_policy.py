@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railhead.documents.run import AfterRun, NamedHost, RunDocument, RunHost
+from railhead.documents.runs.run import AfterRun, NamedHost, RunDocument, RunHost
 
 COMES_BACK = 40.0  # seconds: a controller retries for 31 after its connection broke
 FETCHING = 1800.0  # seconds that a connected controller has to fetch the results

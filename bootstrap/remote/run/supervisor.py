@@ -20,14 +20,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from railhead.documents.cause import Cause
 from railhead.documents.codec import encode
-from railhead.documents.evaluation import Reported
-from railhead.documents.manifest import Outputs
-from railhead.documents.result import Culprit, Result
-from railhead.documents.run import AfterRun, RunDocument
-from railhead.documents.swept import NotSwept, Swept
-from railhead.documents.takeover import NO_LEASE, Taken
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.evaluation import Reported
+from railhead.documents.runs.manifest import Outputs
+from railhead.documents.runs.result import Culprit, Result
+from railhead.documents.runs.run import AfterRun, RunDocument
+from railhead.documents.runs.swept import NotSwept, Swept
+from railhead.documents.runs.takeover import NO_LEASE, Taken
 
 from .. import locks, programs
 from ..attempts.elastic import Returning

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.documents.manifest import Manifest, home_name
+from railhead.documents.runs.manifest import Manifest, home_name
 from railhead.documents.uri import BucketUri, bucket_uri
 
 from ..buckets import gcs, s3

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railhead.documents.run import RunDocument
-from railhead.documents.stall import MOST_PLACES, Place, Stall
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.stall import MOST_PLACES, Place, Stall
 
 from . import frames
 from .collect import Sample

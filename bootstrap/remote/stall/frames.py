@@ -37,7 +37,7 @@ NOT_AN_OPERATION = re.compile(r"^_*(?:wrapper|wrapped|<.*>|f|fn|func|call|__call
 
 @dataclass(frozen=True)
 class Doing:
-    """`kind`: as in `railhead.documents.stall.DOING`; `frame`: the innermost one of the program;
+    """`kind`: one of `DOING` of documents/runs/stall.py; `frame`: the innermost one of the program;
     `detail`: the name of the operation, or of the library function."""
 
     kind: str

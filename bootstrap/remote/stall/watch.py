@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railhead.documents.codec import decode
-from railhead.documents.result import Culprit
-from railhead.documents.run import RunDocument
-from railhead.documents.stall import Stall
+from railhead.documents.runs.result import Culprit
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.stall import Stall
 
 from .. import programs
 from ..run import bounded, end_processes

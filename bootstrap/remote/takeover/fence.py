@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.manifest import UploadedCheckpoints
+from railhead.documents.runs.manifest import UploadedCheckpoints
 
 from . import held
 from .terms import Terms

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 
-from railhead.documents.takeover import Term
+from railhead.documents.runs.takeover import Term
 
 from ..run import json_file
 from .lease import HOLD, LAST

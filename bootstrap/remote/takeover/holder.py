@@ -17,9 +17,9 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from railhead.documents.run import RunDocument
-from railhead.documents.state import RunState
-from railhead.documents.takeover import Beat, Claim, Term
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.state import RunState
+from railhead.documents.runs.takeover import Beat, Claim, Term
 
 from ..run import bounded, end_processes, json_file, upload
 from . import held

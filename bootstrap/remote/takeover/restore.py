@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from railhead.documents import live_logs
 from railhead.documents.codec import decode
-from railhead.documents.live_logs import HEAD, PIECES, LiveUploads, Piece, Progress
-from railhead.documents.manifest import fault
+from railhead.documents.runs import live_logs
+from railhead.documents.runs.live_logs import HEAD, PIECES, LiveUploads, Piece, Progress
+from railhead.documents.runs.manifest import fault
 
 from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints
 from ..run.upload import Destination

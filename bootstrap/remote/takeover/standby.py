@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from railhead.documents.agent.runs import MakeTemporary
-from railhead.documents.run import RunDocument
-from railhead.documents.swept import OF_RUNS, OF_STANDBYS
-from railhead.documents.takeover import Taken, Term
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
+from railhead.documents.runs.takeover import Taken, Term
 
 from .. import programs
 from ..agent import files

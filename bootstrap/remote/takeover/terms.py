@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.takeover import Beat, Claim
+from railhead.documents.runs.takeover import Beat, Claim
 
 from .lease import Standby
 

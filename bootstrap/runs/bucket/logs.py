@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from railhead.documents import live_logs
-from railhead.documents.live_logs import HEAD, PIECE, Piece
+from railhead.documents.runs import live_logs
+from railhead.documents.runs.live_logs import HEAD, PIECE, Piece
 
 from ...clouds.bucket import Bucket
 from ...errors import RailheadError, UsageError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railhead.documents.manifest import Entry, Manifest
-from railhead.documents.result import Result
+from railhead.documents.runs.manifest import Entry, Manifest
+from railhead.documents.runs.result import Result
 
 from ...clouds import bucket
 from ...clouds.bucket import Bucket

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from railhead.documents.cause import Cause
-from railhead.documents.result import Culprit, Result, other_keras
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.result import Culprit, Result, other_keras
 
 from ...console.text import clean
 from ...errors import Command

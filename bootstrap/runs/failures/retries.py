@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from railhead.documents.run import Program, Script
+from railhead.documents.runs.run import Program, Script
 
 from ...data.inputs import DataInput
 from ...errors import UsageError

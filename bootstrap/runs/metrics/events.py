@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 from ...untrusted.records import records
 

@@ -10,8 +10,8 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from railhead.documents.evaluation import Threshold
-from railhead.documents.run import Metric
+from railhead.documents.runs.evaluation import Threshold
+from railhead.documents.runs.run import Metric
 
 from ...errors import UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 from ...console.charts.chart import Curve, Panel, Points, sheet
 from ...untrusted.records import records

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 from ...clouds import base
 from ...console.output import print_lines

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 # (part of its epochs, number of other trials that have ended) from which a trial can be hopeless:
 # a few other trials tell little about an early epoch.

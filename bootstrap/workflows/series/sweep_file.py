@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from railhead.documents.codec import Malformed, decode, encode
-from railhead.documents.sweep import SweepDocument
+from railhead.documents.runs.sweep import SweepDocument
 
 from ...errors import UsageError
 from ...inventory.files import atomic_write

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions, StartOptions, SweepOptions
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 from ...console import log
 from ...console.live import common_board, prefixed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railhead.documents.agent.request import WORK, Chunk, Request
-from railhead.documents.manifest import Skipped
+from railhead.documents.runs.manifest import Skipped
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from railhead.documents.agent.request import WORK, Bounds, Request
 from railhead.documents.codec import key
-from railhead.documents.swept import OF_RUNS, Swept
+from railhead.documents.runs.swept import OF_RUNS, Swept
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.documents.options.option import option
-from railhead.documents.run import LONGEST_STALL, ON_STALL, STALL_AFTER
+from railhead.documents.runs.run import LONGEST_STALL, ON_STALL, STALL_AFTER
 from railhead.documents.uri import FORMS, PREFIXES
 
 ID = {"doc": "the id of a run; default: the last"}

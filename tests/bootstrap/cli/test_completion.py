@@ -17,7 +17,7 @@ from bootstrap.cli.collection import ns
 from bootstrap.cli.command_line.completion import SCRIPTS, candidates
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 from training import configs
 from training.config import describe_fields
 

@@ -26,8 +26,8 @@ from bootstrap.runs.run import Run
 from bootstrap.workflows import attach, evaluate
 from railhead.documents.codec import encode
 from railhead.documents.outputs import OUTPUTS, RunOutput
-from railhead.documents.run import Script
-from railhead.documents.run_record import GivenOptions
+from railhead.documents.runs.run import Script
+from railhead.documents.runs.run_record import GivenOptions
 
 
 def valid(task: str, document: Any) -> Any:

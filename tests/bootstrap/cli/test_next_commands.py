@@ -18,7 +18,7 @@ from bootstrap.cli.task import GroupTask, parameter
 from bootstrap.errors import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 ROOT = ROOT / "bootstrap"
 # What names a task in prose, and is not to be typed: {file: its texts}.

@@ -14,7 +14,7 @@ from standins.forks import forked_fab
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 
 def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.ssh.session import ConnectionLost
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 POWER = ("poweroff", "shutdown", "systemctl", "halt", "reboot", "init", "telinit", "sudo", "kill")
 

@@ -23,7 +23,7 @@ from bootstrap.console.live import board_of
 from bootstrap.console.output import print_lines
 from bootstrap.console.progress import Transfer
 from bootstrap.runs.follow import RunLine
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 def wait(name):
     while not pathlib.Path(name).exists():

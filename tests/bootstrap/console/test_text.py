@@ -20,7 +20,7 @@ from bootstrap.console.text import (
 )
 from bootstrap.console.text import record_line as line_of
 from railhead.documents.codec import decode
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 PROGRESS = {
     "kind": "progress",

@@ -14,7 +14,7 @@ from standins.options import program
 from bootstrap.data.spec import DataSpec, parse_all, parse_each
 from bootstrap.data.spec import parse as spec_of
 from bootstrap.errors import UsageError
-from railhead.documents.run import DISTRIBUTIONS, MODES
+from railhead.documents.runs.run import DISTRIBUTIONS, MODES
 
 
 def parse(text: str, *, script: bool) -> DataSpec:

@@ -38,7 +38,7 @@ from bootstrap.ssh.session import Session
 from bootstrap.ssh.traffic import host_traffic
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent.data import DataState, NeededParts, PathsState, ReceiveData
-from railhead.documents.run import RunData
+from railhead.documents.runs.run import RunData
 
 Opened = Sessions
 

@@ -13,7 +13,7 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws
 from bootstrap.doctor import doctor, records
 from bootstrap.inventory import local_state
 from railhead.documents.doctor import Check
-from railhead.documents.installation import UPGRADE
+from railhead.installation import UPGRADE
 
 RECORDED = CASES / "recorded/0.1.0"
 PLACES = {

@@ -30,9 +30,9 @@ from bootstrap.runs.request import read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
-from railhead.documents.evaluation import Reported, Threshold
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.result import Result
+from railhead.documents.runs.evaluation import Reported, Threshold
+from railhead.documents.runs.result import Result
 
 pytestmark = pytest.mark.usefixtures("remembered_checks")
 

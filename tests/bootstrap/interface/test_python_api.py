@@ -31,11 +31,11 @@ from bootstrap.serving.request import DeployRequest
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
-from railhead.documents.evaluation import Threshold
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.evaluation import Threshold
+from railhead.documents.runs.run_record import RunRecord
 
 
 class Workflows:

@@ -20,7 +20,7 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.workflows import attach
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 DOCUMENTS = CASES / "documents"
 A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")

@@ -14,7 +14,7 @@ from bootstrap.lifecycle import teardown
 from bootstrap.lifecycle.consent import confirm_by_name, not_all_here, refuse_unfetched
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 # By the files of the results here: whether all results are, and the command that a refusal names.
 CASES = {

@@ -30,7 +30,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
 from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.options.hosts import TargetOptions
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
 

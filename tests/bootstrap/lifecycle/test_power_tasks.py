@@ -14,7 +14,7 @@ from standins.forks import FAB_OF_A_STACK, forked_fab
 from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 
 @pytest.fixture

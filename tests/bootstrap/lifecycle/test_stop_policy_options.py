@@ -32,9 +32,9 @@ from bootstrap.workflows import attach
 from railhead.documents.cluster import Price
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import EndingOptions
-from railhead.documents.result import Result
-from railhead.documents.run_record import RunRecord
-from railhead.documents.state import Machines
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.runs.state import Machines
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = Price(7.824, "USD", "x", "2026-11-01")

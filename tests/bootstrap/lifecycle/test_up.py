@@ -15,7 +15,7 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.lifecycle import up
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 ID = "0a1b2c3d4e5f"
 EMPTY = exported()

@@ -18,10 +18,10 @@ from bootstrap.report.compare import best_of, comparison_page, comparison_panels
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.page import throughput_panels
 from bootstrap.report.scaling import panels_of, points_of
-from railhead.documents.evaluation import NONE, Evaluation
-from railhead.documents.records import Record
-from railhead.documents.result import Result
-from railhead.documents.run import BuiltIn, RunData
+from railhead.documents.runs.evaluation import NONE, Evaluation
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import BuiltIn, RunData
 
 
 def run(name: str, accuracy: float = 0.5, **more: Any) -> RunFacts:

@@ -36,11 +36,11 @@ from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
 from railhead.documents.cluster import Price
 from railhead.documents.codec import decode, encode
-from railhead.documents.evaluation import Evaluation
-from railhead.documents.manifest import home_name
-from railhead.documents.result import Result
-from railhead.documents.run import BuiltIn, RunDocument
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.evaluation import Evaluation
+from railhead.documents.runs.manifest import home_name
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import BuiltIn, RunDocument
+from railhead.documents.runs.run_record import RunRecord
 
 if TYPE_CHECKING:
     from standins.stores.buckets import OnGcs

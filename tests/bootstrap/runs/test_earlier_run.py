@@ -20,7 +20,7 @@ from bootstrap.runs.keras.choice import KerasChoice
 from bootstrap.runs.request import RunRequest, program_of, read_request, record_of
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import ProgramOptions
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 pytestmark = pytest.mark.usefixtures("remembered_checks")
 

@@ -9,8 +9,8 @@ import pytest
 from bootstrap.runs.failures.hints import cause_of, next_step
 from bootstrap.runs.run import Run
 from bootstrap.runs.start import login_hint
-from railhead.documents.cause import Cause
-from railhead.documents.result import Culprit, Result
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.result import Culprit, Result
 
 FOR_2 = "the script is written for Keras 2: add --keras 2"
 FOR_3 = "the script is written for Keras 3: add --keras 3"

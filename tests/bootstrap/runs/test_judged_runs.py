@@ -21,9 +21,9 @@ from bootstrap.runs.results import attempt_lines, judge, require_writable, troub
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.records import record
 from bootstrap.workflows import attach
-from railhead.documents.evaluation import Reported
-from railhead.documents.result import Attempt, Culprit, Result
-from railhead.documents.swept import NotSwept, Swept
+from railhead.documents.runs.evaluation import Reported
+from railhead.documents.runs.result import Attempt, Culprit, Result
+from railhead.documents.runs.swept import NotSwept, Swept
 
 RUN = Run("r1", Path("results/r1"))
 NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "

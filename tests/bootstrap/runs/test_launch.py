@@ -32,8 +32,8 @@ from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import SCRIPTS_ONLY, STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.codec import decode, encode
-from railhead.documents.evaluation import Threshold
-from railhead.documents.run import (
+from railhead.documents.runs.evaluation import Threshold
+from railhead.documents.runs.run import (
     BuiltIn,
     Metric,
     Role,

@@ -32,7 +32,7 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
 from railhead.documents.agent.files import TextFile, Write
-from railhead.documents.run import RunHost
+from railhead.documents.runs.run import RunHost
 
 PYTHON = "python3"
 DOCUMENT = run_document(env={"PROJECT": "p-1"})

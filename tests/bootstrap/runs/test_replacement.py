@@ -21,7 +21,7 @@ from bootstrap.runs import launch, replacement
 from bootstrap.runs.run import Run
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.agent.files import TextFile
-from railhead.documents.run import Role, RunHost
+from railhead.documents.runs.run import Role, RunHost
 
 HOSTS = tuple(RunHost(name, f"10.0.0.{n}", "ens5", 2) for n, name in enumerate("abc", 1))
 WORKERS = tuple(f"10.0.0.{1 + n // 2}:{n}" for n in range(6))

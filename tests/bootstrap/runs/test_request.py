@@ -17,7 +17,7 @@ from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import StopPolicy, run_document
 from bootstrap.runs.request import read_request
 from bootstrap.workflows.train import program_summary
-from railhead.documents.run import Runtime, Script
+from railhead.documents.runs.run import Runtime, Script
 
 
 @pytest.fixture

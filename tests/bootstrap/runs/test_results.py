@@ -31,10 +31,10 @@ from bootstrap.ssh.local_session import local_session
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.run_files import read_state
 from railhead.documents.codec import decode
-from railhead.documents.manifest import fault
-from railhead.documents.result import Result
-from railhead.documents.run import AfterRun
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.manifest import fault
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import AfterRun
+from railhead.documents.runs.run_record import RunRecord
 
 
 @pytest.fixture

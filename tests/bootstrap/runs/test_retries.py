@@ -23,7 +23,7 @@ from bootstrap.runs.failures.retries import (
 from bootstrap.runs.launch import Retries, RunOptions
 from bootstrap.runs.metrics.plots import panels
 from bootstrap.untrusted.records import raw_records, records
-from railhead.documents.run import BuiltIn, Program, Script
+from railhead.documents.runs.run import BuiltIn, Program, Script
 
 
 def inputs(text: str) -> tuple[DataInput, ...]:

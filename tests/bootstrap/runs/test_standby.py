@@ -24,8 +24,8 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
 from railhead.documents.codec import encode
-from railhead.documents.run import RunData, RunHost, Stop
-from railhead.documents.swept import OF_STANDBYS
+from railhead.documents.runs.run import RunData, RunHost, Stop
+from railhead.documents.runs.swept import OF_STANDBYS
 
 STANDBY = "#!/bin/sh\necho {} >before.json\nexec sleep 60\n"  # in place of the Python that runs it
 

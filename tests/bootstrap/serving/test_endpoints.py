@@ -39,8 +39,8 @@ from bootstrap.workflows.serving import check_free, deploy_on_host, deploy_train
 from railhead.documents.agent.commands import CommandResult
 from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
-from railhead.documents.run import RunData
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run import RunData
+from railhead.documents.runs.run_record import RunRecord
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 

@@ -17,9 +17,9 @@ from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle.consent import unfetched
 from bootstrap.untrusted.run_files import read_result, read_run_document, read_state
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.result import Culprit, Result
-from railhead.documents.run_record import RunRecord
-from railhead.documents.state import Machines, RunState
+from railhead.documents.runs.result import Culprit, Result
+from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.runs.state import Machines, RunState
 
 TEXTS = ["", "{", "[]", "null", "5", '"x"', "{}", "[" * 5000, '{"schema": 1}', "\x00" * 100]
 

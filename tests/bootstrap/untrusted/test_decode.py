@@ -17,8 +17,8 @@ from standins.hostile import member, packed
 
 from bootstrap.untrusted import decode, unpack
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.manifest import fault
-from railhead.documents.result import Result
+from railhead.documents.runs.manifest import fault
+from railhead.documents.runs.result import Result
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([2**63, -(2**63), 2**63 - 1, 10**30])
 TEXTS = st.text('",:[{\\aé', max_size=6)

@@ -12,7 +12,7 @@ import pytest
 from bootstrap.errors import RailheadError
 from bootstrap.untrusted.manifest import is_same, read_manifest, refuse_changed, skipped_line
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.manifest import Entry, Manifest, Skipped
+from railhead.documents.runs.manifest import Entry, Manifest, Skipped
 
 SHA = "ab" * 32
 

@@ -14,7 +14,7 @@ from standins.hostile import Member, member, packed, symlink
 from bootstrap.errors import RailheadError
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.unpack import Hostile
-from railhead.documents.manifest import DEPTH, FILES, NAME, PART
+from railhead.documents.runs.manifest import DEPTH, FILES, NAME, PART
 
 LONG = "/".join(["p" * 200] * 30)
 FAULTS: dict[str, tuple[Any, str]] = {

@@ -16,7 +16,7 @@ from bootstrap.workflows.series.early_end import Course, is_hopeless
 from bootstrap.workflows.series.grid import Trial, slices_of
 from railhead.documents.codec import decode
 from railhead.documents.options.runs import SweepOptions
-from railhead.documents.records import Record
+from railhead.documents.runs.records import Record
 
 
 def read_trials(texts: list[str], drawn: int | None) -> tuple[Trial, ...]:

@@ -16,7 +16,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh.connect import Sessions
 from bootstrap.workflows import prune
 from bootstrap.workflows.prune import old_runs
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 IDS = [f"2026112{day}-101500-00{day}f" for day in range(1, 6)]
 

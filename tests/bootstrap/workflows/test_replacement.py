@@ -30,7 +30,7 @@ from bootstrap.runs import replacement, takeover
 from bootstrap.runs.run import Run, find_run
 from bootstrap.workflows import attach
 from bootstrap.workflows.machines import replacement as workflow
-from railhead.documents.run import RunHost
+from railhead.documents.runs.run import RunHost
 
 HOSTS = tuple(Host(f"h{n}", f"10.0.0.{n}", id=f"i-{n}") for n in (1, 2, 3))
 INVENTORY = Inventory("c", HOSTS, cloud="aws", region="us-east-1", stack="dev", cluster_id="0a1b")

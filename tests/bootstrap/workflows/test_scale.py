@@ -16,8 +16,8 @@ from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.workflows.series import scale
 from railhead.documents.options.runs import ScaleOptions, StartOptions
-from railhead.documents.records import Record
-from railhead.documents.result import Result
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.result import Result
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import tensorboard
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.run_record import RunRecord
 
 READ = """
 import json, sys

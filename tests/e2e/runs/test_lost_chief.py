@@ -27,7 +27,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.remote.run.live_upload import LIVE_PAUSE
 from bootstrap.remote.takeover.lease import EXPIRED, HOLD
-from railhead.documents.takeover import NO_LEASE
+from railhead.documents.runs.takeover import NO_LEASE
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

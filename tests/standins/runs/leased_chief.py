@@ -21,7 +21,7 @@ from standins.waiting import wait_until
 from bootstrap.remote.run import upload
 from bootstrap.remote.takeover import fence, held
 from bootstrap.remote.takeover.terms import Terms
-from railhead.documents.takeover import Claim
+from railhead.documents.runs.takeover import Claim
 
 NUMBERS = itertools.count()
 UPLOADS = ("run/live_upload.py", "\nPAUSE = 5.0", "\nPAUSE = 0.2")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bootstrap.remote.run.manifest import Listing, entry_of
 from railhead.documents.codec import encode
-from railhead.documents.manifest import Manifest
+from railhead.documents.runs.manifest import Manifest
 
 
 def manifest(folder: Path | str) -> dict[str, Any]:

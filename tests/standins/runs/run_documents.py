@@ -12,8 +12,8 @@ from places import CASES
 
 from bootstrap.inventory import local_state
 from railhead.documents.codec import decode, encode
-from railhead.documents.run import BuiltIn, Program, RunDocument, RunHost
-from railhead.documents.run_record import GivenOptions, RunRecord
+from railhead.documents.runs.run import BuiltIn, Program, RunDocument, RunHost
+from railhead.documents.runs.run_record import GivenOptions, RunRecord
 
 GOLDEN = CASES / "documents/run-training.json"
 RUN = replace(

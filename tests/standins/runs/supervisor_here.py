@@ -13,7 +13,7 @@ from bootstrap.remote.attempts.run_state import State
 from bootstrap.remote.rank.rank import encoded
 from bootstrap.remote.run import supervisor
 from bootstrap.remote.run.mpirun_output import MpirunOutput
-from railhead.documents.result import Result
+from railhead.documents.runs.result import Result
 
 
 class SupervisorHere:

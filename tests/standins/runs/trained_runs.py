@@ -27,9 +27,9 @@ from bootstrap.ssh.bundle import Bundle
 from bootstrap.workflows import attach, bootstrap, train
 from bootstrap.workflows.series.trials import Hopeless
 from railhead.documents.codec import decode
-from railhead.documents.records import Record
-from railhead.documents.run import BuiltIn
-from railhead.documents.run_record import GivenOptions
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.run import BuiltIn
+from railhead.documents.runs.run_record import GivenOptions
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import IO
 
-from railhead.documents import live_logs
-from railhead.documents.live_logs import PIECE, PIECES, Piece, Progress
-from railhead.documents.manifest import Manifest
+from railhead.documents.runs import live_logs
+from railhead.documents.runs.live_logs import PIECE, PIECES, Piece, Progress
+from railhead.documents.runs.manifest import Manifest
 
 from .. import json_file, manifest, upload
 

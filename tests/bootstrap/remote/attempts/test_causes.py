@@ -15,8 +15,8 @@ from standins.runs.supervised_run import Run, says
 from bootstrap.remote.attempts import causes, cgroups, evidence
 from bootstrap.remote.attempts.causes import Failure, diagnosed
 from bootstrap.remote.attempts.retry import ALWAYS, NEVER, REPEATED
-from railhead.documents.cause import KINDS
-from railhead.documents.result import Culprit
+from railhead.documents.runs.cause import KINDS
+from railhead.documents.runs.result import Culprit
 
 LINES = {
     "ValueError: no data": ("program", REPEATED),

@@ -14,7 +14,7 @@ from standins.runs.supervised_run import Run
 from bootstrap.remote.attempts import elastic
 from bootstrap.remote.attempts.elastic import Returning
 from railhead.documents.codec import Malformed, decode, encode
-from railhead.documents.run import Role, RunDocument, RunHost
+from railhead.documents.runs.run import Role, RunDocument, RunHost
 
 HOSTS = tuple(RunHost(name, f"10.0.0.{n}", None, 2) for n, name in enumerate("abc", 1))
 ADDRESSES = ("10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:3", "10.0.0.2:4", "10.0.0.3:5", "10.0.0.3:6")

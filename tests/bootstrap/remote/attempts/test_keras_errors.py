@@ -9,7 +9,7 @@ from standins.runs.supervisor_here import SupervisorHere
 
 from bootstrap.remote.attempts.keras_errors import LONGEST, Trace, failure_of_keras, needs_other
 from bootstrap.remote.stall.progress import STEP
-from railhead.documents.result import Culprit, Result
+from railhead.documents.runs.result import Culprit, Result
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using"
 CULPRIT = Culprit(1, "h2", ("Traceback (most recent call last):", ERROR), exit=1)

@@ -18,7 +18,7 @@ from bootstrap.remote.programs import BUNDLE
 from railhead.documents.agent.files import BundleFile
 from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3."
 ENDED = '@railhead {"kind": "ended", "exit": 1}'

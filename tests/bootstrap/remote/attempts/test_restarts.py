@@ -22,9 +22,9 @@ from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
 from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import encode
-from railhead.documents.manifest import Outputs
-from railhead.documents.result import Result
-from railhead.documents.run import RunDocument, RunHost
+from railhead.documents.runs.manifest import Outputs
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import RunDocument, RunHost
 
 KILLED = "echo 'mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9' >&2"
 FAILS = f"{KILLED}; exit 137"

@@ -39,8 +39,8 @@ from bootstrap.lifecycle.receipt import price  # noqa: E402
 from bootstrap.remote.buckets import gcs, s3  # noqa: E402
 from bootstrap.runs.bucket import results as bucket_results  # noqa: E402
 from bootstrap.runs.run import Run, find_run  # noqa: E402
-from railhead.documents.manifest import home_name  # noqa: E402
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs.manifest import home_name  # noqa: E402
+from railhead.documents.runs.run_record import RunRecord
 
 FILES = {
     "run.json": b"{}",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.evaluation.thresholds import judged
-from railhead.documents.evaluation import Judgement, Reported, Threshold
+from railhead.documents.runs.evaluation import Judgement, Reported, Threshold
 
 AT_LEAST, AT_MOST = Threshold("accuracy", "min", 0.9), Threshold("loss", "max", 0.2)
 

@@ -17,7 +17,7 @@ from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank as rank_module
 from bootstrap.runs.start import rank_starter
 from railhead.documents.codec import decode
-from railhead.documents.run import RunDocument, Runtime
+from railhead.documents.runs.run import RunDocument, Runtime
 
 RECORD = "@railhead "
 

@@ -12,7 +12,7 @@ import pytest
 from standins.runs.run_documents import run_document
 
 from bootstrap.remote.rank import rank_launcher
-from railhead.documents.run import RunHost
+from railhead.documents.runs.run import RunHost
 
 HOSTS = (RunHost("h1", "10.0.1.1", "ens5", 2), RunHost("h2", "10.0.1.2", None, 2))
 IPV6 = (RunHost("h1", "fd00::5", None, 1), RunHost("h2", "fd00::6", None, 1))

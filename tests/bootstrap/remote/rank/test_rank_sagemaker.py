@@ -12,7 +12,7 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.remote.rank.rank_data import RankPlace
 from bootstrap.remote.rank.rank_sagemaker import environment, hyperparameters
-from railhead.documents.run import RunHost, Script
+from railhead.documents.runs.run import RunHost, Script
 
 # What scripts of SageMaker's TensorFlow examples do, without TensorFlow.
 SCRIPT = """

@@ -15,7 +15,7 @@ from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
 from railhead.documents.codec import encode
-from railhead.documents.result import Result
+from railhead.documents.runs.result import Result
 
 BLAMED: dict[str, dict[str, Any]] = {
     "signal": {"rank": 1, "host": "b", "signal": 9},

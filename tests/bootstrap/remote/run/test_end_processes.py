@@ -26,7 +26,7 @@ from bootstrap.remote.run import end_processes
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
 from railhead.documents.agent.runs import EndRun, MakeTemporary
-from railhead.documents.swept import OF_ENDPOINTS, OF_RUNS, OF_STANDBYS, Swept
+from railhead.documents.runs.swept import OF_ENDPOINTS, OF_RUNS, OF_STANDBYS, Swept
 
 Start = Callable[..., int]
 
@@ -331,7 +331,7 @@ def test_every_host_is_swept_and_received(
     run = json.dumps(run_json(hosts=[{"name": "a"}, {"name": "b"}]))
     (tmp_path / "run.json").write_text(run)
     text = "import json; from bootstrap.remote.run import end_processes, json_file;"
-    text += "from railhead.documents.codec import encode; from railhead.documents.run import "
+    text += "from railhead.documents.codec import encode; from railhead.documents.runs.run import "
     text += "RunDocument; end_processes.REPLY = 3.0;"
     text += f"run = json_file.read({str(tmp_path / 'run.json')!r}, RunDocument);"
     text += "print(json.dumps(encode(end_processes.end_on_all_hosts(run, 'F'))))"

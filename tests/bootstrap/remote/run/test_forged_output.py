@@ -11,8 +11,8 @@ from standins.runs.run_documents import run_document
 from bootstrap.remote.rank.rank import encoded
 from bootstrap.remote.run.mpirun_output import MpirunOutput
 from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
-from railhead.documents.evaluation import Reported
-from railhead.documents.run import RunHost
+from railhead.documents.runs.evaluation import Reported
+from railhead.documents.runs.run import RunHost
 
 RECORD = '@railhead {"kind": "evaluation", "accuracy": 0.1, "passed": false}'
 

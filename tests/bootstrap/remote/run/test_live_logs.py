@@ -35,9 +35,9 @@ from bootstrap.runs.bucket import logs as bucket_logs
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import logs
-from railhead.documents import live_logs as documents
-from railhead.documents.live_logs import Piece, packed
-from railhead.documents.run_record import RunRecord
+from railhead.documents.runs import live_logs as documents
+from railhead.documents.runs.live_logs import Piece, packed
+from railhead.documents.runs.run_record import RunRecord
 from railhead.documents.uri import bucket_uri
 
 URL = "s3://results-b/runs/r1"

@@ -18,8 +18,8 @@ from places import ROOT
 from standins.runs.run_documents import run_document
 
 from railhead.documents.codec import encode
-from railhead.documents.manifest import Restored
-from railhead.documents.run import RunBucket
+from railhead.documents.runs.manifest import Restored
+from railhead.documents.runs.run import RunBucket
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 
@@ -300,7 +300,7 @@ def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) ->
 DOCUMENT = run_document(bucket=RunBucket("s3://results-b", "client"))
 STARTER = """
 import sys; from bootstrap.remote.run import json_file, live_upload
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 run = json_file.read(sys.argv[1] + "/run.json", RunDocument)
 process = live_upload.start(run, sys.argv[1])
 print(process.pid, flush=True)

@@ -16,7 +16,7 @@ from bootstrap.remote.run import metric_lines
 from bootstrap.remote.run.metric_lines import MetricLines
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.metrics.options import read_metric
-from railhead.documents.run import Metric
+from railhead.documents.runs.run import Metric
 
 
 @pytest.fixture(autouse=True)

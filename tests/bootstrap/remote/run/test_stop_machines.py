@@ -27,8 +27,8 @@ from bootstrap.remote.run import json_file, stop_machines
 from bootstrap.remote.serve import machine_use
 from bootstrap.remote.takeover import held
 from bootstrap.ssh.session import START_AGENT
-from railhead.documents.run import AfterRun
-from railhead.documents.takeover import Term
+from railhead.documents.runs.run import AfterRun
+from railhead.documents.runs.takeover import Term
 
 # Notes each command; a host that got its stop command answers no more.
 SSH = """#!/bin/sh

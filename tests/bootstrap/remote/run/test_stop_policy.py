@@ -18,7 +18,7 @@ from bootstrap.remote.run.stop_policy import (
     results,
     stops,
 )
-from railhead.documents.run import RunBucket, RunHost, Stop
+from railhead.documents.runs.run import RunBucket, RunHost, Stop
 
 STOP, NONE = ("stop", None), ("none", None)
 KEPT = ("keep", 1000.0 + 20 * 60)

@@ -15,7 +15,7 @@ from standins.runs.run_documents import run_document
 from bootstrap.remote.stall.collect import Sample
 from bootstrap.remote.stall.diagnosis import LIKELY, POSSIBLE, SURE, diagnosed
 from bootstrap.remote.stall.stacks import parsed
-from railhead.documents.run import Role, RunHost
+from railhead.documents.runs.run import Role, RunHost
 
 WORK = "/home/ann/.railhead/runs/r1/work/"
 LIB = "/usr/lib/python3.11/"

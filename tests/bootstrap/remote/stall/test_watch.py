@@ -11,7 +11,7 @@ from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
 from bootstrap.remote.stall.diagnosis import Diagnosis
-from railhead.documents.stall import Place, Stall
+from railhead.documents.runs.stall import Place, Stall
 
 # The others wait in a library with the name of Horovod, which reads from a pipe.
 LIBRARY = """

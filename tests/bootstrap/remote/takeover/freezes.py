@@ -18,7 +18,7 @@ from standins.waiting import wait_until
 from bootstrap.remote.run import live_upload, restore_checkpoints, upload
 from bootstrap.remote.run.live_upload import CheckpointUpload
 from bootstrap.remote.takeover import fence, held
-from railhead.documents.takeover import Claim, Term
+from railhead.documents.runs.takeover import Claim, Term
 
 SEEDS = 10_000
 SECOND = Term(2, "b", "mark-2")

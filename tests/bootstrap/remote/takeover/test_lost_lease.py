@@ -18,8 +18,8 @@ from standins.waiting import wait_until
 
 from bootstrap.remote.takeover import held
 from bootstrap.remote.takeover.holder import claim_of
-from railhead.documents.result import Attempt, Culprit
-from railhead.documents.takeover import Claim, Term
+from railhead.documents.runs.result import Attempt, Culprit
+from railhead.documents.runs.takeover import Claim, Term
 
 
 def test_a_chief_that_stood_still_publishes_nothing_when_it_wakes_up(chief: Chief) -> None:

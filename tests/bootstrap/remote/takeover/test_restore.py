@@ -11,7 +11,7 @@ from bootstrap.remote.attempts import points, restarts
 from bootstrap.remote.run import live_upload, upload
 from bootstrap.remote.takeover import held
 from bootstrap.remote.takeover.restore import restore
-from railhead.documents.takeover import Term
+from railhead.documents.runs.takeover import Term
 
 URL = "s3://taken-over/runs/r1"
 RECORDS = '{"kind": "metric", "name": "loss", "number": 7, "time": 1.0}\n{"kind": "pro'

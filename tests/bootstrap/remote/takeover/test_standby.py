@@ -17,8 +17,8 @@ from bootstrap.remote.takeover.holder import SILENCE
 from bootstrap.remote.takeover.standby import Standby
 from bootstrap.remote.takeover.terms import Terms
 from railhead.documents.codec import decode
-from railhead.documents.run import RunDocument
-from railhead.documents.takeover import Beat, Claim
+from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.takeover import Beat, Claim
 
 
 class Broken:

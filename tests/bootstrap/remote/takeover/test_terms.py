@@ -20,8 +20,8 @@ from bootstrap.remote.takeover.fence import Fence, LeaseLost
 from bootstrap.remote.takeover.holder import LeaseHolder
 from bootstrap.remote.takeover.lease import EXPIRED, standby
 from bootstrap.remote.takeover.terms import Terms, Watch
-from railhead.documents.manifest import UploadedCheckpoints
-from railhead.documents.takeover import Beat, Claim, Term
+from railhead.documents.runs.manifest import UploadedCheckpoints
+from railhead.documents.runs.takeover import Beat, Claim, Term
 
 NUMBERS = itertools.count()
 FIRST, SECOND = Term(1, "h1", "mark-1"), Term(2, "h2", "mark-2")

@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from railhead.documents.codec import Malformed, key
-from railhead.documents.evaluation import Threshold
 from railhead.documents.names import NAME
+from railhead.documents.runs.evaluation import Threshold
 
 SCHEMA = 2
 LONGEST_KEEP = 10**6  # minutes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from railhead.documents.codec import key
 from railhead.documents.names import NAME
-from railhead.documents.result import LARGEST, TIME, Attempt
+from railhead.documents.runs.result import LARGEST, TIME, Attempt
 
 NO_LEASE = "this chief has lost the lease of the run"  # the begin of a cause
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from railhead.documents.codec import Malformed, decode, key
 from railhead.documents.names import NAME
-from railhead.documents.run import RunDocument
+from railhead.documents.runs.run import RunDocument
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from railhead.documents.cause import Cause
 from railhead.documents.codec import key
-from railhead.documents.result import FINAL, LARGEST, TIME, Attempt
-from railhead.documents.stall import Stall
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.result import FINAL, LARGEST, TIME, Attempt
+from railhead.documents.runs.stall import Stall
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from railhead.documents.cause import Cause
 from railhead.documents.codec import key
-from railhead.documents.evaluation import NONE, Evaluation, Reported
-from railhead.documents.stall import Stall
-from railhead.documents.swept import NotSwept, Swept
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.evaluation import NONE, Evaluation, Reported
+from railhead.documents.runs.stall import Stall
+from railhead.documents.runs.swept import NotSwept, Swept
 
 FINAL = ("succeeded", "failed", "cancelled")
 LINE = 200  # characters of a line of a host in a summary
