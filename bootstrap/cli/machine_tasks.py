@@ -170,7 +170,7 @@ def stop(
         ),
     ],
     stacks: AllStacksOption,
-    owner: Annotated[OwnerOptions, only(owner="with `--all`: your name in `owner` of the stacks")],
+    owner: Annotated[OwnerOptions, only(owner="with `--all`: the setting `owner` of your stacks")],
 ) -> None:
     """Stop a stack's machines and wait until the cloud confirms; only spot machines lose disks."""
     from ..lifecycle import stop

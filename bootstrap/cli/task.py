@@ -126,7 +126,7 @@ def help_text(one: Option) -> str:
         text = text.replace(f"{{{word}}}", choices)
     shown = isinstance(one.default, (str, int, float)) and not isinstance(one.default, bool)
     default = one.default if isinstance(one.default, str) or not shown else f"{one.default:g}"
-    return f"{text} ({default})" if shown else text
+    return f"{text}; default: {default}" if shown else text
 
 
 def _parts(body: Callable[..., None]) -> Iterator[Part]:

@@ -148,17 +148,17 @@ class ClusterMethods(ABC):
             minimum: minima of metrics of the evaluation: {"accuracy": 0.97} (--min)
             maximum: maxima of metrics of the evaluation: {"loss": 0.3} (--max)
             keep: time until machines stop after a failed run, such as 30m; a number is
-                minutes (20)
+                minutes; default: 20
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after this time, such as 90m or 2h; a number is hours
-            on_stall: what happens when the run makes no progress (stop)
+            on_stall: what happens when the run makes no progress; default: stop
             stall_after: time without a step before the ranks are examined for a stall, such
-                as 90s; a number is seconds (60)
+                as 90s; a number is seconds; default: 60
             resume: the id of a run: the same program continues from its checkpoints
             elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
                 not answer
             retries: start again so often after a failure, from the newest checkpoint; 0:
-                never (3)
+                never; default: 3
             takeover: the second host continues the run if the chief is lost; needs a bucket
             deploy: after a success, serve the model as the endpoint of this name
             wait: False: return when the run has started (--detach)
@@ -243,7 +243,8 @@ class ClusterMethods(ABC):
             values: values of settings, or of arguments of the script: {"lr": [0.1, 0.01]}
                 (--set)
             random: train this number of randomly drawn combinations instead of all
-            at_once: trials at the same time, each on an equal slice of the hosts (1)
+            at_once: trials at the same time, each on an equal slice of the hosts; default:
+                1
             to_end: do not end hopeless trials early
             launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
                 horovod
@@ -266,7 +267,7 @@ class ClusterMethods(ABC):
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
             retries: start again so often after a failure, from the newest checkpoint; 0:
-                never (3)
+                never; default: 3
 
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
@@ -342,7 +343,7 @@ class ClusterMethods(ABC):
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
             retries: start again so often after a failure, from the newest checkpoint; 0:
-                never (3)
+                never; default: 3
 
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
@@ -444,20 +445,20 @@ class RunMethods(ABC):
         """Serve the model of the run until its time-to-live is over: `fab deploy`.
 
         Args:
-            name: the name of the endpoint (model)
+            name: the name of the endpoint; default: model
             here: serve on this computer instead of the hosts
             model: which of the models of the run, as a path in its results
             trust_model: with --here: also load a model that has no safe mode, without
                 confirmation
             port: a port of 127.0.0.1 on the host
             hours: time-to-live, such as 30m or 2h, from now until it is terminated; a
-                number is hours (1)
+                number is hours; default: 1
             update: switch the endpoint of this name to a new version; no request is refused
                 meanwhile
-            max_batch: samples in one call of the model (32); 1: no batching
-            max_delay: milliseconds that a sample waits for other samples (2)
-            server: railhead, or tensorflow-serving: the host's tensorflow_model_server
-                (railhead)
+            max_batch: samples in one call of the model; 1: no batching; default: 32
+            max_delay: milliseconds that a sample waits for other samples; default: 2
+            server: railhead, or tensorflow-serving: the host's tensorflow_model_server;
+                default: railhead
             hosts: user@host:port*slots; default: the stack's hosts, or the last ones used
             stack: a Pulumi stack; default: the selected stack
 

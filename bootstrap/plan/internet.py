@@ -75,15 +75,17 @@ def check_certificates(name: str, text: str) -> str:
     Raises:
         UsageError: it has no certificate, a damaged one, or a private key.
     """
-    rule = f"--ca {name}: a file of certificates in PEM format"
+    rule = "give a file that has only certificates in PEM format"
     if len(text) > MOST_CERTIFICATES:
-        raise UsageError(f"{rule}, and it is longer than {MOST_CERTIFICATES:,} characters")
+        raise UsageError(f"--ca {name} is longer than {MOST_CERTIFICATES:,} characters: {rule}")
     if "PRIVATE KEY-----" in text:
-        raise UsageError(f"{rule}, and it has a private key, which must not be sent to a host")
+        raise UsageError(f"--ca {name} has a private key, which must not be sent to a host: {rule}")
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise UsageError(f"{rule}, and it has no certificate")
+        raise UsageError(f"--ca {name} has no certificate: {rule}")
     try:
         ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:
-        raise UsageError(f"{rule}, and one of them cannot be read: {error}") from None
+        raise UsageError(
+            f"--ca {name} has a certificate that cannot be read ({error}): {rule}"
+        ) from None
     return text

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from railhead.documents.runs.manifest import home_name
 
 from ..clouds.bucket import Bucket
+from ..errors import Command, RailheadError
 from ..inventory.files import refuse_too_much
 from ..ssh.session import Session
 from ..untrusted import unpack
@@ -58,7 +59,11 @@ def bring_from_bucket(bucket: Bucket, run: Run) -> None:
                 try:
                     bucket.get(key, stage / f"{number}", entry.bytes)
                 except KeyError:
-                    raise unpack.Hostile(f"a manifest with {key}, which is not there") from None
+                    raise RailheadError(
+                        f"the manifest of run {run.run_id} in the bucket lists {key}, which is not"
+                        " in the bucket",
+                        hint=Command("fetch", run=run.run_id),
+                    ) from None
                 unpack.place(stage / f"{number}", run.results, entry.home)
         else:
             _join_pieces(bucket, run)

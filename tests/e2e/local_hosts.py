@@ -247,9 +247,11 @@ s3 =
   addressing_style = path
 """
     folders = [home / ".aws" for home in homes]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "config").write_text(config)
-    yield
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)  # the host was made again without it
+    try:
+        for folder in folders:
+            folder.mkdir()
+            (folder / "config").write_text(config)
+        yield
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)  # the host was made again without it

@@ -29,7 +29,8 @@ POLL = 0.005
 
 
 class Feeder:
-    """Writes the files of a part of a store as a stream into a folder."""
+    """Writes the files of one part of a store into a folder, numbered and a few at a time; the
+    reader uses them as a stream."""
 
     def __init__(
         self, store: Store, folder: Path, part: Part, *, shuffle: int | None = None

@@ -187,6 +187,10 @@ class _Changing(Loader):
     ) -> None:
         self.loader, self.change, self.around = loader, change, around
 
+    def __getattr__(self, name: str) -> Any:
+        """What else a loader has, such as `get_data`, is that of its own loader."""
+        return getattr(self.loader, name)
+
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         """The module, as its own loader makes it."""
         return self.loader.create_module(spec)

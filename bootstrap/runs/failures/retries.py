@@ -81,7 +81,10 @@ def check_takeover(options: RunOptions, hosts: int, bucket: str | None) -> None:
             hint="the same command without it",
         )
     if hosts < 2:
-        raise UsageError(f"--takeover needs at least 2 hosts, and the run has {hosts}")
+        raise UsageError(
+            f"--takeover needs at least 2 hosts, and the run has {hosts}",
+            hint="the same command without --takeover, or with more hosts",
+        )
     if not options.retries.most:
         raise UsageError("--takeover needs retries, and this run has none", hint="--retries 3")
     if bucket is None:

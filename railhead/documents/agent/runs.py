@@ -41,7 +41,7 @@ RunEvent = MetricLine | LogLine | RunNow
 
 @dataclass(frozen=True)
 class Followed:
-    """How the following ended; `lost`: the supervisor has died."""
+    """The reply of `Follow`. `lost`: the supervisor died before the run had ended."""
 
     lost: bool
 

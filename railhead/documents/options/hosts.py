@@ -149,7 +149,7 @@ class OwnerOptions:
 
     owner: str | None = option(
         None,
-        "your name in `owner` of the stacks; default: your login name",
+        "the setting `owner` of your stacks; default: your login name",
         doc="your name in [`owner`](config.md) of the stacks; default: your login name",
     )
 

@@ -185,7 +185,8 @@ class EndingOptions:
 
     keep: float | None = option(
         None,
-        "time until machines stop after a failed run, such as 30m; a number is minutes (20)",
+        "time until machines stop after a failed run, such as 30m; a number is minutes;"
+        " default: 20",
         doc="machines of a stack: how long they run after a failure or cancel, 0 to 1440"
         " minutes; default 20. After a success: 0",
         at_least=0,
@@ -244,7 +245,7 @@ class StartOptions:
     )
     retries: int | None = option(
         None,
-        "start again so often after a failure, from the newest checkpoint; 0: never (3)",
+        "start again so often after a failure, from the newest checkpoint; 0: never; default: 3",
         doc="how often the run starts again after a failure, from its newest checkpoint, 0 to 100:"
         " [Runs that survive](training.md#runs-that-survive). Default: 3 for runs with checkpoints",
         at_least=0,

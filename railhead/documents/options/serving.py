@@ -68,7 +68,7 @@ class DeployOptions:
     )
     max_batch: int | None = option(
         None,
-        "samples in one call of the model (32); 1: no batching",
+        "samples in one call of the model; 1: no batching; default: 32",
         doc="samples in one call of the model, 1 to 4096; default: 32, or 1 with"
         " `--server tensorflow-serving`",
         at_least=1,
@@ -96,7 +96,7 @@ class EndpointName:
     """The name of one of the endpoints."""
 
     name: str = option(
-        help="the name of an endpoint (model)",
+        help="the name of an endpoint; default: model",
         doc="the first argument: the name of an endpoint",
         positional=True,
     )

@@ -114,8 +114,8 @@ def test_a_file_that_is_not_a_certificate_is_refused(authority: Path) -> None:
     (authority / "torn").write_text((authority / "ca.pem").read_text()[:200] + "\n-----END")
     both = (authority / "ca.pem").read_text() + (authority / "key.pem").read_text()
     (authority / "both").write_text(both)
-    rules = {"none": "No such file", "empty": "it has no certificate", "torn": "cannot be read"}
-    for name, rule in {**rules, "both": "it has a private key", ".": "Is a directory"}.items():
+    rules = {"none": "No such file", "empty": "empty has no certificate", "torn": "cannot be read"}
+    for name, rule in {**rules, "both": "both has a private key", ".": "Is a directory"}.items():
         with pytest.raises(UsageError, match=rule):
             internet(ca=str(authority / name))
     with pytest.raises(UsageError, match="longer than 2,000,000"):

@@ -22,6 +22,7 @@ from places import CASES, ROOT
 
 from bootstrap.cli import tasks
 from bootstrap.console.wait import wait_until
+from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.provision.local_environment import environment_folder, python_of
@@ -269,7 +270,7 @@ def test_a_state_that_no_run_has_is_hostile(tmp_path: Path, state: str) -> None:
     assert not following.is_running()
 
 
-def test_a_file_of_the_manifest_that_is_not_in_the_bucket_is_hostile(
+def test_a_file_of_the_manifest_that_is_not_in_the_bucket_is_named(
     on_s3: Any, s3: Any, tmp_path: Path
 ) -> None:
     from bootstrap.clouds.aws.s3 import open_bucket
@@ -278,7 +279,7 @@ def test_a_file_of_the_manifest_that_is_not_in_the_bucket_is_hostile(
     entry = {"path": "results/metrics.jsonl", "bytes": 3, "sha256": "0" * 64}
     manifest = json.dumps({"schema": 1, "files": [entry], "skipped": []})
     s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=manifest)
-    with pytest.raises(Hostile, match="which is not there"):
+    with pytest.raises(RailheadError, match="lists runs/r1/metrics.jsonl, which"):
         event_files.bring_from_bucket(
             Bucket(open_bucket("results-b", "us-east-1")), Run("r1", tmp_path / "r1")
         )

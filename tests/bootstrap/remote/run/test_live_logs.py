@@ -127,7 +127,7 @@ def test_a_log_takes_a_bounded_number_of_objects_and_has_its_end(
             sender.step()
     assert len(chief.pieces()) <= 8
     first, *rest = chief.read().text.strip().split("\n")
-    assert first == "[200 B of the log are not in the bucket]"
+    assert first == "[200 bytes of the log are not in the bucket]"
     assert rest == [f"line {number:04d}" for number in range(20, 100)]
 
 
@@ -142,7 +142,7 @@ def test_of_a_burst_the_last_part_is_uploaded(
                 log.add(f"line {number:04d}".encode())
             sender.step()
     rows = [f"line {number:04d}" for number in (0, 1, 2)]
-    rows += ["", "[920 B of the log are not in the bucket]"]
+    rows += ["", "[920 bytes of the log are not in the bucket]"]
     assert chief.read().text.split("\n") == [*rows, *(f"line {n:04d}" for n in range(95, 100)), ""]
 
 
