@@ -93,7 +93,7 @@ class Machine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
 
     def requests(self) -> list[str]:

@@ -38,7 +38,7 @@ class BareHost:
             env={**mine, **variables},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
 
     def recorded(self, name: str) -> str:

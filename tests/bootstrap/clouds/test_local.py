@@ -395,5 +395,5 @@ def login(folder: Path, address: str, port: int) -> bool:
     options = [f"UserKnownHostsFile={folder}/known_hosts", "StrictHostKeyChecking=yes"]
     args = [word for option in [*options, "BatchMode=yes"] for word in ("-o", option)]
     argv = ["ssh", "-F", "none", *args, "-i", str(folder / "key"), "-p", str(port)]
-    subprocess.run([*argv, f"{PLAIN.pw_name}@{address}", "true"], capture_output=True, timeout=20)
+    subprocess.run([*argv, f"{PLAIN.pw_name}@{address}", "true"], capture_output=True, timeout=60)
     return f"Accepted publickey for {PLAIN.pw_name}" in (folder / "hosts/h1/sshd.log").read_text()

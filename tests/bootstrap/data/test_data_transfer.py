@@ -184,7 +184,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
                 content = (data / local.files[number].path).read_bytes()
                 yield content[: 2 * PIECE]
                 if len(content) > PIECE:
-                    wait_until(lambda: arrived(folder), 20, "a part arrives")
+                    wait_until(lambda: arrived(folder), 60, "a part arrives")
                     raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

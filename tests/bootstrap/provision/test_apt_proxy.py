@@ -85,7 +85,7 @@ class Server:
             to.end_headers()
             self.send(to, LARGE[:BEGUN])
             if "slow" in to.path:
-                self.go_on.wait(20)
+                self.go_on.wait(60)
             if "torn" not in to.path:
                 self.send(to, LARGE[BEGUN:])
                 to.wfile.write(b"0\r\n\r\n" if "unsized" in to.path else b"")
@@ -173,7 +173,7 @@ def host(proxy: AptProxy, *mirrors: str, name: str = "h1") -> Iterator[str]:
 
 @contextmanager
 def asking(place: str) -> Iterator[http.client.HTTPConnection]:
-    with closing(http.client.HTTPConnection(place, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection(place, timeout=60)) as connection:
         yield connection
 
 

@@ -62,7 +62,7 @@ def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) ->
     threading.Timer(1, kill).start()
     assert agent.call("follow", folder="~/runs/r1")[0]["lost"] and killed.is_set()
     process = Path(f"/proc/{pid}")  # gone when it is waited for: `kill -0` fails for everybody
-    assert wait_until(lambda: not process.exists(), seconds=20, every=0.05)
+    assert wait_until(lambda: not process.exists(), seconds=60, every=0.05)
 
 
 def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:

@@ -43,7 +43,7 @@ def echo() -> Iterator[int]:
 
 
 def ask(port: int, text: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
@@ -121,6 +121,6 @@ def test_a_local_port_in_use_is_refused(session: Session) -> None:
 def test_a_connection_that_ends_is_noticed(session: Session) -> None:
     require_open(session)
     session.close()
-    wait_until(lambda: not session.connection.is_connected, 10, "it is closed")
+    wait_until(lambda: not session.connection.is_connected, 60, "it is closed")
     with pytest.raises(ConnectionLost):
         require_open(session)

@@ -135,7 +135,7 @@ def test_a_trial_on_hosts_that_are_given_up_is_trained_again(
 def test_trials_at_once_are_each_on_their_own_hosts(
     hosts: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hosts.before_records = threading.Barrier(2, timeout=20).wait  # breaks if only one is there
+    hosts.before_records = threading.Barrier(2, timeout=60).wait  # breaks if only one is there
     run_trials(INVENTORY, of_rates(0.5, 0.9, at_once=2))
     assert sorted(hosts.hosts.values()) == ["h1", "h2"]
     out = capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_a_lost_host_ends_its_slice_alone(
         return fault
 
     hosts.fault[when] = lose
-    hosts.before_records = lambda: lost.wait(20)
+    hosts.before_records = lambda: lost.wait(60)
     of_four = replace(of_rates(0.5, 0.6, 0.7, 0.8, at_once=2), early_end=False)
     with pytest.raises(
         RailheadError, match=f"^1 of 4 trials did not end: {fault.message[:4]}"
@@ -196,7 +196,7 @@ def test_a_trial_that_was_not_started_goes_to_another_slice(
         return UNREACHABLE
 
     hosts.fault["start on h2"] = refuse
-    hosts.before_records = lambda: refused.wait(20)
+    hosts.before_records = lambda: refused.wait(60)
     of_four = replace(of_rates(0.5, 0.6, 0.7, 0.8, at_once=2), early_end=False)
     run_trials(hosts.whole, of_four)
     assert {*hosts.hosts.values()} == {"h1"} and len(hosts.started) == 4 and stopped == ["c"]
@@ -242,19 +242,19 @@ def press_ctrl_c() -> None:
             c.co_name == "wait" and c.co_filename.endswith("console/threads.py") for c in code
         )
 
-    assert wait_until(waits, seconds=20, every=0.01)
+    assert wait_until(waits, seconds=60, every=0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_ctrl_c_cancels_the_runs_of_all_slices(
     hosts: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both, cancelled = threading.Barrier(2, timeout=20), threading.Event()
+    both, cancelled = threading.Barrier(2, timeout=60), threading.Event()
 
     def interrupt() -> None:
         if both.wait() == 0:
             press_ctrl_c()
-        assert cancelled.wait(20)
+        assert cancelled.wait(60)
 
     def cancel(_: Inventory, run_id: str) -> None:
         hosts.cancelled.append(run_id)
@@ -277,7 +277,7 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
     def finish(_: object) -> None:
         if not interrupted.is_set():
             press_ctrl_c()
-            assert interrupted.wait(20)
+            assert interrupted.wait(60)
 
     interrupted = threading.Event()
     monkeypatch.setattr(attach, "finish", finish)
@@ -294,7 +294,7 @@ def test_ctrl_c_leaves_trials_of_an_earlier_command_that_it_has_not_cancelled(
 ) -> None:
     def interrupt() -> None:
         press_ctrl_c()
-        assert wait_until(lambda: bool(hosts.cancelled), seconds=20, every=0.01)
+        assert wait_until(lambda: bool(hosts.cancelled), seconds=60, every=0.01)
 
     hosts.fault |= {f"follow on {name}": lambda: LOST for name in ("h1", "h2")}
     with pytest.raises(RunFailed, match="lost"):
@@ -317,7 +317,7 @@ def test_a_wait_that_ctrl_c_has_ended_can_be_repeated() -> None:
     go, done = threading.Event(), []
 
     def work(item: int) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
         done.append(item)
 
     wait = side_by_side(work, [1])
@@ -337,7 +337,7 @@ def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
 
     def begin(trials: Trials, *args: Any) -> bool:
         press_ctrl_c()
-        wait_until(lambda: trials.interrupted, seconds=20, every=0.01)
+        wait_until(lambda: trials.interrupted, seconds=60, every=0.01)
         return begun(trials, *args)
 
     def cancel(_: Inventory, run_id: str) -> None:

@@ -44,7 +44,7 @@ def test_a_disk_that_fills_while_the_program_is_uploaded(
     assert command.code in (1, 2) and "started" not in command.out, command.out
     reasons = outcomes(command.out)
     assert "the disk is full" in reasons["lap-h2"] and reasons["lap-h1"].split()[1] == "ok"
-    assert h1.busy(seconds=20) == [] and h2.busy(seconds=20) == []
+    assert h1.busy(seconds=60) == [] and h2.busy(seconds=60) == []
     assert not any("railhead/runs/" in path for path in [*written(h1), *written(h2)])
     laptop.fab("fetch", "--hosts", hosts).ended(2, "no run is recorded")
     h2.disk.leave(32)

@@ -116,7 +116,7 @@ def running(
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def wait_until_it_answers(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:

@@ -151,4 +151,4 @@ def test_start_outlives_the_channel(home: Path) -> None:
     agent.call("start", argv=["sh", "-c", script], **options)
     agent.process.communicate()
     whole = f"{home}/b\n{home}\n"
-    assert wait_until(lambda: (home / "log").read_text() == whole, seconds=20, every=0.05)
+    assert wait_until(lambda: (home / "log").read_text() == whole, seconds=60, every=0.05)

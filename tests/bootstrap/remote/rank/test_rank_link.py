@@ -93,7 +93,7 @@ def test_a_chief_that_reads_nothing_is_not_cut_off() -> None:
             pause = threading.Event()
             for _ in range(50):
                 pause.wait(0.02)
-                wait_until(answered, 20, "the kernel of the receiver answers")
+                wait_until(answered, 60, "the kernel of the receiver answers")
 
 
 # Without the fault of a network: the table is a file whose count rises with each look.

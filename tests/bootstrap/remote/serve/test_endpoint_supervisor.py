@@ -154,7 +154,7 @@ def test_a_model_that_does_not_load_ends_it_with_the_reason(endpoint: Endpoint) 
     (endpoint.folder / "broken").touch()
     with endpoint.runs():
         assert "the model is broken" in endpoint.wait("failed")["reason"]
-        wait_until(lambda: not endpoint.listens(), 10, "the port is closed")
+        wait_until(lambda: not endpoint.listens(), 60, "the port is closed")
 
 
 def test_a_runtime_that_is_gone_is_the_reason(home: Path) -> None:
@@ -173,7 +173,7 @@ def test_nothing_listens_when_the_supervisor_is_killed(endpoint: Endpoint) -> No
     with endpoint.runs() as process:
         endpoint.wait("ready")
         process.send_signal(signal.SIGKILL)
-        wait_until(lambda: not endpoint.listens(), 20, "the server ended with it")
+        wait_until(lambda: not endpoint.listens(), 60, "the server ended with it")
 
 
 def test_the_time_to_live_can_be_moved_and_then_ends_it(endpoint: Endpoint) -> None:

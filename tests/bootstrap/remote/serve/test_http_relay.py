@@ -47,7 +47,7 @@ def accept_until_closed(relay: Relay) -> None:
 
 
 def client_of(relay: Relay) -> socket.socket:
-    return socket.create_connection(relay.listener.getsockname(), timeout=20)
+    return socket.create_connection(relay.listener.getsockname(), timeout=60)
 
 
 def received(connection: socket.socket, end: bytes = b"") -> bytes:
@@ -177,7 +177,7 @@ def test_connections_wait_where_no_file_can_be_opened(monkeypatch: pytest.Monkey
             resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
             try:
                 threading.Thread(target=accept_until_closed, args=(relay,), daemon=True).start()
-                assert paused.wait(20)
+                assert paused.wait(60)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             with server.accept()[0] as connection:
