@@ -241,6 +241,8 @@ def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> li
     """The argv of mpirun, started on the chief in `run_folder` (an absolute path there).
 
     Ranks are not bound to cores: by default OpenMPI pins each host's first rank to core 0.
+    A rank that waits for the others yields its core at each poll: another rank, or what prepares
+    its batches, may need it. By default it does so only if the host has fewer slots than ranks.
     TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes.
     """
     tmp = f"TMPDIR=$HOME/.railhead/runs/{run_id}/tmp"
@@ -253,6 +255,7 @@ def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> li
         "oob_tcp_keepalive_time": "10",
         "oob_tcp_keepalive_intvl": "5",
         "oob_tcp_keepalive_probes": "3",
+        "mpi_yield_when_idle": "1",
         "btl": "self,vader,tcp",
         "pml": "ob1",
     }

@@ -373,6 +373,7 @@ def test_mpirun_notices_a_dead_link_within_half_a_minute_and_uses_plain_tcp() ->
     alive = {name: int(mca[f"oob_tcp_keepalive_{name}"]) for name in ("time", "intvl", "probes")}
     assert alive["time"] + alive["intvl"] * alive["probes"] <= 30
     assert (mca["pml"], mca["btl"]) == ("ob1", "self,vader,tcp")
+    assert mca["mpi_yield_when_idle"] == "1"
 
 
 def test_mpirun_carries_no_variable_and_so_no_secret() -> None:

@@ -117,6 +117,7 @@ def commands(strategy: str, processes: int, chiefs: int = 0, python: str = "") -
     if strategy == "horovod":
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
+        mpirun += ["-mca", "mpi_yield_when_idle", "1"]  # as runs do
         return [([*mpirun, "-np", str(processes), *probe], root)]
     own: Sequence[dict[str, str]] = [{}]
     if strategy == "multiworker":
