@@ -34,7 +34,7 @@ FIXTURES = {
     "runtime_python",
     "newest_python",
 }
-FIXTURES |= {"ready", "s3_server", "s3_store", "shared_caches", "site", "world"}
+FIXTURES |= {"ready", "s3_store", "shared_caches", "site", "world"}
 STARTERS = {"subprocess", "multiprocessing", "moto", "pulumi", "bootstrap.ssh.local_session"}
 
 

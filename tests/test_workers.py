@@ -16,6 +16,8 @@ pytest_plugins = ["pytester"]
     [
         (("training/cases_fit.py", "training/data/cases_tables.py"), True),
         (("e2e/serving/test_serving.py", "e2e/runs/test_resume.py"), True),
+        (("engine/test_aws_host_keys.py", "engine/test_broken_up.py"), True),
+        (("engine/test_broken_up_gcp.py", "engine/test_broken_up.py"), False),
         (("e2e/serving/test_serving.py", "e2e/runs/test_sweep.py"), False),
     ],
 )

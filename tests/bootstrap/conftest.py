@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest
 from hosts.operator import Cluster, Operator
 from places import CASES
 from standins.agent_process import Agent
-from standins.aws import boto_data
 from standins.gpu_hosts import with_cards
 from standins.pulumi_command import PulumiCommand
+from standins.stores.object_stores import S3
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.clouds.local import cluster as local_cluster
@@ -89,39 +88,15 @@ def aws_client(no_aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 @pytest.fixture
-def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A server that answers as S3, found by the variables of AWS, with the bucket `results-b`,
-    versioned as a stack's is."""
-    import boto3
-
-    moto = pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
-    boto_data.read_once()
-    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    parameters = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
-    parameters |= {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "NO_PROXY": "127.0.0.1",
-    }
-    for name, value in parameters.items():
+def s3(s3_store: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of S3, which programs find by the variables of AWS. It has the bucket `results-b`,
+    empty, and versioned as a stack's is."""
+    for name, value in {**s3_store.environ, "NO_PROXY": "127.0.0.1"}.items():
         monkeypatch.setenv(name, value)
-    reset = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")
-    urllib.request.urlopen(reset).close()  # its state outlives the server
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="results-b")
-    client.put_bucket_versioning(Bucket="results-b", VersioningConfiguration={"Status": "Enabled"})
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def s3(s3_server: Any) -> Any:
-    """A client of that S3."""
-    import boto3
-
-    return boto3.client("s3")
+    s3_store.make_bucket("results-b")
+    s3_store.keep_versions("results-b")
+    yield s3_store.client
+    s3_store.remove_bucket("results-b")
 
 
 @pytest.fixture

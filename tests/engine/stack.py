@@ -33,16 +33,16 @@ def find(caches: Path) -> Path | None:
     """The folder with the CLI and its scripts: on PATH, else built by scripts/engine; or None."""
     found = shutil.which("pulumi")
     folders = [Path(found).resolve().parent] if found else []
-    folders.append(caches / "railhead" / "engine" / version())
+    built = subprocess.run(
+        [ROOT / "scripts/engine", "--where"],
+        env={**os.environ, "XDG_CACHE_HOME": str(caches)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    folders.append(Path(built.stdout.strip()))
     whole = [f for f in folders if all((f / name).exists() for name in ("pulumi", *BESIDE))]
     return whole[0] if whole else None
-
-
-def version() -> str:
-    """The version that scripts/engine builds."""
-    found = re.search(r"pulumi/pkg/v3 v(\S+)", (ROOT / "scripts/engine.d/go.mod").read_text())
-    assert found
-    return found[1]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import socket
 import sys
 import sysconfig
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -50,6 +50,7 @@ def serve(listener: socket.socket, folders: Sequence[str]) -> None:
         message, streams = receive(client)
         learn(message.get("learned", ()))
         if "argv" in message:
+            learn_first(message["argv"], message["environment"])
             gc.freeze()
             if not os.fork():
                 listener.close()
@@ -57,6 +58,22 @@ def serve(listener: socket.socket, folders: Sequence[str]) -> None:
         client.close()
         for stream in streams:
             os.close(stream)
+
+
+def learn_first(argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Import what a program imports at first, before the first one does: the command line of `fab`,
+    or what describes the cloud of a stack."""
+    if Path(argv[0]).name.startswith("fab"):
+        learn(["bootstrap.cli.program"])
+    cloud = json.loads(environment.get("PULUMI_CONFIG") or "{}").get("railhead:cloud")
+    if cloud not in ("aws", "gcp") or f"stacks.{cloud}.cluster" in sys.modules:
+        return
+    learn([f"stacks.{cloud}.cluster"])
+    ours = [module for name, module in sys.modules.items() if name.startswith("stacks.")]
+    imported = {id(value): value for module in ours for value in vars(module).values()}
+    for value in imported.values():
+        if isinstance(value, ModuleType) and is_lazy(value):
+            getattr(value, "any_name", None)
 
 
 def readable(*files: Any) -> list[Any]:
@@ -190,10 +207,15 @@ def exit_code(program: str, args: Sequence[str]) -> int:
     return 0
 
 
+def is_lazy(module: ModuleType) -> bool:
+    """Whether it is one of Pulumi's that is loaded when a name is read from it."""
+    return type(module).__name__ == "_LazyModule"
+
+
 def lies_in(module: ModuleType, folders: Sequence[str]) -> bool:
     """Whether it was loaded from one of these, through links too. To ask a lazy module would load
     it; a `__main__` is a program."""
-    if type(module).__name__ == "_LazyModule":
+    if is_lazy(module):
         return False
     file = os.path.realpath(getattr(module, "__file__", None) or "")
     return file.startswith(tuple(folders)) and not file.endswith("/__main__.py")

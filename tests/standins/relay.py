@@ -1,4 +1,4 @@
-"""A TCP relay before a server that is slow, cuts connections, or stalls.
+"""A TCP relay before a server that is slow, cuts connections, stalls, or changes what it carries.
 
 Bandwidth is shared by all connections, as on a network link.
 """
@@ -19,7 +19,8 @@ PIECE = 1 << 16
 class Relay:
     """`endpoint` leads to the same server. The first `cuts` connections that carry more than
     `cut_after` bytes to the client are closed there; of the first `stalls` that carry more than
-    `stall_after`, nothing more comes."""
+    `stall_after`, nothing more comes. `replaces` are bytes that a client sends, and those that the
+    server gets in their place."""
 
     def __init__(
         self,
@@ -30,11 +31,13 @@ class Relay:
         cuts: int = 0,
         stall_after: int = 0,
         stalls: int = 0,
+        replaces: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
         url = urlsplit(endpoint)
         self.upstream = (url.hostname or "", url.port or 80)
         self.rate, self.cut_after, self.stall_after = bytes_per_s, cut_after, stall_after
         self.cuts, self.stalls, self.was_cut = cuts, stalls, 0
+        self.replaces = replaces
         self.lock, self.free_at, self.ended = threading.Lock(), 0.0, threading.Event()
 
         class Handler(socketserver.BaseRequestHandler):
@@ -77,7 +80,7 @@ class Relay:
         """What the client sends."""
         with contextlib.suppress(OSError):
             while data := client.recv(PIECE):
-                upstream.sendall(data)
+                upstream.sendall(data.replace(*self.replaces) if self.replaces[0] else data)
             upstream.shutdown(socket.SHUT_WR)
 
     def takes(self, what: str, carried: int, after: int) -> bool:

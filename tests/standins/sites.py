@@ -97,7 +97,7 @@ class CloudSite(Site):
 
 
 class AwsSite(CloudSite):
-    """EC2, S3 and EventBridge Scheduler of moto."""
+    """EC2, EventBridge Scheduler and the account's bucket, of moto."""
 
     sdk, no_capacity = "boto3", "InsufficientInstanceCapacity"
     account = "account 123456789012"

@@ -28,11 +28,12 @@ Advice = str | Callable[[re.Match[str]], str]
 @dataclass(frozen=True)
 class Row:
     """Evidence and what it means. `signal`: only for a rank that this signal has killed. `advice`:
-    what to do; empty: the command of the class (`COMMANDS`)."""
+    what to do; empty: the command of the class (`COMMANDS`). `pattern` is compiled when it is
+    searched for: most programs that import this table meet no failure."""
 
     class_: str
     source: str
-    pattern: re.Pattern[str]
+    pattern: str
     retry: str = REPEATED
     advice: Advice = ""
     signal: int | None = None
@@ -80,7 +81,7 @@ def _row(
     advice: Advice = "",
     signal: int | None = None,
 ) -> Row:
-    return Row(class_, source, re.compile("|".join(patterns)), retry, advice, signal)
+    return Row(class_, source, "|".join(patterns), retry, advice, signal)
 
 
 FEWER = "a smaller batch, or fewer ranks on that host"
@@ -253,7 +254,7 @@ def _matches(failure: Failure) -> Iterator[tuple[Row, str]]:
     signal = failure.culprit.signal
     for source, lines in _evidence(failure).items():
         rows = [row for row in ROWS if row.source == source and row.signal in (None, signal)]
-        yield from ((row, line) for line in lines for row in rows if row.pattern.search(line))
+        yield from ((row, line) for line in lines for row in rows if re.search(row.pattern, line))
 
 
 def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
@@ -292,6 +293,6 @@ def advice_of(cause: Cause, lines: Sequence[str] = ()) -> str:
     for row, text in [(row, cause.evidence) for row in of_class] + [
         (row, text) for row in of_lines for text in texts
     ]:
-        if match := row.pattern.search(text):
+        if match := re.search(row.pattern, text):
             return row.advice if isinstance(row.advice, str) else row.advice(match)
     return ""

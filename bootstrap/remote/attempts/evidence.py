@@ -75,7 +75,7 @@ def kernel_lines(log: str, since: float) -> list[str]:
     lines = []
     for line in log.splitlines():
         stamp = STAMP.search(line)
-        if stamp and float(stamp[1]) >= since and any(p.search(line) for p in patterns):
+        if stamp and float(stamp[1]) >= since and any(re.search(p, line) for p in patterns):
             lines.append(line[:LONGEST])
     return lines[-LINES:]
 

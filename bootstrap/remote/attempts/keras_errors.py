@@ -48,14 +48,13 @@ ERRORS = {
     ),
 }  # fmt: skip
 # A missing name: that of the module or object, and the name in it; or that of a missing module.
-MISSING = re.compile(
+MISSING = (
     r"module '([\w.]+)' has no attribute '(\w+)'"
     r"|cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'"
     r"|No module named '(?P<whole>[\w.]+)'"
 )
 # How tracebacks spell the modules that a script knows as tf.keras, and as keras.
 OF_TENSORFLOW = ("keras._tf_keras.keras", "keras.api._v2.keras", "tensorflow.keras")
-ANY = {keras: re.compile("|".join(patterns)) for keras, patterns in ERRORS.items()}
 SEARCHED = 1000  # characters of a line
 LONGEST = 600.0  # seconds of an attempt, after which the run does not start again
 
@@ -73,8 +72,8 @@ class Trace:
 def needs_other(keras: int, lines: Sequence[str]) -> bool:
     """Whether these last lines of a script are of an error that the other Keras does not have."""
     text = "\n".join(line[:SEARCHED] for line in lines)
-    return bool(ANY[keras].search(text)) or any(
-        _other_has(keras, missing) for missing in MISSING.finditer(text)
+    return bool(re.search("|".join(ERRORS[keras]), text)) or any(
+        _other_has(keras, missing) for missing in re.finditer(MISSING, text)
     )
 
 

@@ -24,7 +24,7 @@ from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 
 from ..programs import REPLACING, WHOLE
 from ..run import bounded, controller, end_processes, json_file
-from . import elastic, points, prepare, time_left
+from . import elastic, keras_errors, points, prepare, time_left
 from .elastic import absent_hosts
 from .points import BEGINNING, Checkpoints, Point
 from .retry import NEVER, REPEATED
@@ -171,8 +171,6 @@ class Restarts:
 
 def _needs_other_keras(ended: Ended, point: Point) -> bool:
     """Whether the script failed because of its Keras."""
-    from . import keras_errors  # loaded where it is needed: it compiles a hundred patterns
-
     trace = keras_errors.Trace(ended.times.seconds, ended.stepped, point.files)
     return bool(keras_errors.failure_of_keras(ended.run.keras, ended.result, trace))
 

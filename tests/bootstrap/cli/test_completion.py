@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from standins.forks import FAB, forked_fab
+from standins.forks import FAB, FORKED, forked_fab, forks
 
 from bootstrap.cli.collection import ns
 from bootstrap.cli.command_line.completion import SCRIPTS, candidates
@@ -132,11 +132,12 @@ def test_a_shell_completes(
     if not shutil.which(shell):
         pytest.skip(f"there is no {shell}")
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/fab").write_text(WRAPPER.replace("FAB", str(FAB)))
+    (tmp_path / "bin/fab").write_text(WRAPPER.replace("FAB", f"{FORKED} {FAB}"))
     (tmp_path / "bin/fab").chmod(0o755)
     (tmp_path / "own.py").write_text("")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("RAILHEAD_FORKS", forks())
     terminal = Terminal(STARTS[shell])
     try:
         terminal.type(f"{INSTALL[shell]}; {PROMPTS[shell]}")

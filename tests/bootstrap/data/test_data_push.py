@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
-
 from standins.stores.buckets import OnGcs, OnS3, World
 
 from bootstrap.clouds import bucket

@@ -1,18 +1,17 @@
 """Results on their way into a bucket, by run/upload.py.
 
-S3 is moto's. Google Cloud Storage is a stand-in that holds every call against Google's own
+S3 is a real server. Google Cloud Storage is a stand-in that holds every call against Google's own
 document; what asks it runs in the environment of locks/bucket.txt, made as on a chief.
 """
 
 from __future__ import annotations
 
-import io
+import base64
 import json
 import os
 import subprocess
 import sys
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
 from bootstrap.remote.run import upload
 
-pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
 from standins import programs  # noqa: E402
 from standins.gcp.discovery import DOCUMENTS  # noqa: E402
 from standins.gcp.storage import Store, flipped  # noqa: E402
+from standins.relay import Relay  # noqa: E402
 from standins.stores import object_stores  # noqa: E402
 
 
@@ -81,7 +80,7 @@ WANTED += ["result.json", "run.json"]
 
 
 def test_all_results_and_folders_are_in_the_bucket_with_their_local_names(
-    s3_server: Any, s3: Any, run: Path
+    s3: Any, run: Path
 ) -> None:
     for name in ("results/model/variables/v.data", "logs/trace/x"):
         (run / name).parent.mkdir(parents=True)
@@ -89,11 +88,14 @@ def test_all_results_and_folders_are_in_the_bucket_with_their_local_names(
     (run / "results/latest").symlink_to("model")
     os.mkfifo(run / "results/pipe")
     (run / "results/manifest.json").write_text(json.dumps(manifest(str(run))))
-    s3_server._server.app = Strict(s3_server._server.app, flips=False)
     process = run_upload(run)
     assert process.returncode == 0, process.stderr
     trees = ["model/variables/v.data", "logs/trace/x"]
     assert keys(s3) == sorted(f"runs/r1/{name}" for name in [*WANTED, *trees])
+    for key in keys(s3):  # each came with its hash, which S3 has compared
+        answer = s3.get_object(Bucket="results-b", Key=key, ChecksumMode="ENABLED")
+        digest = sha256(answer["Body"].read()).digest()
+        assert base64.b64decode(answer["ChecksumSHA256"]) == digest, key
 
 
 def test_a_file_of_its_own_goes_without_the_rest(s3: Any, run: Path) -> None:
@@ -122,35 +124,13 @@ def test_a_bucket_that_is_not_there_is_an_error_with_its_name(s3: Any, run: Path
     assert process.returncode and "NoSuchBucket" in process.stderr
 
 
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-BAD = b"<Error><Code>BadDigest</Code><Message>it did not match</Message></Error>"
-
-
-class Strict:
-    """What S3 does and moto does not: an object whose sha256 is not the one that came with it is
-    refused. `flips` changes a bit of each on its way."""
-
-    def __init__(self, moto: Wsgi, flips: bool) -> None:
-        self.moto, self.flips = moto, flips
-
-    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "PUT" or "/runs/" not in environ["PATH_INFO"]:
-            return self.moto(environ, start)
-        data = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"] or 0))
-        data = flipped(data) if self.flips and data else data
-        if environ["HTTP_X_AMZ_CHECKSUM_SHA256"] != b64encode(sha256(data).digest()).decode():
-            start("400 Bad Request", [("Content-Type", "application/xml")])
-            return [BAD]
-        environ["wsgi.input"] = io.BytesIO(data)
-        return self.moto(environ, start)
-
-
 def test_one_bit_flipped_on_its_way_to_s3_is_not_a_result(
-    s3_server: Any, s3: Any, run: Path
+    s3_store: object_stores.S3, s3: Any, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3_server._server.app = Strict(s3_server._server.app, flips=True)
-    with pytest.raises(Exception, match="BadDigest"):
-        upload.main(str(run), S3)
+    with Relay(s3_store.endpoint, replaces=(b"weights", flipped(b"weights"))) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        with pytest.raises(Exception, match="BadDigest|ContentSHA256Mismatch"):
+            upload.main(str(run), S3)
     assert "runs/r1/manifest.json" not in keys(s3)
 
 

@@ -199,7 +199,7 @@ def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
 
 
 @pytest.fixture
-def team(tmp_path: Path, s3_server: object) -> Iterator[list[Operator]]:
+def team(tmp_path: Path, s3: object) -> Iterator[list[Operator]]:
     """Two people, each with their own home, caches and hosts; the bucket is for both."""
     people = [
         Operator(tmp_path / who, tmp_path, tmp_path / f"{who}-caches") for who in ("ann", "bo")

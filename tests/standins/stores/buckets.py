@@ -15,7 +15,7 @@ ON_GCP = Inventory("dev", MACHINE, cloud="gcp", region="us-central1", bucket="gs
 
 
 class OnS3:
-    """A bucket of S3, as moto has it."""
+    """A bucket of a real S3 server."""
 
     inventory = ON_AWS
 

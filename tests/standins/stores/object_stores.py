@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +55,11 @@ class Store:
 
 @dataclass(frozen=True)
 class S3(Store):
-    """versitygw: S3 over a folder; it checks signatures, regions and the owner of a bucket."""
+    """versitygw: S3 over `folder`; it checks signatures, regions and the owner of a bucket."""
 
-    @property
+    folder: Path = Path()
+
+    @cached_property
     def client(self) -> Any:
         return boto3.client(
             "s3",
@@ -74,6 +78,11 @@ class S3(Store):
 
     def make_bucket(self, bucket: str) -> None:
         self.client.create_bucket(Bucket=bucket)
+
+    def remove_bucket(self, bucket: str) -> None:
+        """Remove a bucket with all that is in it, where it is there."""
+        for name in ("buckets", "versions"):
+            shutil.rmtree(self.folder / name / bucket, ignore_errors=True)
 
     def keep_versions(self, bucket: str) -> None:
         self.client.put_bucket_versioning(
@@ -183,7 +192,7 @@ def s3(caches: Path, folder: Path, address: str = "127.0.0.1") -> Iterator[S3]:
     environ = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": REGION}
     environ |= {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     with running(command, endpoint, folder / "log", keys):
-        yield S3("s3", endpoint, environ)
+        yield S3("s3", endpoint, environ, folder)
 
 
 def account(access: str, secret: str) -> dict[str, Any]:

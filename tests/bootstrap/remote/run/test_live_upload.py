@@ -15,25 +15,21 @@ from typing import Any
 
 import pytest
 from places import ROOT
+from standins import programs
 from standins.runs.run_documents import run_document
 
-from railhead.documents.codec import encode
-from railhead.documents.runs.manifest import Restored
-from railhead.documents.runs.run import RunBucket
-
-pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
-
-from standins import programs  # noqa: E402
-
-from bootstrap.console.wait import wait_until  # noqa: E402
-from bootstrap.remote.programs import NAME  # noqa: E402
-from bootstrap.remote.run import (  # noqa: E402
+from bootstrap.console.wait import wait_until
+from bootstrap.remote.programs import NAME
+from bootstrap.remote.run import (
     checkpoint_files,
     live_upload,
     restore_checkpoints,
     upload,
 )
-from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
+from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles
+from railhead.documents.codec import encode
+from railhead.documents.runs.manifest import Restored
+from railhead.documents.runs.run import RunBucket
 
 URL = "s3://results-b/runs/r1"
 

@@ -1,0 +1,1 @@
+module github.com/nbutton23/zxcvbn-go
