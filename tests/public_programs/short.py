@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-EPOCHS, STEPS, SAMPLES = 2, 4, 1024
+EPOCHS, STEPS = 2, 4
+SAMPLES = "RAILHEAD_SHORT_SAMPLES"  # a variable: the samples of a data set for training and tests
 IMAGES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
 KERAS = ("keras.src", "tf_keras.src")
 WORDS, LENGTH = 1000, 60  # of imdb
+
+
+def samples() -> list[int]:
+    """The number of samples for training and for tests."""
+    return [int(number) for number in os.environ[SAMPLES].split()]
 
 
 def images(shape: tuple[int, ...], labels: tuple[int, ...]) -> Callable[..., Any]:
@@ -30,7 +37,8 @@ def images(shape: tuple[int, ...], labels: tuple[int, ...]) -> Callable[..., Any
             x = random.randint(0, 255, (number, *shape)).astype("uint8")
             return x, random.randint(0, 10, (number, *labels)).astype("uint8")
 
-        return part(SAMPLES), part(SAMPLES // 4)
+        train, test = samples()
+        return part(train), part(test)
 
     return load_data
 
@@ -46,7 +54,8 @@ def texts(*_: Any, num_words: int | None = None, **__: Any) -> Any:
         x[:] = [random.randint(1, words, random.randint(5, LENGTH)).tolist() for _ in range(number)]
         return x, random.randint(0, 2, number)
 
-    return part(SAMPLES), part(SAMPLES // 4)
+    train, test = samples()
+    return part(train), part(test)
 
 
 def with_data(load: Callable[..., Any]) -> Callable[[ModuleType], None]:
