@@ -25,7 +25,7 @@ class Program:
     repository: str
     commit: str
     path: str
-    strategy: str
+    strategy: str = "horovod"
     words: str = ""
     samples: tuple[int, int] = (1024, 256)
     outside: tuple[str, ...] = ()

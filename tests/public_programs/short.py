@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 EPOCHS, STEPS = 2, 4
-SAMPLES = "RAILHEAD_SHORT_SAMPLES"  # a variable: the samples of a data set for training and tests
+SAMPLES = "SHORT_SAMPLES"  # a variable: the samples of a data set for training and tests
 IMAGES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
 KERAS = ("keras.src", "tf_keras.src")
 WORDS, LENGTH = 1000, 60  # of imdb
