@@ -3,9 +3,9 @@
 None is stored here. All were written for Keras 2, or for both. None needs packages that are not in
 a runtime, or other data than the data sets of Keras or random data. They were chosen by reading,
 before any was run. Left out: programs for TensorFlow 1, copies of one that is listed, those that
-need a GPU, those that fail with every Keras, those whose ranks read files that rank 0 writes, or
-write the same absolute path, those that import a file which their repository lacks, and those that
-set TF_CONFIG themselves, or read variables of Slurm or another launcher.
+need a GPU or an older Horovod, those that fail with every Keras, those whose ranks read files that
+rank 0 writes, or write the same absolute path, those that import a file which their repository
+lacks, and those that set TF_CONFIG themselves, or read variables of Slurm or another launcher.
 """
 
 from __future__ import annotations
@@ -97,9 +97,6 @@ HOROVOD: Repositories = {
         "ca98fa44d8fef99ff719397597f04c62a73fd713",
         "job/mpijob/horovod-keras",
     ): (("keras_mnist_mpijob.py", "--log_dir logs", ALL),),
-    ("Alwaysproblem/k8s_docker_horovod", "9bce7acc2d56e4822e04aabffd8071d61ebe9e43", "."): (
-        ("fashion.py", ""),
-    ),
     (
         "argonne-lcf/CompPerfWorkshop",
         "4156b3eca72a75d8149999a82b63ef70ae817bf2",
