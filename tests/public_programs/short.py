@@ -97,22 +97,31 @@ def few_batches(data: Any) -> Any:
     return data.take(STEPS) if int(data.cardinality()) > STEPS else data  # unknown: below 0
 
 
-def with_short_take(module: ModuleType) -> None:
-    """Loops over `dataset.take(steps)`, the usual form."""
+def with_short_loops(module: ModuleType) -> None:
+    """Loops of the program itself: over `dataset.take(steps)`, the usual form, and over all of a
+    dataset, which is empty after a few passes."""
     cls = module.DatasetV2
-    take = cls.take
+    take, start = cls.take, cls.__iter__
 
     @functools.wraps(take)
     def short(self: Any, count: Any, *args: Any, **options: Any) -> Any:
         return take(self, min(count, STEPS * EPOCHS), *args, **options)
 
-    cls.take = short
+    @functools.wraps(start)
+    def passes(self: Any) -> Any:
+        if "site-packages" in sys._getframe(1).f_code.co_filename:  # such as `fit`
+            return start(self)
+        done = vars(self).get("railhead_passes", 0)
+        vars(self)["railhead_passes"] = done + 1
+        return start(self) if done < EPOCHS else iter(())
+
+    cls.take, cls.__iter__ = short, passes
 
 
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "keras.src.backend.tensorflow.trainer": with_short_fit("TensorFlowTrainer"),
     "tf_keras.src.engine.training": with_short_fit("Model"),
-    "tensorflow.python.data.ops.dataset_ops": with_short_take,
+    "tensorflow.python.data.ops.dataset_ops": with_short_loops,
 }
 for keras in KERAS:
     for name, shape in IMAGES.items():
