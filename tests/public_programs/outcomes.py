@@ -40,12 +40,9 @@ def outcome_of(name: str, output: str, folder: Path) -> Outcome:
         return Outcome(name, REFUSED, why="".join(errors[-1:]).removeprefix("fab train: "))
     result = json.loads(results[-1].read_text())
     run = json.loads(results[-1].with_name("run.json").read_text())
-    culprit, retried, state = result.get("culprit"), bool(result.get("attempts")), result["state"]
-    if state == SUCCEEDED:
-        return Outcome(name, state, run["keras"], retried)
-    lines = [line for line in output.splitlines() if state in line]  # of a signal or a stall
-    why = "".join((culprit or {}).get("lines", [])[-1:]) or "".join(lines[-1:])
-    return Outcome(name, state, run["keras"], retried, why)
+    why = (result.get("cause") or {}).get("evidence", "")
+    retried, state = bool(result.get("attempts")), result["state"]
+    return Outcome(name, state, run["keras"], retried, "" if state == SUCCEEDED else why)
 
 
 def limit_of(keras: str) -> float:

@@ -101,7 +101,7 @@ HOROVOD: Repositories = {
         "argonne-lcf/CompPerfWorkshop",
         "4156b3eca72a75d8149999a82b63ef70ae817bf2",
         "09_profiling_frameworks/TensorFlow",
-    ): (("train_GAN.py", ""), ("tf_function/train_GAN_iofix.py", "", (4096, 256))),
+    ): (("train_GAN.py", ""),),
 }
 MULTIWORKER: Repositories = {
     ("nakamasato/ml-training", "7c93f2eff9ff34048740e0aa29ae014171174c37", "tensorflow"): (
