@@ -19,8 +19,8 @@ from typing import Any
 class Program:
     """A program. `repository`: OWNER/NAME on GitHub; `commit`: the one that was tried; `path`: of
     the script in it. `strategy`: of `fab train`. `words`: its arguments. `samples`: those of its
-    data sets, for training and for tests: more if it counts on them. `outside`: what it writes
-    outside its folder."""
+    data sets, for training and for tests: more if it counts on them, fewer for many epochs in a
+    loop of its own. `outside`: what it writes outside its folder."""
 
     repository: str
     commit: str
@@ -36,7 +36,7 @@ class Program:
         return f"{self.repository.partition('/')[0]}/{'/'.join(self.path.split('/')[-2:])}"
 
 
-ALL = (60000, 10000)  # samples of MNIST
+ALL, FEW = (60000, 10000), (8, 8)  # all samples of MNIST; for 100 epochs
 SYNTHETIC = "--model MobileNet --batch-size 2 --num-batches-per-iter 2 --num-iters 2"
 HVD_2 = "HVD-Tensorflow2-DistributedGradientTape"
 Scripts = tuple[tuple[Any, ...], ...]  # the path of each, and the last fields of its Program
@@ -87,7 +87,7 @@ HOROVOD: Repositories = {
         ("TUTO1-05-FashionMNIST-mnist-custommodel/mnist_custommodel.py", ""),
         ("TUTO1-05-FashionMNIST-mnist-fit/mnist_fit.py", ""),
         ("TUTO1-05-FashionMNIST-mnist-matmul/mnist_matmul.py", ""),
-        ("TUTO1-07-Inception/main.py", ""),
+        ("TUTO1-07-Inception/main.py", "", FEW),
         ("TUTO1-08-ResNet/main.py", ""),
         ("TUTO1-11-AE/main.py", ""),
         ("TUTO1-12-VAE/main.py", ""),
