@@ -14,7 +14,7 @@ from public_programs.outcomes import Outcome, read, table, write
 from public_programs.programs import PROGRAMS, Program
 from tested_programs import KINDS, Kind
 
-from bootstrap.runs.strategies import LAUNCHERS
+from bootstrap.runs.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=Kind.row)
@@ -36,7 +36,7 @@ def test_public_programs_are_named_by_a_commit() -> None:
     for program in PROGRAMS:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", program.repository), program
         assert re.fullmatch("[0-9a-f]{40}", program.commit), program
-        assert program.path.endswith(".py") and program.launcher in LAUNCHERS, program
+        assert program.path.endswith(".py") and program.strategy in STRATEGIES, program
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def repository_with(folder: Path, *files: str) -> str:
 def test_a_program_is_fetched_at_its_commit_with_its_folder_only(
     github: Path, tmp_path: Path
 ) -> None:
-    files = ("a/train.py", "a/net.py", "b/train.py", "c/large.bin")
+    files = ("a/train.py", "a/net.py", "b/train.py", "train.py", "c/large.bin")
     commit = repository_with(github / "me/mine", *files)
-    for folder in ("a", "b"):
-        program = Program("me/mine", commit, f"{folder}/train.py")
+    for script in ("train.py", "a/train.py", "b/train.py"):
+        program = Program("me/mine", commit, script)
         place = sources.folder_of(program, tmp_path / "caches")
-        assert (place / "train.py").read_text() == f"{folder}/train.py"
+        assert (place / "train.py").read_text() == script
     root = place.parent
-    left = {str(file.relative_to(root)) for file in root.glob("*/*") if ".git/" not in str(file)}
-    assert left == {*files[:3]}
+    left = {str(file.relative_to(root)) for file in root.rglob("*.*") if ".git" not in str(file)}
+    assert left == {*files[:4]}
 
 
 def test_a_program_that_cannot_be_fetched_has_a_reason(

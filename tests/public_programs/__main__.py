@@ -35,6 +35,7 @@ from .outcomes import (  # noqa: E402
     write,
 )
 from .programs import PROGRAMS, Program  # noqa: E402
+from .short import SAMPLES  # noqa: E402
 from .sources import NotFetched, folder_of  # noqa: E402
 
 SEEDS = [*itertools.product(("tf2.18", "tf2.21"), ("auto", "3", "2"))]
@@ -111,8 +112,11 @@ def run(operator: Operator, program: Program, runtime: str, keras: str) -> Outco
     code = operator.folder / "code"
     shutil.copytree(source, code, ignore=shutil.ignore_patterns(".git"))
     words = ("--script", f"code/{Path(program.path).name}", "--args", program.words)
-    row = ("--runtime", runtime, "--launcher", program.launcher, "--keras", keras)
-    process = operator.start("train", *words, *row, *QUIET)
+    row = ("--runtime", runtime, "--strategy", program.strategy, "--keras", keras)
+    samples = f"{SAMPLES}={' '.join(map(str, program.samples))}"
+    for place in program.outside:  # of an earlier run
+        shutil.rmtree(place, ignore_errors=True)
+    process = operator.start("train", *words, *row, *QUIET, "--env", samples)
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:

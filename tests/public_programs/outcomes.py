@@ -40,8 +40,7 @@ def outcome_of(name: str, output: str, folder: Path) -> Outcome:
         return Outcome(name, REFUSED, why="".join(errors[-1:]).removeprefix("fab train: "))
     result = json.loads(results[-1].read_text())
     run = json.loads(results[-1].with_name("run.json").read_text())
-    culprit = result.get("culprit") or {}
-    why = "".join(culprit.get("lines", [])[-1:])
+    why = (result.get("cause") or {}).get("evidence", "")
     retried, state = bool(result.get("attempts")), result["state"]
     return Outcome(name, state, run["keras"], retried, "" if state == SUCCEEDED else why)
 

@@ -59,6 +59,7 @@ class Case:
         return self.special != "overflow"
 
 
+MAKERS = ("creator", "function", "per-worker")  # special: of the datasets of workers
 STEPS = {"steps_per_epoch": 3, "validation_steps": 3}
 CASES = {
     "momentum": Case("unbuilt"),
@@ -93,6 +94,15 @@ CASES = {
         samples=8 * BATCH,
         dataset=True,
         coordinated=True,
+        compiled={"steps_per_execution": 4},
+        fitted={"steps_per_epoch": 8, "validation_steps": 4},
+    ),
+    "coordinated-creator": Case(
+        "embedding",
+        "adam",
+        samples=8 * BATCH,
+        coordinated=True,
+        special="creator",
         compiled={"steps_per_execution": 4},
         fitted={"steps_per_epoch": 8, "validation_steps": 4},
     ),
@@ -258,6 +268,9 @@ class Training:
             arrays["predictions"] = model.predict(lines_of(x, self.backup), verbose=0)
         else:
             arrays["predictions"] = model.predict(x, batch_size=BATCH, verbose=0)
+        for metric in model.metrics:
+            metric.reset_states()  # as Keras 2 calls it
+        assert model.optimizer.lr.numpy() < 1, "the rate, as Keras 2 calls it"
         values = {"history": history, "evaluation": evaluation, "calls": self.calls}
         return arrays, values | {"iterations": int(model.optimizer.iterations.numpy())}
 
@@ -285,13 +298,16 @@ class Training:
         if self.case.weights == "class":
             given["class_weight"] = {0: 0.5, 1: 1.0, 2: 2.0, 3: 0.25}
         own = self.case.special if self.strategy else ""
-        if not self.case.dataset and own not in ("function", "per-worker"):
+        if not self.case.dataset and own not in MAKERS:
             arrays = {"x": x, "y": y, "sample_weight": weight}
             return given | arrays | {"shuffle": False, "batch_size": BATCH}
 
         def dataset() -> Any:
             return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
 
+        if own == "creator":
+            make = tf.keras.utils.experimental.DatasetCreator
+            return given | {"x": make(lambda _: dataset().repeat())}
         if own == "per-worker":
             coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
             make = coordinator.create_per_worker_dataset
@@ -403,7 +419,7 @@ def optimizer(name: str) -> Any:
 
     if name == "adam":
         return keras.optimizers.Adam(0.01, epsilon=1e-3)
-    return keras.optimizers.SGD(0.05, momentum=0.9)
+    return keras.optimizers.SGD(lr=0.05, momentum=0.9)
 
 
 if __name__ == "__main__":

@@ -206,7 +206,8 @@ ROWS = (
         r"Transport endpoint is not connected",
         r"\b[Rr]ead timed out",
     ),
-    _row("program", LINES, r"^(?:[\w.]+\.)?\w*(?:Error|Exception): "),
+    # TensorFlow indents an exception of a tf.function below a line that says only where it was.
+    _row("program", LINES, r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception): (?!in user code:)"),
     _row("disk", SPACE, r".", retry=NEVER),
     _row(
         "host",

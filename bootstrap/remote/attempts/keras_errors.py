@@ -25,6 +25,7 @@ ERRORS = {
         r"optimizers\.legacy` is not supported in Keras 3",
         r"'\w+' object has no attribute '(?:reset_states|get_(?:input|output)(?:_shape)?_at)'",
         r"'\w+' object has no attribute '(?:fit|evaluate|predict)_generator'",
+        r"'\w+' object has no attribute '_(?:train|val)_step'",  # of TensorBoard
         r"'(?:Ada\w+|Ftrl|Lion|LossScaleOptimizer|Nadam|RMSprop|SGD)' object has no attribute "
         r"'(?:lr|get_gradients|get_scaled_loss|get_unscaled_gradients|minimize)'",
         r"Argument\(s\) not recognized: \{'lr':",

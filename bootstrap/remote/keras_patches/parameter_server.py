@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from .multiworker import TRAINER, undecorated
+from .names import not_converted
 from .patch import Patch, source_has
 
 NAME = "ParameterServerStrategy"
@@ -63,9 +66,12 @@ def epoch_iterator(trainer: Any) -> Any:
         _distributed_dataset: Any
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
-            data = options.get("x")
             if is_coordinated(distribute_strategy):
                 self.coordinator = coordinator_of(trainer, distribute_strategy)
+                if isinstance(creator := options.get("x"), DatasetCreator):
+                    options = {**options, "x": creator.for_workers(self.coordinator)}
+            data = options.get("x")
+            if self.coordinator:
                 options = checked_data(trainer, options)
             super().__init__(distribute_strategy, *args, **options)
             if self.coordinator and not is_per_worker(data):
@@ -88,6 +94,28 @@ def epoch_iterator(trainer: Any) -> Any:
                 super().tf_sync()
 
     return EpochIterator
+
+
+class DatasetCreator:
+    """`keras.utils.experimental.DatasetCreator` of Keras 2: a function that makes the dataset of a
+    worker."""
+
+    def __init__(self, dataset_fn: Callable[[Any], Any], input_options: Any = None) -> None:
+        self.dataset_fn, self.input_options = dataset_fn, input_options
+
+    def for_workers(self, coordinator: Any) -> Any:
+        """The dataset of all workers, each of which calls the function."""
+        make = coordinator.strategy.distribute_datasets_from_function
+        return coordinator.create_per_worker_dataset(
+            not_converted(lambda: make(self.dataset_fn, self.input_options))
+        )
+
+
+def add_creator(module: Any) -> None:
+    """keras.utils: the module `experimental` with DatasetCreator."""
+    module.experimental = ModuleType(f"{module.__name__}.experimental")
+    vars(module.experimental)["DatasetCreator"] = DatasetCreator
+    sys.modules[module.experimental.__name__] = module.experimental
 
 
 def checked_data(trainer: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -307,5 +335,16 @@ PARAMETER_SERVER = (
         "the workers run the steps of `fit` and `evaluate`, and the chief `predict`",
         train_with_coordinator,
         source_has("TFEpochIterator", "create_per_worker_dataset", False),
+    ),
+    *(
+        Patch(
+            module,
+            ("parameter-server",),
+            "",
+            "`keras.utils.experimental.DatasetCreator` of Keras 2",
+            add_creator,
+            lambda module: not hasattr(module, "experimental"),
+        )
+        for module in ("keras.utils", "keras._tf_keras.keras.utils")
     ),
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from .horovod.rows import HOROVOD
 from .multiworker import MULTIWORKER
+from .names import NAMES
 from .parameter_server import PARAMETER_SERVER
 from .patch import Patch
 
-PATCHES: tuple[Patch, ...] = (*MULTIWORKER, *PARAMETER_SERVER, *HOROVOD)
+PATCHES: tuple[Patch, ...] = (*MULTIWORKER, *PARAMETER_SERVER, *NAMES, *HOROVOD)
 
 
 def patches_for(strategy: str) -> tuple[Patch, ...]:

@@ -44,6 +44,7 @@ METHODS = {
     **dict.fromkeys(("stateless_call", "stateless_apply", "stateless_update_state"), 3),
 }
 OPTIMIZERS = ("SGD", "RMSprop", "Adam", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl")
+MODEL_FILES = (".keras", ".h5", ".hdf5")  # the ends of names to which Keras 3 saves a model
 FITS = ("fit", "evaluate", "predict")
 # Arguments of Keras 2 alone, and the functions that have them; without names any function.
 KEYWORDS: dict[str, tuple[str, ...]] = {
@@ -96,6 +97,8 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
         script: its posix path. read: the content of a file by such a path; None if there is none.
     """
     evidence: list[Evidence] = []
+    saves: list[Evidence] = []
+    named = False  # whether a model may be a file
     reached = {script: False}  # whether a file is only imported below a condition or in a function
     queue, total = [(script, read(script) or b"")], 0
     folders = [*dict.fromkeys((posixpath.dirname(script), ""))]
@@ -105,6 +108,8 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
         if module is None:
             continue
         evidence += _evidence_in(module, guarded=reached[path])
+        saves += _saves_somewhere(module)
+        named = named or _names_a_file(module)
         for name, guarded in _imports(module):
             for other in _files_of(name, folders):
                 if other in reached or len(reached) >= FILES:
@@ -112,7 +117,7 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
                 if (found := read(other)) is not None:
                     reached[other] = guarded or reached[path]
                     queue.append((other, found))
-    return evidence
+    return evidence if named else evidence + saves
 
 
 def parsed(path: str, content: bytes) -> Module | None:
@@ -289,8 +294,29 @@ def _endings(name: str, function: ast.expr, keywords: Mapping[str, ast.expr]) ->
     if name == "ModelCheckpoint":
         return (".keras", ".h5")
     if name == "load_model" or (name == "save" and owner_name.endswith("model")):
-        return (".keras", ".h5", ".hdf5")
+        return MODEL_FILES
     return ("",)
+
+
+def _saves_somewhere(module: Module) -> Iterator[Evidence]:
+    """Calls such as `model.save(path)` that do not show whether it is a file or a folder."""
+    for use in module.uses:
+        if not isinstance(use.part, ast.Call) or getattr(use.part.func, "attr", "") != "save":
+            continue
+        keywords = {one.arg: one.value for one in use.part.keywords if one.arg}
+        argument = use.part.args[0] if use.part.args else keywords.get("filepath")
+        is_model = _endings("save", use.part.func, keywords) == MODEL_FILES
+        if argument and is_model and _ending_of(argument) is None and "save_format" not in keywords:
+            here = f"{module.path}:{use.part.lineno}"
+            what = "calls save, and no file of the program ends with .keras or .h5"
+            yield Evidence(2, CALLED, here, what)
+
+
+def _names_a_file(module: Module) -> bool:
+    """Whether a text in a module ends as the file of a model."""
+    parts = (use.part for use in module.uses)
+    texts = (part.value for part in parts if isinstance(part, ast.Constant))
+    return any(isinstance(text, str) and text.endswith(MODEL_FILES) for text in texts)
 
 
 def _ending_of(part: ast.expr) -> str | None:

@@ -47,7 +47,7 @@ class Culprit:
     @property
     def reason(self) -> str:
         """One line, with text from the host."""
-        return self.stall.text if self.stall else " ".join(self.lines[-1:])
+        return self.stall.text if self.stall else " ".join([*filter(str.strip, self.lines)][-1:])
 
 
 def other_keras(keras: int) -> int:

@@ -9,7 +9,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .variables import not_converted
+from .. import names
+from ..names import not_converted
 
 
 class CallableList(list[Any]):
@@ -27,17 +28,17 @@ def patch_keras(module: types.ModuleType) -> None:
     `optimizer.lr`, `lr=` of optimizers, `metric.reset_states()`, steps of `fit` that are
     a float, an argument of `compile`; and XLA only where a script requires it."""
     import keras
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    from keras.src.optimizers import base_optimizer
     from keras.src.trainers.epoch_iterator import EpochIterator
     from keras.src.trainers.trainer import Trainer
 
     keras.Variable.ref = not_converted(lambda self: self._value.ref())
-    for optimizer in (BaseOptimizer, *subclasses(BaseOptimizer)):
+    base = base_optimizer.BaseOptimizer
+    for optimizer in (base, *subclasses(base)):
         if isinstance(own := vars(optimizer).get("variables"), property):
             optimizer.variables = callable_too(own)
-    BaseOptimizer.lr = property(rate, lambda self, value: setattr(self, "learning_rate", value))
-    BaseOptimizer.__init__ = with_lr(BaseOptimizer.__init__)
-    keras.Metric.reset_states = not_converted(lambda self: self.reset_state())
+    names.patch_optimizer(base_optimizer)
+    names.patch_metric(keras)
     EpochIterator.__init__ = with_whole_steps(EpochIterator.__init__)
     patch_compile(Trainer, module)
 
@@ -54,16 +55,6 @@ def with_whole_steps(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def with_lr(init: Callable[..., None]) -> Callable[..., None]:
-    """`BaseOptimizer.__init__` that accepts `lr`: all optimizers pass on what they do not know."""
-
-    @functools.wraps(init)
-    def __init__(self: Any, learning_rate: Any, *args: Any, **options: Any) -> None:
-        init(self, options.pop("lr", learning_rate), *args, **options)
-
-    return __init__
-
-
 def subclasses(cls: Any) -> list[Any]:
     """All subclasses of a class, near and far."""
     return [other for near in cls.__subclasses__() for other in (near, *subclasses(near))]
@@ -72,12 +63,6 @@ def subclasses(cls: Any) -> list[Any]:
 def callable_too(variables: property) -> property:
     """A property whose list can also be called."""
     return property(lambda self: CallableList(variables.__get__(self)))
-
-
-def rate(optimizer: Any) -> Any:
-    """The learning rate as Keras 2 has it: a `tf.Variable`, or the value of a schedule."""
-    learning_rate = optimizer.learning_rate
-    return getattr(learning_rate, "_value", learning_rate)
 
 
 def patch_compile(trainer: Any, hvd: types.ModuleType) -> None:

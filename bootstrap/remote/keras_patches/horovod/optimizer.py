@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .variables import are_reduced, densified, not_converted
+from ..names import not_converted
+from .variables import are_reduced, densified
 
 LEGACY = """legacy_opts=True: Keras 3 has no legacy optimizers. Leave it out, or run the script with
 Keras 2."""

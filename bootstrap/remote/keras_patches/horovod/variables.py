@@ -7,19 +7,14 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..names import not_converted
+
 # The functions of horovod.tensorflow that take a tensor, or several.
 COLLECTIVES: tuple[str, ...] = ("allreduce", "allgather", "alltoall", "broadcast", "broadcast_")
 COLLECTIVES += ("reducescatter", "grouped_allreduce", "grouped_allgather", "grouped_reducescatter")
 # The state of a layer's random numbers: Keras 2 had it in no model.
 SEED = "seed_generator_state"
 REDUCED = "_horovod_reduced"
-
-
-def not_converted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function that a script's `tf.function` calls: AutoGraph leaves it as it is. It would
-    search for the source, which is in the archive of the host's programs."""
-    function.autograph_info__ = {}  # type: ignore[attr-defined]
-    return function
 
 
 def patch_broadcast(module: types.ModuleType) -> None:

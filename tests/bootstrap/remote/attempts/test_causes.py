@@ -51,6 +51,14 @@ def test_the_last_line_that_a_row_knows_decides(line: str, expected: tuple[str, 
         assert result.cause.evidence == line
 
 
+def test_an_exception_of_a_function_of_tensorflow_is_the_one_inside() -> None:
+    inside = "    TypeError: Binding inputs to tf.function failed"
+    lines = ("TypeError: in user code:", "", '    File "t.py", line 3, in step  *', inside, "")
+    culprit = Culprit(1, "b", lines, exit=1)
+    assert diagnosed(Failure(culprit)).cause.evidence == inside.strip()
+    assert culprit.reason == inside
+
+
 ENDS = {
     "an exit": (Culprit(0, "a", (), exit=3), "program", REPEATED, "exited with 3"),
     "a wrong option": (Culprit(0, "a", ("what it says",), exit=2), "usage", NEVER, "exited with 2"),

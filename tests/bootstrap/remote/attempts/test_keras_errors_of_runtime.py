@@ -47,6 +47,8 @@ SCRIPTS = {
         "a period": MODEL + "tf.keras.callbacks.ModelCheckpoint('model.h5', period=5)",
         "an argument of a callback": MODEL
         + "tf.keras.callbacks.TensorBoard('board', write_grads=True)",
+        "a private name of a callback": COMPILED
+        + "t = tf.keras.callbacks.TensorBoard('board')\nt.set_model(model)\nt._train_step",
         "a mode of weights": MODEL + "model.compile('sgd', 'mse', sample_weight_mode='temporal')",
         "a shape of batches": MODEL + "tf.keras.layers.Dense(2, batch_input_shape=(2, 3))",
         "an argument of a layer": MODEL + "tf.keras.layers.LSTM(2, time_major=True)",

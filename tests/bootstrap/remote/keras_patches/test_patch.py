@@ -15,6 +15,7 @@ from places import ROOT
 
 from bootstrap.remote.keras_patches import patch, rows
 from bootstrap.remote.keras_patches.multiworker import MULTIWORKER
+from bootstrap.remote.keras_patches.names import NAMES
 from bootstrap.remote.keras_patches.parameter_server import PARAMETER_SERVER
 from bootstrap.remote.keras_patches.patch import KNOWN, Patch, source_has
 from bootstrap.runs.strategies import STRATEGIES
@@ -122,7 +123,7 @@ def test_the_page_has_a_row_for_each_patch_of_tensorflows_strategies() -> None:
     lines = (ROOT / "docs/keras.md").read_text().splitlines()
     first, last = (".".join(map(str, known)) for known in KNOWN)
     assert any(f"tested with Keras {first} and {last}." in line for line in lines)
-    for row in (*MULTIWORKER, *PARAMETER_SERVER):
+    for row in (*MULTIWORKER, *PARAMETER_SERVER, *NAMES):
         strategies = ", ".join(f"`{name}`" for name in row.strategies)
         url = f"https://github.com/{row.issue.replace('#', '/issues/')}"
         link = f"[{row.issue}]({url})" if row.issue else "none known"

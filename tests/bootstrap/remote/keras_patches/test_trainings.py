@@ -13,7 +13,7 @@ from draws import drawn
 from standins.runs import keras_trainings
 
 RANKS = ("uneven-steps", "overflow")
-CHIEF = ("coordinated-steps",)
+CHIEF = ("coordinated-creator",)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
