@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 # The modules of a cloud's Pulumi package and of its stand-in take a worker 8 CPU seconds.
-AWS = "aws*", "broken_up", "cloud_clean_up", "deadlines", "doctor", "leaks"
-CLOUDS = "gcp*", "broken_up_gcp", "broken_resize", "former_names", "kills", "launches"
-CLOUDS += "lost_states", "moved_stacks"
+AWS = ("aws*", "broken_up", "cloud_clean_up", "deadlines", "doctor", "leaks")
+CLOUDS = (
+    *("gcp*", "broken_up_gcp", "broken_resize", "former_names", "kills", "launches"),
+    *("lost_states", "moved_stacks"),
+)
 SHARED: Mapping[str, tuple[str, ...]] = {
     "AWS on the engine": tuple(f"tests/engine/test_{name}.py" for name in AWS),
     "both clouds on the engine": tuple(f"tests/engine/test_{name}.py" for name in CLOUDS),
