@@ -223,6 +223,27 @@ def refusals(strategy: Any) -> dict[str, str]:
     return messages | {"variable_partitioner": partitioned}
 
 
+def save_as_with_keras_2(model: Any, folder: Path) -> None:
+    """Save under names that are no files of Keras 3, and load it under the same names."""
+    import keras
+
+    folder.mkdir(exist_ok=True)
+    model.save(folder / "model", save_format="tf")
+    model.save_weights(folder / "weights")
+    for name, weights_only in (("last", False), ("last-weights", True)):
+        callback = keras.callbacks.ModelCheckpoint(folder / name, save_weights_only=weights_only)
+        callback.set_model(model)
+        callback.on_epoch_end(0, {})
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"model.keras", "weights.weights.h5", "last.keras", "last-weights.weights.h5"}
+    again = keras.models.load_model(folder / "model")
+    for load in (lambda: None, lambda: again.load_weights(folder / "weights")):
+        load()
+        for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
+        again.set_weights([array * 0 for array in again.get_weights()])
+
+
 def message_of(call: Callable[[], Any]) -> str:
     """The message of its ValueError; empty without one."""
     try:
@@ -271,6 +292,8 @@ class Training:
         for metric in model.metrics:
             metric.reset_states()  # as Keras 2 calls it
         assert model.optimizer.lr.numpy() < 1, "the rate, as Keras 2 calls it"
+        if self.strategy is None and not self.case.coordinated:
+            save_as_with_keras_2(model, Path(f"{self.backup}-saved"))
         values = {"history": history, "evaluation": evaluation, "calls": self.calls}
         return arrays, values | {"iterations": int(model.optimizer.iterations.numpy())}
 

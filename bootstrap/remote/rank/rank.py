@@ -108,7 +108,7 @@ def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
         return ()
     from ..keras_patches import rows  # loaded only where it is needed
 
-    return rows.patches_for(run.strategy)
+    return rows.patches_for(run.strategy, was_chosen=not run.keras_auto)
 
 
 def print_on_rank_0(line: str) -> None:

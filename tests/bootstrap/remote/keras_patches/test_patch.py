@@ -18,6 +18,7 @@ from bootstrap.remote.keras_patches.multiworker import MULTIWORKER
 from bootstrap.remote.keras_patches.names import NAMES
 from bootstrap.remote.keras_patches.parameter_server import PARAMETER_SERVER
 from bootstrap.remote.keras_patches.patch import KNOWN, Patch, source_has
+from bootstrap.remote.keras_patches.saving import SAVING
 from bootstrap.runs.strategies import STRATEGIES
 
 FAULTY = "def reduce():\n    return 'axis=0'\n"
@@ -119,11 +120,17 @@ def test_a_strategy_of_one_process_has_no_patches() -> None:
     assert rows.patches_for("multiworker") and rows.patches_for("parameter-server")
 
 
+def test_a_name_that_keras_2_saves_is_left_to_it_unless_keras_3_was_chosen() -> None:
+    assert {*SAVING} < {*rows.patches_for("horovod")}
+    undecided = rows.patches_for("horovod", was_chosen=False)
+    assert {*undecided} == {*rows.patches_for("horovod")} - {*SAVING}
+
+
 def test_the_page_has_a_row_for_each_patch_of_tensorflows_strategies() -> None:
     lines = (ROOT / "docs/keras.md").read_text().splitlines()
     first, last = (".".join(map(str, known)) for known in KNOWN)
     assert any(f"tested with Keras {first} and {last}." in line for line in lines)
-    for row in (*MULTIWORKER, *PARAMETER_SERVER, *NAMES):
+    for row in (*MULTIWORKER, *PARAMETER_SERVER, *NAMES, *SAVING):
         strategies = ", ".join(f"`{name}`" for name in row.strategies)
         url = f"https://github.com/{row.issue.replace('#', '/issues/')}"
         link = f"[{row.issue}]({url})" if row.issue else "none known"

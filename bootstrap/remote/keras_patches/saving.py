@@ -1,0 +1,128 @@
+"""Models and weights under names that only Keras 2 saves: Keras 3 gets the name with the ending of
+its own format, and finds the file again under the script's name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .patch import Patch, source_has
+
+MODULE = "keras.src.saving.saving_api"
+CHECKPOINT = "keras.src.callbacks.model_checkpoint"
+STRATEGIES = ("multiworker", "parameter-server", "horovod")
+MODEL, H5, WEIGHTS = ".keras", ".h5", ".weights.h5"
+Function = Callable[..., Any]
+
+
+def model_file(path: Any, save_format: str | None = None) -> Any:
+    """The path to which Keras 3 saves a model; `save_format`: the argument of Keras 2."""
+    name = os.fspath(path)
+    if name.endswith((MODEL, H5, ".hdf5")) or "://" in name:
+        return path
+    return named(name, H5 if save_format == "h5" else MODEL)
+
+
+def weights_file(path: Any) -> Any:
+    """The path to which Keras 3 saves the weights of a model."""
+    name = os.fspath(path)
+    return path if name.endswith(WEIGHTS) else named(name.removesuffix(H5), WEIGHTS)
+
+
+def named(name: str, ending: str) -> str:
+    """The name with the ending; printed once."""
+    announce(name, changed := name.rstrip("/") + ending)
+    return changed
+
+
+@functools.cache
+def announce(name: str, changed: str) -> None:
+    """Keras 2 would have saved a folder or another format, which something else may expect."""
+    print(f"railhead: {name} is saved as {changed}, a file of Keras 3 (docs/keras.md)", flush=True)
+
+
+def saves_model(save: Function) -> Function:
+    """`save_model` of Keras 3 with the names and the `save_format` of Keras 2."""
+
+    @functools.wraps(save)
+    def save_model(model: Any, filepath: Any, *args: Any, **options: Any) -> Any:
+        is_folder = options.get("zipped") is False or args[1:2] == (False,)
+        if not is_folder:
+            filepath = model_file(filepath, options.pop("save_format", None))
+        return save(model, filepath, *args, **options)
+
+    return save_model
+
+
+def saves_weights(save: Function) -> Function:
+    """`save_weights` of Keras 3 with the names and the `save_format` of Keras 2."""
+
+    @functools.wraps(save)
+    def save_weights(model: Any, filepath: Any, *args: Any, **options: Any) -> Any:
+        options.pop("save_format", None)
+        if options.get("max_shard_size") is None and not args[1:]:
+            filepath = weights_file(filepath)
+        return save(model, filepath, *args, **options)
+
+    return save_weights
+
+
+def loads(load: Function, ending: str) -> Function:
+    """`load_model` or `load_weights`: if there is no such file, the one with the ending."""
+
+    @functools.wraps(load)
+    def find_and_load(*args: Any, **options: Any) -> Any:
+        given = inspect.signature(load).bind(*args, **options)
+        name = os.fspath(given.arguments["filepath"])
+        saved = (name.removesuffix(H5) if ending == WEIGHTS else name).rstrip("/") + ending
+        if not os.path.exists(name) and os.path.exists(saved):
+            given.arguments["filepath"] = saved
+        return load(*given.args, **given.kwargs)
+
+    return find_and_load
+
+
+def patch_saving(module: Any) -> None:
+    """The functions behind `model.save`, `load_model`, `save_weights` and `load_weights`."""
+    module.save_model = saves_model(module.save_model)
+    module.save_weights = saves_weights(module.save_weights)
+    module.load_model = loads(module.load_model, MODEL)
+    module.load_weights = loads(module.load_weights, WEIGHTS)
+
+
+def patch_checkpoint(module: Any) -> None:
+    """`ModelCheckpoint(path)`."""
+    init = module.ModelCheckpoint.__init__
+
+    @functools.wraps(init)
+    def __init__(*args: Any, **options: Any) -> None:
+        given = inspect.signature(init).bind(*args, **options)
+        only_weights = given.arguments.get("save_weights_only", False)
+        path = given.arguments["filepath"]
+        given.arguments["filepath"] = weights_file(path) if only_weights else model_file(path)
+        init(*given.args, **given.kwargs)
+
+    module.ModelCheckpoint.__init__ = __init__
+
+
+SAVING = (
+    Patch(
+        MODULE,
+        STRATEGIES,
+        "",
+        "with `--keras 3`, `save` and `save_weights` append the ending of Keras 3's format",
+        patch_saving,
+        source_has("save_model", "Invalid filepath extension for saving"),
+    ),
+    Patch(
+        CHECKPOINT,
+        STRATEGIES,
+        "",
+        "with `--keras 3`, `ModelCheckpoint` does the same",
+        patch_checkpoint,
+        source_has("ModelCheckpoint", "The filepath provided must end in"),
+    ),
+)
