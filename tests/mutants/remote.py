@@ -30,9 +30,16 @@ MUTANTS = [
     Mutant(
         what="a holder does not look whether the next term exists before it uploads",
         file=f"{TAKEOVER}/fence.py",
-        old=" or Terms(bucket).exists(self.term + 1)",
+        old=" or Terms(bucket).is_over(self.term)",
         new="",
         caught_by=(f"{TESTS}/takeover/test_terms.py",),
+    ),
+    Mutant(
+        what="a chief publishes its results while a standby may take the run over",
+        file=f"{TAKEOVER}/fence.py",
+        old="if not Terms(bucket).close(self.term):",
+        new="if False:",
+        caught_by=(f"{TESTS}/takeover/test_end_of_run.py",),
     ),
     Mutant(
         what="the list of checkpoints of a later term is overwritten",

@@ -54,7 +54,7 @@ class CheckpointUpload:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
-        self.term = bucket.fence.term if bucket.fence else 1
+        self.term = bucket.fence.term.number if bucket.fence else 1
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.

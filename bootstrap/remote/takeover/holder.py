@@ -3,8 +3,8 @@
 takeover.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 The supervisor starts it with the Python of the uploader's environment. It ends when the lease is
-lost, then without a process of the run on this host; or after the last beat, when everything is
-published. Python 3.10.
+lost, then without a process of the run on this host; or when everything is published and nobody can
+take the run over any more. Python 3.10.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Callable
 
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
-from railhead.documents.runs.takeover import Beat, Claim, Term
+from railhead.documents.runs.takeover import Beat, Term
 
 from ..run import bounded, end_processes, json_file, upload
 from . import held
 from .lease import LAST, Holder, holder
-from .terms import Terms
+from .terms import Terms, claim_of
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
 SILENCE = 5.0  # seconds of a request: a connection that is dead must not cost the lease
@@ -48,7 +48,7 @@ class LeaseHolder:
             time.sleep(PAUSE)
 
     def step(self, lives: bool) -> bool:
-        """One decision, and a beat if one is due; False: there is nothing left to hold."""
+        """One decision, and what it asks for; False: there is nothing left to hold."""
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
@@ -57,31 +57,38 @@ class LeaseHolder:
         if decision == "lost":
             held.drop(self.folder)
             return False
-        is_due = decision == "done" or not self.claimed or (decision == "beat" and lives)
-        if is_due and self.beat(now, ended) and ended:
-            held.release(self.folder)
-            return False
+        if decision == "done":
+            return not self.arrives(self.close)
+        if not self.claimed or (decision == "beat" and lives):
+            self.arrives(lambda: self.beat(now))
         return True
 
-    def beat(self, now: float, ended: bool = False) -> bool:
-        """Send a beat that begins now; whether it has arrived."""
+    def arrives(self, request: Callable[[], bool]) -> bool:
+        """Do a request, which may fail."""
         try:
-            self.claimed = self.claimed or self.terms.claim(self.term.number, claim_of(self.term))
-            self.next_term = not self.claimed or self.terms.exists(self.term.number + 1)
-            if self.next_term:
-                return False
-            self.terms.write_beat(self.term.number, self.content(now, ended))
-            # Whoever claims the next term after this sees that the run has ended.
-            self.next_term = ended and self.terms.exists(self.term.number + 1)
-            if self.next_term:
-                return False
-            held.renew(self.folder, now)
+            return request()
         except Exception as error:  # of the cloud's library; or the lease was lost meanwhile
             print_line(f"{type(error).__name__}: {error}"[:400])
             return False
+
+    def beat(self, now: float) -> bool:
+        """Send a beat that begins now; False if another host has the lease."""
+        self.claimed = self.claimed or self.terms.claim(self.term.number, claim_of(self.term))
+        self.next_term = not self.claimed or self.terms.is_over(self.term)
+        if self.next_term:
+            return False
+        self.terms.write_beat(self.term.number, self.content(now))
+        held.renew(self.folder, now)
         return True
 
-    def content(self, now: float, ended: bool) -> Beat:
+    def close(self) -> bool:
+        """Everything is published: nobody takes the run over any more, unless another host has."""
+        self.next_term = not self.terms.close(self.term)
+        if not self.next_term:
+            held.release(self.folder)
+        return not self.next_term
+
+    def content(self, now: float) -> Beat:
         """The next beat, with what a host needs that takes the run over."""
         self.number += 1
         started, attempts = self.term.started, self.term.attempts
@@ -89,17 +96,12 @@ class LeaseHolder:
             state = json_file.read(os.path.join(self.folder, "state.json"), RunState)
             started, attempts = state.started, state.attempts
         seconds = self.term.seconds + now - self.begun
-        return Beat(self.number, round(seconds, 1), started, attempts, ended)
+        return Beat(self.number, round(seconds, 1), started, attempts)
 
 
 def print_line(text: str) -> None:
     """Print a line of the log, with the time, UTC."""
     print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
-
-
-def claim_of(term: Term) -> Claim:
-    """The object of a term."""
-    return Claim(term.host, term.mark)
 
 
 def new_mark() -> str:

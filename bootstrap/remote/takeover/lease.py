@@ -43,10 +43,10 @@ def holder(facts: Holder) -> str:
 
 @dataclass(frozen=True)
 class Standby:
-    """What a standby knows. `seen`: when it last saw a new beat or a new term, or began to look.
-    `read`: when it last read the bucket; `looks`: how often since `seen`. `over`: the run has
-    ended, or its time is over. `led`: a host has had term 1. A run that nobody has led has not
-    started, and whoever started it has an error message."""
+    """What a standby knows. `seen`: when it last saw a new beat, or began to look. `read`: when it
+    last read the bucket; `looks`: how often since `seen`. `over`: a host has the last term. `led`:
+    a host has had term 1. A run that nobody has led has not started, and whoever started it has an
+    error message."""
 
     now: float
     seen: float

@@ -30,9 +30,9 @@ from ..agent.temporary import make_temporary
 from ..run import end_processes, json_file, manifest, stop_policy, upload
 from ..run.upload import Destination
 from . import held, lease
-from .holder import SILENCE, LeaseHolder, claim_of, new_mark, print_line
+from .holder import SILENCE, LeaseHolder, new_mark, print_line
 from .restore import restore
-from .terms import Terms, Watch
+from .terms import Terms, Watch, claim_of
 
 RUN = os.getcwd()  # the run's folder
 SECRETS = "memory/secrets.json"  # in it, for the supervisor
@@ -121,10 +121,11 @@ class Standby:
         return None
 
     def begin_term(self) -> Term | None:
-        """Claim the next term and begin it; None if another host has it, or the run has ended."""
+        """Claim the last term and begin it; None if another host has it: a standby, or the chief,
+        whose run has ended."""
         beat, claimed = self.watch.beat, held.now()
         term = Term(
-            self.watch.term + 1,
+            lease.LAST,
             self.run.hosts[0].name,
             self.mark,
             self.seconds(),

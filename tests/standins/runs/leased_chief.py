@@ -52,6 +52,11 @@ class Chief:
         """What is in the bucket."""
         return {name: self.store.get(self.bucket, name) for name in self.store.names(self.bucket)}
 
+    @property
+    def has_results(self) -> bool:
+        """Whether the results are complete in the bucket."""
+        return "runs/r1/manifest.json" in self.store.names(self.bucket)
+
     def checkpoint(self, step: int) -> None:
         """The training writes a checkpoint."""
         folder = self.folder / f"checkpoints/step-{step:08d}"

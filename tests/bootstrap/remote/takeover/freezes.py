@@ -72,7 +72,7 @@ def test_a_chief_that_wakes_up_harms_nothing(chief: Chief, tmp_path: Path, seed:
         time.sleep(draw.uniform(0, 4))
     frozen = chief.processes()
     send(frozen, signal.SIGSTOP)
-    if chief.terms.has_results() or not chief.seconds_pass(held.LEASE):
+    if chief.has_results or not chief.seconds_pass(held.LEASE):
         print(f"\nFIGURE seed {seed}: its results were complete before")
         return
     successor = Successor(chief, tmp_path / "b")
@@ -85,7 +85,7 @@ def test_a_chief_that_wakes_up_harms_nothing(chief: Chief, tmp_path: Path, seed:
     wait_until(lambda: not chief.processes())
 
     assert commands.read_text() == f"{earlier}chief stops\n"
-    assert not is_alive(chief.rank()) and not chief.terms.has_results()
+    assert not is_alive(chief.rank()) and not chief.has_results
     after = chief.objects()
     assert json.loads(after["runs/r1/checkpoints/manifest.json"])["term"] == 2
     back = restore_checkpoints.restore(chief.terms.bucket, str(tmp_path / "back"))

@@ -17,7 +17,7 @@ from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
 from bootstrap.remote.takeover import held
-from bootstrap.remote.takeover.holder import claim_of
+from bootstrap.remote.takeover.terms import claim_of
 from railhead.documents.runs.result import Attempt, Culprit
 from railhead.documents.runs.takeover import Claim, Term
 
@@ -58,7 +58,7 @@ def test_ranks_whose_supervisor_stands_still_alone_end_too(chief: Chief) -> None
     chief.is_taken_over()
     send([supervisor], signal.SIGCONT)
     chief.ended()
-    assert not chief.terms.has_results()
+    assert not chief.has_results
 
 
 def test_ranks_end_though_their_supervisor_stands_still_only_after_the_lease(chief: Chief) -> None:
@@ -72,12 +72,14 @@ def test_ranks_end_though_their_supervisor_stands_still_only_after_the_lease(chi
     wait_until(lambda: not is_alive(chief.rank()))
 
 
-def test_a_run_that_ends_by_itself_is_published_and_released(chief: Chief) -> None:
+def test_a_run_that_ends_by_itself_is_published_and_is_not_taken_over(chief: Chief) -> None:
     supervisor = chief.train()
     os.kill(chief.rank(), signal.SIGTERM)
     wait_until(lambda: not is_alive(supervisor))
-    beat = chief.terms.beat(1)
-    assert beat and beat.ended and chief.terms.has_results() and chief.terms.newest() == 1
+    assert chief.has_results and (chief.folder / held.RELEASED).exists()
+    of_first = chief.terms.chief(1)
+    assert of_first and chief.terms.chief(2) == of_first
+    assert not chief.terms.claim(2, Claim("b", "mark-2"))
     stops = (chief.run.home / "commands").read_text().splitlines()
     assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
 
@@ -95,7 +97,7 @@ def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chie
     wait_until(lambda: not is_alive(supervisor))
     result = chief.run.read("results/result.json")
     assert result["seconds"] > beat.seconds and result["started"] == term.started
-    assert len(result["attempts"]) == 1 and chief.terms.has_results()
+    assert len(result["attempts"]) == 1 and chief.has_results
 
 
 def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
@@ -138,5 +140,5 @@ def test_a_chief_that_nobody_has_taken_over_from_stops_all_machines(
     assert stopper.wait(60) == 0
     stops = (chief.run.home / "commands").read_text().splitlines()
     assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
-    assert chief.terms.has_results() and chief.terms.chief(2) == Claim("a", "mark-1")
+    assert chief.has_results and chief.terms.chief(2) == Claim("a", "mark-1")
     assert not chief.terms.claim(2, Claim("b", "mark-2")), "a standby that comes too late"

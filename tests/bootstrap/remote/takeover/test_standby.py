@@ -18,7 +18,7 @@ from bootstrap.remote.takeover.standby import Standby
 from bootstrap.remote.takeover.terms import Terms
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument
-from railhead.documents.runs.takeover import Beat, Claim
+from railhead.documents.runs.takeover import Claim, Term
 
 
 class Broken:
@@ -79,8 +79,7 @@ def test_a_disk_that_is_full_for_a_while_does_not_end_a_takeover(standby: Standb
 
 
 def test_a_standby_that_is_too_late_leaves(standby: Standby) -> None:
-    terms = Terms(standby.bucket)
-    terms.write_beat(1, Beat(1, 5.0, ended=True))
+    assert Terms(standby.bucket).close(Term(1, "a", "mark-1"))
     assert standby.insist(standby.begin_term) is None
     assert held.term_of(program.RUN) is None
 
