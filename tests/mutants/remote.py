@@ -35,6 +35,13 @@ MUTANTS = [
         caught_by=(f"{TESTS}/takeover/test_terms.py",),
     ),
     Mutant(
+        what="a host that could not restore a run replaces its checkpoints in the bucket",
+        file=f"{RUN}/live_upload.py",
+        old="if self.bucket.fence and not self.bucket.fence.is_restored():",
+        new="if False:",
+        caught_by=(f"{TESTS}/takeover/test_restore.py",),
+    ),
+    Mutant(
         what="a chief publishes its results while a standby may take the run over",
         file=f"{TAKEOVER}/fence.py",
         old="if not Terms(bucket).close(self.term):",

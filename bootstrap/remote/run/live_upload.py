@@ -63,6 +63,8 @@ class CheckpointUpload:
             OSError, or an error of the cloud's library: an upload failed; the bucket still has the
                 previous checkpoints.
         """
+        if self.bucket.fence and not self.bucket.fence.is_restored():
+            return True
         stamps = checkpoint_files.complete_files(self.folder)
         if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded

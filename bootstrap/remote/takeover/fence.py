@@ -7,15 +7,19 @@ the look and the upload. Standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.manifest import UploadedCheckpoints
-from railhead.documents.runs.takeover import Term
+from railhead.documents.runs.takeover import Taken, Term
 
+from ..programs import TAKEOVER
+from ..run import json_file
 from . import held
 from .terms import Terms
 
@@ -40,6 +44,13 @@ class Fence:
 
     folder: str
     term: Term
+
+    def is_restored(self) -> bool:
+        """Whether the checkpoints in the run's folder are those of the run: not on a host that took
+        it over and could not restore it. They must not replace those in the bucket."""
+        with contextlib.suppress(FileNotFoundError):
+            return not json_file.read(os.path.join(self.folder, TAKEOVER), Taken).why
+        return True
 
     def check(self, bucket: Destination) -> None:
         """Raise LeaseLost unless this host holds the lease."""

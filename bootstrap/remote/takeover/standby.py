@@ -9,12 +9,13 @@ it, `fab cancel` and `fab teardown` do. After a takeover it becomes the supervis
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -27,15 +28,18 @@ from railhead.documents.runs.takeover import Taken, Term
 from .. import programs
 from ..agent import files
 from ..agent.temporary import make_temporary
-from ..run import end_processes, json_file, manifest, stop_policy, upload
+from ..attempts import time_left
+from ..run import bounded, end_processes, json_file, manifest, stop_policy, upload
 from ..run.upload import Destination
 from . import held, lease
 from .holder import SILENCE, LeaseHolder, new_mark, print_line
-from .restore import restore
+from .restore import RESTORED
 from .terms import Terms, Watch, claim_of
 
 RUN = os.getcwd()  # the run's folder
 SECRETS = "memory/secrets.json"  # in it, for the supervisor
+RESERVE = 65_536  # bytes on the disk, freed to lead a run though the disk is full
+RESTORING = 3600.0  # seconds: GPUs cost money meanwhile
 T = TypeVar("T")
 
 
@@ -48,11 +52,20 @@ def main() -> None:
     """Watch, and take over the run if its chief is lost."""
     run = json_file.read(path(programs.WHOLE), RunDocument)
     standby = Standby(run, secrets_of(run))
+    with contextlib.suppress(OSError), open(path("reserve"), "wb") as file:
+        file.write(os.urandom(RESERVE))
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
     step = standby.watch_until_it_ends()
     print_line(f"standby: {step}")
     if step == "claim":
         standby.take_over()
+    free_reserve()
+
+
+def free_reserve() -> None:
+    """Remove the reserved space on the disk."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path("reserve"))
 
 
 def secrets_of(run: RunDocument) -> dict[str, str]:
@@ -110,9 +123,10 @@ class Standby:
             become_supervisor(self.run.run_id)
 
     def insist(self, act: Callable[[], T]) -> T | None:
-        """Do what no other host does, again after a pause if it fails; None: for too long."""
+        """Do what no other host does, again after a pause if it fails; None: for too long. A run
+        whose time is over needs it too: its supervisor ends it and stops the machines."""
         until = held.now() + lease.CUT_OFF
-        while held.now() < until and not stop_policy.is_over(self.run, self.seconds()):
+        while held.now() < until:
             try:
                 return act()
             except Exception as error:  # of the cloud's library; or the disk is full
@@ -134,23 +148,31 @@ class Standby:
         )
         if not self.terms.claim(term.number, claim_of(term)):
             return None
+        free_reserve()
         held.begin(RUN, term, claimed)
         return term
 
     def holder(self, term: Term) -> LeaseHolder:
-        """The holder of the term, with its own client: that of the restore waits longer for an
-        answer than a beat may."""
+        """The holder of the term, with its own client, which waits less long for an answer."""
         return LeaseHolder(RUN, term, Terms(upload.destination(self.url, silence=SILENCE)))
 
     def restored(self, term: Term) -> str:
-        """Restore the run; why this failed, or ""."""
+        """Restore the run in the time that is left of it; why this failed, or ""."""
+        left = time_left.seconds_left(self.run, self.seconds())
+        seconds = max(0.0, min(RESTORING, RESTORING if left is None else left))
+        command = bounded.command_with_client(self.run, RUN, "takeover.restore", str(term.number))
         try:
-            restore(self.bucket, RUN, term.number)
-        except Exception as error:
-            traceback.print_exc()
-            why = f"{self.bucket.uri} was not restored: {type(error).__name__}: {error}"
-            return why[:400]
-        return ""
+            ended = bounded.run(command, seconds)
+        except OSError as error:
+            ended = bounded.Ended(1, "", str(error))
+        if ended.code == 0:
+            return ""
+        print(ended.err, flush=True)
+        shutil.rmtree(path(RESTORED), ignore_errors=True)  # perhaps it has filled the disk
+        why = [f"exit code {ended.code}", *ended.err.strip().splitlines()][-1]
+        if ended.code is None:
+            why = f"it had not finished after {seconds:.0f} s"
+        return f"{self.bucket.uri} was not restored: {why}"[:400]
 
     def write_files(self, why: str, term: Term) -> bool:
         """Write what the supervisor reads; `why` it must not start another attempt."""

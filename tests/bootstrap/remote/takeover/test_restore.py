@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standins.stores.object_stores import S3
 
 from bootstrap.remote.attempts import points, restarts
-from bootstrap.remote.run import live_upload, upload
+from bootstrap.remote.run import json_file, live_upload, restore_checkpoints, upload
 from bootstrap.remote.takeover import held
 from bootstrap.remote.takeover.restore import restore
-from railhead.documents.runs.takeover import Term
+from railhead.documents.runs.takeover import Taken, Term
 
 URL = "s3://taken-over/runs/r1"
 RECORDS = '{"kind": "metric", "name": "loss", "number": 7, "time": 1.0}\n{"kind": "pro'
@@ -35,6 +39,57 @@ def files_in(folder: Path) -> dict[str, tuple[bytes, int]]:
     """Content and time of the last change, by path."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return {str(p.relative_to(folder)): (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
+
+
+class Refusing:
+    """The objects of a bucket, of which some names are refused."""
+
+    def __init__(self, objects: Any, refused: str) -> None:
+        self.objects, self.refused = objects, refused
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.objects, name)
+
+    def look(self, key: str) -> Any:
+        if self.refused in key:
+            raise ConnectionError("no answer")
+        return self.objects.look(key)
+
+
+def test_a_run_that_is_not_restored_replaces_no_checkpoint_in_the_bucket(
+    s3_store: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all of it: the folder of this host stays as it was."""
+    for name, value in s3_store.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(restore_checkpoints, "PAUSES", ())
+    s3_store.make_bucket("not-restored")
+    url = "s3://not-restored/runs/r1"
+    first, second = folder_of(tmp_path / "first/r1", 1), folder_of(tmp_path / "second/r1", 2)
+    add(first / "checkpoints/step", "40")
+    os.utime(first / "checkpoints/step", (1, 1))
+    add(first / "logs/rank-0.log", "line\n")
+    uploads = live_upload.LiveUpload(str(first), url)
+    assert uploads.checkpoint_step()
+    uploads.growing.step()
+    add(second / "checkpoints/of-rank-1", "its own")
+    os.utime(second / "checkpoints/of-rank-1", (1, 1))
+    before = files_in(second)
+    bucket = upload.destination(url)
+    with pytest.raises(ConnectionError):
+        restore(replace(bucket, objects=Refusing(bucket.objects, "/live-logs/")), str(second), 2)
+    part = second / "restored"
+    assert (part / "checkpoints/step").exists()
+    shutil.rmtree(part)
+    assert files_in(second) == before
+
+    json_file.save(str(second / "takeover.json"), Taken("h1", "it was not restored"))
+    listed = s3_store.get("not-restored", "runs/r1/checkpoints/manifest.json")
+    assert live_upload.LiveUpload(str(second), url).checkpoint_step()
+    assert s3_store.get("not-restored", "runs/r1/checkpoints/manifest.json") == listed
+    (second / "takeover.json").unlink()
+    assert live_upload.LiveUpload(str(second), url).checkpoint_step()
+    assert s3_store.get("not-restored", "runs/r1/checkpoints/manifest.json") != listed
 
 
 def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(

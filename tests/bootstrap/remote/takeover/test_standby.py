@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import programs
 from standins.runs.run_documents import run_json
 from standins.stores.object_stores import S3
 
+from bootstrap.remote import programs as archive
+from bootstrap.remote.run import json_file
 from bootstrap.remote.takeover import held, lease
 from bootstrap.remote.takeover import standby as program
 from bootstrap.remote.takeover.holder import SILENCE
@@ -18,7 +22,7 @@ from bootstrap.remote.takeover.standby import Standby
 from bootstrap.remote.takeover.terms import Terms
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument
-from railhead.documents.runs.takeover import Claim, Term
+from railhead.documents.runs.takeover import Claim, Taken, Term
 
 
 class Broken:
@@ -46,6 +50,7 @@ def standby(s3_store: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     for name, value in s3_store.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(program, "RUN", str(tmp_path))
+    monkeypatch.setattr(archive, "ARCHIVE", str(programs.place(tmp_path)))
     monkeypatch.setattr(lease, "RENEW", 0.01)
     bucket = f"standbys-{tmp_path.name.replace('_', '-')[-40:].lower()}"
     s3_store.make_bucket(bucket)
@@ -82,6 +87,47 @@ def test_a_standby_that_is_too_late_leaves(standby: Standby) -> None:
     assert Terms(standby.bucket).close(Term(1, "a", "mark-1"))
     assert standby.insist(standby.begin_term) is None
     assert held.term_of(program.RUN) is None
+
+
+def program_of_restore(run: Standby, home: Path, script: str) -> None:
+    """What runs in place of the Python that restores a run; `run` has begun the last term."""
+    for name in ("run.json", "whole.json"):
+        json_file.save(f"{program.RUN}/{name}", run.run)
+    python = home / ".railhead/envs/client/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("hours", "script", "why"),
+    [
+        (1, "echo Traceback >&2; echo OSError: full >&2; exit 1", "restored: OSError: full"),
+        (1 / 3600, "sleep 600", "had not finished after "),
+        (0, "sleep 600", "had not finished after 0 s"),
+        (1, 'exec {python} "$@"', ""),
+    ],
+)
+def test_a_restore_takes_no_longer_than_the_run_and_its_supervisor_ends_the_run(
+    standby: Standby, home: Path, hours: float, script: str, why: str
+) -> None:
+    standby.run = replace(standby.run, max_hours=hours)
+    program_of_restore(standby, home, script.format(python=sys.executable))
+    folder = Path(program.RUN)
+    (folder / "restored").mkdir()
+    term = standby.insist(standby.begin_term)
+    assert term
+    outcome = standby.restored(term)
+    assert why in outcome and bool(outcome) == bool(why)
+    assert not (folder / "restored").exists()
+    assert standby.insist(lambda: standby.write_files(outcome, term))
+    assert json_file.read(str(folder / "takeover.json"), Taken) == Taken("a", outcome)
+
+
+def test_a_standby_frees_its_reserved_space_to_begin_its_term(standby: Standby) -> None:
+    reserve = Path(program.RUN, "reserve")
+    reserve.write_bytes(b"1")
+    assert standby.begin_term() and not reserve.exists()
 
 
 def test_beats_of_a_standby_do_not_wait_for_its_restore(standby: Standby) -> None:
