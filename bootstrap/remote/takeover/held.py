@@ -129,6 +129,8 @@ def release(folder: str) -> None:
 
 def finish(folder: str) -> None:
     """Nothing is left to publish: wait until the lease is released or lost."""
+    if is_last(folder):
+        return
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, ALIVE))
     until = time.monotonic() + RELEASING

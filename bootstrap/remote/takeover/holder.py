@@ -23,7 +23,7 @@ from railhead.documents.runs.takeover import Beat, Term
 
 from ..run import bounded, end_processes, json_file, upload
 from . import held
-from .lease import LAST, Holder, holder
+from .lease import Holder, holder
 from .terms import Terms, claim_of
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
@@ -34,13 +34,12 @@ ENDING = 30.0  # seconds in which the supervisor ends its ranks after it lost th
 
 
 class LeaseHolder:
-    """The holder of a term. `lives` tells whether the supervisor gives signs of life."""
+    """The holder of the first term. `lives` tells whether the supervisor gives signs of life."""
 
     def __init__(self, folder: str, term: Term, terms: Terms) -> None:
         self.folder, self.term, self.terms = folder, term, terms
         self.begun, self.number = held.now(), 0
-        self.claimed = term.number > 1  # before it took the run over
-        self.next_term = False
+        self.claimed = self.next_term = False
 
     def hold(self, lives: Callable[[], bool] = lambda: True) -> None:
         """Beat until the lease is lost or released, while `lives`."""
@@ -52,8 +51,7 @@ class LeaseHolder:
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
-        is_last = self.term.number >= LAST
-        decision = holder(Holder(now, sent, self.next_term, ended, is_last))
+        decision = holder(Holder(now, sent, self.next_term, ended))
         if decision == "lost":
             held.drop(self.folder)
             return False
@@ -95,8 +93,7 @@ class LeaseHolder:
         with contextlib.suppress(OSError, ValueError):
             state = json_file.read(os.path.join(self.folder, "state.json"), RunState)
             started, attempts = state.started, state.attempts
-        seconds = self.term.seconds + now - self.begun
-        return Beat(self.number, round(seconds, 1), started, attempts)
+        return Beat(self.number, round(now - self.begun, 1), started, attempts)
 
 
 def print_line(text: str) -> None:
@@ -110,22 +107,18 @@ def new_mark() -> str:
 
 
 def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]:
-    """Start the holder of a run's lease, as a process that ends with this one. A host that takes
-    the run over has begun its term; otherwise `first` begins.
+    """Begin the first term of a run, and start its holder, as a process that ends with this one.
 
     Raises:
         OSError: it cannot be started.
     """
-    is_first = held.term_of(folder) is None
-    if is_first:
-        held.begin(folder, first, held.now())
+    held.begin(folder, first, held.now())
     held.stay_alive(folder)
     try:
         command = bounded.command_with_client(run, folder, "takeover.holder")
         return bounded.start_beside(command, os.path.join(folder, LOG))
     except OSError:
-        if is_first:
-            held.forget(folder)
+        held.forget(folder)
         raise
 
 

@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,7 +31,7 @@ from ..attempts import time_left
 from ..run import bounded, end_processes, json_file, manifest, stop_policy, upload
 from ..run.upload import Destination
 from . import held, lease
-from .holder import SILENCE, LeaseHolder, new_mark, print_line
+from .holder import new_mark, print_line
 from .restore import RESTORED
 from .terms import Terms, Watch, claim_of
 
@@ -115,8 +114,6 @@ class Standby:
         if not (term := self.insist(self.begin_term)):
             print_line("standby: it does not lead the run")
             return
-        holder = self.holder(term)
-        threading.Thread(target=holder.hold, daemon=True).start()
         end_processes.end_run(self.run.run_id)  # ranks of the attempt that was lost
         why = self.restored(term)
         if self.insist(lambda: self.write_files(why, term)):
@@ -152,10 +149,6 @@ class Standby:
         held.begin(RUN, term, claimed)
         return term
 
-    def holder(self, term: Term) -> LeaseHolder:
-        """The holder of the term, with its own client, which waits less long for an answer."""
-        return LeaseHolder(RUN, term, Terms(upload.destination(self.url, silence=SILENCE)))
-
     def restored(self, term: Term) -> str:
         """Restore the run in the time that is left of it; why this failed, or ""."""
         left = time_left.seconds_left(self.run, self.seconds())
@@ -178,7 +171,7 @@ class Standby:
         """Write what the supervisor reads; `why` it must not start another attempt."""
         now = json_file.read(path("run.json"), RunDocument)  # of the last attempt
         whole = json_file.read(path(programs.WHOLE), RunDocument)  # perhaps with a new host
-        whole = replace(whole, keras=now.keras, keras_auto=now.keras_auto)
+        whole = replace(whole, keras=now.keras, keras_auto=now.keras_auto, takeover=False)
         make_temporary(MakeTemporary(RUN))
         if self.secrets:
             files.replace(path(SECRETS), json.dumps(dict(self.secrets)).encode(), 0o600)

@@ -41,6 +41,8 @@ class Terms:
 
     def is_over(self, term: Term) -> bool:
         """Whether another host has the term after this one."""
+        if term.number >= LAST:
+            return False
         data = self._look(self.bucket.uri.key(f"chief/{term.number + 1}"))
         return data is not None and data != _packed(claim_of(term))
 

@@ -65,10 +65,11 @@ class Chief:
         (folder / "manifest.json").write_text("{}")
 
     def train(self, term: int = 1) -> int:
-        """Start; the pid of the supervisor, once a beat and a checkpoint are in the bucket."""
+        """Start; the pid of the supervisor, once a checkpoint, and in term 1 a beat, are in the
+        bucket."""
         self.checkpoint(1)
         pid = self.run.start().pid
-        wait_until(lambda: (self.folder / "ranks").exists() and self.terms.beat(term))
+        wait_until(lambda: (self.folder / "ranks").exists() and (term > 1 or self.terms.beat(1)))
         wait_until(lambda: "runs/r1/checkpoints/manifest.json" in self.store.names(self.bucket))
         return pid
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from bootstrap.remote import programs as archive
 from bootstrap.remote.run import json_file
 from bootstrap.remote.takeover import held, lease
 from bootstrap.remote.takeover import standby as program
-from bootstrap.remote.takeover.holder import SILENCE
 from bootstrap.remote.takeover.standby import Standby
 from bootstrap.remote.takeover.terms import Terms
 from railhead.documents.codec import decode
@@ -55,7 +53,7 @@ def standby(s3_store: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     bucket = f"standbys-{tmp_path.name.replace('_', '-')[-40:].lower()}"
     s3_store.make_bucket(bucket)
     hosts = [{"name": "b"}, {"name": "a"}]
-    run = run_json(hosts=hosts, bucket={"url": f"s3://{bucket}", "client": "client"})
+    run = run_json(hosts=hosts, takeover=True, bucket={"url": f"s3://{bucket}", "client": "client"})
     return Standby(decode(RunDocument, run), {})
 
 
@@ -122,18 +120,11 @@ def test_a_restore_takes_no_longer_than_the_run_and_its_supervisor_ends_the_run(
     assert not (folder / "restored").exists()
     assert standby.insist(lambda: standby.write_files(outcome, term))
     assert json_file.read(str(folder / "takeover.json"), Taken) == Taken("a", outcome)
+    for name in ("run.json", "whole.json"):
+        assert not json_file.read(str(folder / name), RunDocument).takeover
 
 
 def test_a_standby_frees_its_reserved_space_to_begin_its_term(standby: Standby) -> None:
     reserve = Path(program.RUN, "reserve")
     reserve.write_bytes(b"1")
     assert standby.begin_term() and not reserve.exists()
-
-
-def test_beats_of_a_standby_do_not_wait_for_its_restore(standby: Standby) -> None:
-    """A dead connection must not cost them: they have a client of their own, with short waits."""
-    term = standby.begin_term()
-    assert term
-    beats: Any = standby.holder(term).terms.bucket.objects
-    client = inspect.getclosurevars(beats.client).nonlocals["client"]
-    assert client.meta.config.read_timeout == SILENCE
