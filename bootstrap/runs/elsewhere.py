@@ -16,6 +16,7 @@ from ..clouds.storage import NoBucket
 from ..inventory import local_state
 from ..inventory.files import RUN_ID
 from ..inventory.hosts import Inventory
+from ..remote.programs import TAKEOVER
 from ..ssh.connect import attempts
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
@@ -57,16 +58,24 @@ def on_hosts(sessions: Mapping[str, Session], run_id: str | None) -> Elsewhere |
     """
     listed, _ = attempts(sessions, _run_ids)
     newest = max((one for ids in listed.values() for one in ids), default=None)
-    wanted = run_id or newest
-    for name, ids in listed.items():
-        if wanted in ids:
-            return Elsewhere(wanted, _document(sessions[name], wanted))
-    return None
+    if not (wanted := run_id or newest):
+        return None
+    having = {name: sessions[name] for name, ids in listed.items() if wanted in ids}
+    if not having:
+        return None
+    leading, _ = attempts(having, lambda session: _has_taken_over(session, wanted))
+    chief = next((name for name in having if leading.get(name)), next(iter(having)))
+    return Elsewhere(wanted, _document(having[chief], wanted))
 
 
 def _run_ids(session: Session) -> list[str]:
     lines, _ = session.shell(LIST)
     return [line for line in lines if RUN_ID.fullmatch(line)]
+
+
+def _has_taken_over(session: Session, run_id: str) -> bool:
+    """Whether this host leads the run in place of its first chief, whose document is older."""
+    return session.shell(f'test -e "$HOME/.railhead/runs/{run_id}/{TAKEOVER}"')[1] == 0
 
 
 def _document(session: Session, run_id: str) -> RunDocument | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.remote.run import end_processes
-from bootstrap.runs import start, takeover
+from bootstrap.runs import elsewhere, start, takeover
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
@@ -95,6 +96,41 @@ PATHS = RunData("train", "host:/data", None, None, ("/1", "/2", "/3"))
 RUN = run_document(
     hosts=HOSTS, size=3, takeover=True, data=(PATHS,), stop=Stop((("a",), ("b",), ("c",)), 0)
 )
+
+
+class Folder:
+    """A host whose home is a folder here."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.host = home, parse_hosts(home.name).hosts[0]
+
+    def shell(self, script: str) -> tuple[list[str], int]:
+        done = subprocess.run(
+            ["sh", "-c", script], env={"HOME": str(self.home)}, capture_output=True
+        )
+        return done.stdout.decode().splitlines(), done.returncode
+
+
+@pytest.mark.parametrize(("taken_over", "order"), [(True, "h2 h3 h1"), (False, "h1 h2 h3")])
+def test_another_computer_records_the_chief_that_has_taken_over_and_no_standby(
+    home: Path, tmp_path: Path, taken_over: bool, order: str
+) -> None:
+    """The folder of the first chief, which answers again, is still there."""
+    of_first = replace(RUN, run_id="20261126-090000-abcd")
+    of_second = replace(of_first, hosts=(*HOSTS[1:], HOSTS[0]), takeover=False)
+    for name in ("h1", "h2", "h3"):
+        document = of_second if taken_over and name == "h2" else of_first
+        folder = tmp_path / name / ".railhead/runs" / document.run_id
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(encode(document)))
+        if document is of_second:
+            (folder / "takeover.json").write_text("{}")
+    sessions: Any = {name: Folder(tmp_path / name) for name in ("h1", "h2", "h3")}
+    there = elsewhere.on_hosts(sessions, None)
+    assert there
+    run = there.record(parse_hosts("h1,h2,h3"))
+    assert " ".join(run.hosts) == order
+    assert takeover.standby_of(run) == ("" if taken_over else "h2")
 
 
 class Standby:
