@@ -6,6 +6,7 @@ first, the chief last. Once it leads the run, this order is recorded here too.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -13,13 +14,16 @@ from typing import TypeVar
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunDocument
 
+from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..remote.programs import TAKEOVER
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import attempts, open_sessions
 from ..ssh.session import Session
-from .run import Run, find_run
+from ..untrusted.run_files import read_run_document
+from ..untrusted.unpack import Hostile
+from .run import Run, find_run, read_state
 
 T = TypeVar("T")
 
@@ -47,6 +51,30 @@ def standby_of(run: Run) -> str:
         return ""
     document = local_state.recorded_run(run.run_id).run
     return document.hosts[1].name if document and document.takeover else ""
+
+
+def lost_standby(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
+    """The host that was to take over a run in progress from this chief, and cannot any more, as
+    after a reboot; "" if it can, or is not one of these hosts."""
+    state, text = read_state(chief, run), chief.read(f"{run.folder}/run.json")
+    if state is None or state.has_ended or not text:
+        return ""
+    name = ""
+    with contextlib.suppress(Hostile):
+        document = read_run_document(text)
+        name = document.hosts[1].name if document.takeover else ""
+    return "" if _may_stand_by(name, run, hosts) else name
+
+
+def _may_stand_by(name: str, run: Run, hosts: Mapping[str, HostFacts]) -> bool:
+    """Whether a host may have the program that takes a run over: it has, or nothing is known."""
+    return name not in hosts or run.run_id in hosts[name].standbys
+
+
+def ready_standby(run: Run, hosts: Mapping[str, HostFacts]) -> str:
+    """As `standby_of`, but not a host that is known not to take the run over."""
+    name = standby_of(run)
+    return name if _may_stand_by(name, run, hosts) else ""
 
 
 def _recorded(run: Run) -> Run:

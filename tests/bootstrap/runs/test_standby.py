@@ -26,6 +26,7 @@ from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunHost, Stop
+from railhead.documents.runs.state import RunState
 from railhead.documents.runs.swept import OF_STANDBYS
 
 STANDBY = "#!/bin/sh\necho {} >before.json\nexec sleep 60\n"  # in place of the Python that runs it
@@ -131,6 +132,36 @@ def test_another_computer_records_the_chief_that_has_taken_over_and_no_standby(
     run = there.record(parse_hosts("h1,h2,h3"))
     assert " ".join(run.hosts) == order
     assert takeover.standby_of(run) == ("" if taken_over else "h2")
+
+
+@pytest.mark.parametrize(
+    ("state", "takes_over", "standbys", "lost"),
+    [
+        ("running", True, {"r1"}, ""),
+        ("running", True, {"r0"}, "h2"),
+        ("running", True, None, ""),
+        ("running", False, set(), ""),
+        ("succeeded", True, set(), ""),
+    ],
+)
+def test_a_standby_that_does_not_run_any_more_is_named_during_the_run(
+    home: Path, tmp_path: Path, state: str, takes_over: bool, standbys: set[str] | None, lost: str
+) -> None:
+    """As after a reboot of its host. Of a host that does not answer nothing is known."""
+    files = {
+        "state.json": RunState(state=state, pid=7, heartbeat=1.0, started="2026-11-26T09:00:00Z"),
+        "run.json": replace(RUN, takeover=takes_over),
+    }
+    chief: Any = SimpleNamespace(
+        read=lambda path, **_: json.dumps(encode(files[Path(path).name])),
+    )
+    hosts: Any = {"h1": SimpleNamespace(standbys=frozenset())}
+    hosts |= {} if standbys is None else {"h2": SimpleNamespace(standbys=frozenset(standbys))}
+    run = Run("r1", tmp_path)
+    assert takeover.lost_standby(chief, run, hosts) == lost
+    record_run(tmp_path / "r1", replace(RUN, takeover=takes_over))
+    has_standby = takes_over and not lost and state == "running"
+    assert state != "running" or bool(takeover.ready_standby(run, hosts)) == has_standby
 
 
 class Standby:
