@@ -1,4 +1,4 @@
-"""A run in its bucket, back in a folder of the host that takes it over, on a real S3."""
+"""A run in its bucket, back in a folder of the host that takes it over: real stores of each cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.stores.object_stores import S3
+from standins.stores.object_stores import S3, Gcs
 
 from bootstrap.remote.attempts import points, restarts
 from bootstrap.remote.run import json_file, live_upload, restore_checkpoints, upload
@@ -17,9 +17,18 @@ from bootstrap.remote.takeover import held
 from bootstrap.remote.takeover.restore import restore
 from railhead.documents.runs.takeover import Taken, Term
 
-URL = "s3://taken-over/runs/r1"
+Store = S3 | Gcs
 RECORDS = '{"kind": "metric", "name": "loss", "number": 7, "time": 1.0}\n{"kind": "pro'
 MORE = 'gress", "step": 41}\n{"kind": "progress", "step": 42}\n{"kind'
+
+
+@pytest.fixture(params=["s3_store", "gcs_store"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The buckets of each cloud, for this process."""
+    store: Store = request.getfixturevalue(request.param)
+    for name, value in store.environ.items():
+        monkeypatch.setenv(name, value)
+    return store
 
 
 def folder_of(path: Path, term: int) -> Path:
@@ -57,14 +66,12 @@ class Refusing:
 
 
 def test_a_run_that_is_not_restored_replaces_no_checkpoint_in_the_bucket(
-    s3_store: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not all of it: the folder of this host stays as it was."""
-    for name, value in s3_store.environ.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(restore_checkpoints, "PAUSES", ())
-    s3_store.make_bucket("not-restored")
-    url = "s3://not-restored/runs/r1"
+    store.make_bucket("not-restored")
+    url = store.uri("not-restored", "runs/r1")
     first, second = folder_of(tmp_path / "first/r1", 1), folder_of(tmp_path / "second/r1", 2)
     add(first / "checkpoints/step", "40")
     os.utime(first / "checkpoints/step", (1, 1))
@@ -84,26 +91,25 @@ def test_a_run_that_is_not_restored_replaces_no_checkpoint_in_the_bucket(
     assert files_in(second) == before
 
     json_file.save(str(second / "takeover.json"), Taken("h1", "it was not restored"))
-    listed = s3_store.get("not-restored", "runs/r1/checkpoints/manifest.json")
+    listed = store.get("not-restored", "runs/r1/checkpoints/manifest.json")
     assert live_upload.LiveUpload(str(second), url).checkpoint_step()
-    assert s3_store.get("not-restored", "runs/r1/checkpoints/manifest.json") == listed
+    assert store.get("not-restored", "runs/r1/checkpoints/manifest.json") == listed
     (second / "takeover.json").unlink()
     assert live_upload.LiveUpload(str(second), url).checkpoint_step()
-    assert s3_store.get("not-restored", "runs/r1/checkpoints/manifest.json") != listed
+    assert store.get("not-restored", "runs/r1/checkpoints/manifest.json") != listed
 
 
 def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
-    s3_store: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in s3_store.environ.items():
-        monkeypatch.setenv(name, value)
-    s3_store.make_bucket("taken-over")
+    store.make_bucket("taken-over")
+    url = store.uri("taken-over", "runs/r1")
     first = folder_of(tmp_path / "first/r1", 1)
     step = first / "checkpoints/step-00000040"
     step.mkdir()
     (step / "state.npz").write_text("arrays")
     (step / "manifest.json").write_text("{}")
-    uploads = live_upload.LiveUpload(str(first), URL)
+    uploads = live_upload.LiveUpload(str(first), url)
     for text, line in ((RECORDS, "line\n" * 70_000), (MORE, "another\n")):
         add(first / "results/metrics.jsonl", text)
         add(first / "results/tensorboard/1.tfevents", text)
@@ -114,7 +120,7 @@ def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
     add(first / "results/metrics.jsonl", "lost\n")
 
     second = folder_of(tmp_path / "second/r1", 2)
-    restore(upload.destination(URL), str(second), 2)
+    restore(upload.destination(url), str(second), 2)
     results = files_in(second / "results")
     assert results["metrics.jsonl"][0].decode() == RECORDS + MORE + "\n"
     assert results["tensorboard/1.tfevents"][0].decode() == RECORDS + MORE
@@ -126,14 +132,17 @@ def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
     assert restarts.last_step(str(second)) == 42
     assert restarts.metric_numbers(str(second), 2.0) == {"loss": 7}
 
-    continued = live_upload.LiveUpload(str(second), URL)
-    before = s3_store.names("taken-over")
-    assert continued.checkpoint_step() and s3_store.names("taken-over") == before
+    continued = live_upload.LiveUpload(str(second), url)
+    before = store.names("taken-over")
+    assert continued.checkpoint_step() and store.names("taken-over") == before
     add(second / "results/metrics.jsonl", '{"step": 43}\n')
     add(second / "logs/rank-0.log", "of the second\n")
     add(second / "logs/supervisor.log", "of the second\n")
     continued.growing.step()
+    (second / "results/manifest.json").write_text('{"files": []}')
+    upload.upload(str(second), url)
+    assert store.get("taken-over", "runs/r1/manifest.json") == b'{"files": []}'
     third = folder_of(tmp_path / "third/r1", 3)
-    restore(upload.destination(URL), str(third), 3)
+    restore(upload.destination(url), str(third), 3)
     assert restarts.last_step(str(third)) == 43
     assert (third / "logs/rank-0.log").read_bytes() == log + b"of the second\n"
