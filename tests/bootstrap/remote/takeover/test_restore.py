@@ -1,4 +1,4 @@
-"""A run in its bucket, back in a folder of the host that takes it over: real stores of each cloud."""
+"""A run in its bucket, back in a folder of the host that takes it over, in stores of each cloud."""
 
 from __future__ import annotations
 
