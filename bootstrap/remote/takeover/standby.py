@@ -28,7 +28,7 @@ from .. import programs
 from ..agent import files
 from ..agent.temporary import make_temporary
 from ..attempts import time_left
-from ..run import bounded, end_processes, json_file, manifest, stop_policy, upload
+from ..run import bounded, end_processes, json_file, manifest, upload
 from ..run.upload import Destination
 from . import held, lease
 from .holder import new_mark, print_line
@@ -91,16 +91,15 @@ class Standby:
         self.mark = new_mark()  # the same in each try to claim
 
     def watch_until_it_ends(self) -> str:
-        """Look at the lease until the chief is lost (`claim`) or the run is over (`end`)."""
-        while not stop_policy.is_over(self.run, self.seconds()):
-            if (step := lease.standby(self.watch.facts(held.now()))) != "watch":
-                return step
+        """Look at the lease until the chief is lost (`claim`) or the run is over (`end`). Also when
+        the time of the run is over: a chief that is lost then does not stop the machines."""
+        while (step := lease.standby(self.watch.facts(held.now()))) == "watch":
             try:
                 self.watch.look(held.now())
             except Exception as error:  # of the cloud's library: nothing is known
                 print_line(f"{type(error).__name__}: {error}"[:400])
             time.sleep(lease.RENEW)
-        return "end"
+        return step
 
     def seconds(self) -> float:
         """The duration of the run so far."""
@@ -120,8 +119,7 @@ class Standby:
             become_supervisor(self.run.run_id)
 
     def insist(self, act: Callable[[], T]) -> T | None:
-        """Do what no other host does, again after a pause if it fails; None: for too long. A run
-        whose time is over needs it too: its supervisor ends it and stops the machines."""
+        """Do what no other host does, again after a pause if it fails; None: for too long."""
         until = held.now() + lease.CUT_OFF
         while held.now() < until:
             try:

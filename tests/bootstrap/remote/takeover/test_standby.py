@@ -17,7 +17,7 @@ from bootstrap.remote.run import json_file
 from bootstrap.remote.takeover import held, lease
 from bootstrap.remote.takeover import standby as program
 from bootstrap.remote.takeover.standby import Standby
-from bootstrap.remote.takeover.terms import Terms
+from bootstrap.remote.takeover.terms import Terms, claim_of
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.takeover import Claim, Taken, Term
@@ -79,6 +79,19 @@ def test_a_disk_that_is_full_for_a_while_does_not_end_a_takeover(standby: Standb
         return standby.begin_term()
 
     assert standby.insist(begin) and len(tries) == 2
+
+
+@pytest.mark.parametrize(("has_ended", "step"), [(False, "claim"), (True, "end")])
+def test_a_chief_that_is_lost_when_the_time_of_its_run_is_over_has_a_successor(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch, has_ended: bool, step: str
+) -> None:
+    """Nobody else would stop the machines."""
+    monkeypatch.setattr(lease, "EXPIRED", 0.05)
+    standby.run = replace(standby.run, max_hours=0.0)
+    first = Term(1, "a", "mark-1")
+    assert standby.terms.claim(1, claim_of(first))
+    assert not has_ended or standby.terms.close(first)
+    assert standby.watch_until_it_ends() == step
 
 
 def test_a_standby_that_is_too_late_leaves(standby: Standby) -> None:
