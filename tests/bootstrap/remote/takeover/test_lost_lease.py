@@ -98,6 +98,25 @@ def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chie
     assert len(result["attempts"]) == 1 and chief.has_results
 
 
+def test_a_run_that_is_not_restored_is_published_as_failed_and_its_machines_stop(
+    chief: Chief,
+) -> None:
+    term = Term(2, "a", "mark-2", 1000.0)
+    assert chief.terms.claim(1, Claim("b", "mark-1")) and chief.terms.claim(2, claim_of(term))
+    held.begin(str(chief.folder), term, held.now())
+    chief.checkpoint(1)
+    chief.run.write("takeover.json", {"lost": "b", "why": "it was not restored: the disk is full"})
+    result = chief.run.result()
+    assert (result["state"], result["no_restart"]) == (
+        "failed",
+        "it was not restored: the disk is full",
+    )
+    stops = (chief.run.home / "commands").read_text().splitlines()
+    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+    assert chief.has_results and not (chief.folder / "ranks").exists()
+    assert not [name for name in chief.objects() if "/checkpoints/" in name]
+
+
 def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
     """The program that stops the machines, on a chief whose beats did not arrive."""
     held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - 50)
