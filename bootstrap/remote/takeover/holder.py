@@ -97,8 +97,9 @@ class LeaseHolder:
 
 
 def print_line(text: str) -> None:
-    """Print a line of the log, with the time, UTC."""
-    print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
+    """Print a line of the log, with the time, UTC. A full disk is not a reason to end."""
+    with contextlib.suppress(OSError):
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
 
 
 def new_mark() -> str:

@@ -158,7 +158,7 @@ class Standby:
             ended = bounded.Ended(1, "", str(error))
         if ended.code == 0:
             return ""
-        print(ended.err, flush=True)
+        print_line(ended.err)
         shutil.rmtree(path(RESTORED), ignore_errors=True)  # perhaps it has filled the disk
         why = [f"exit code {ended.code}", *ended.err.strip().splitlines()][-1]
         if ended.code is None:

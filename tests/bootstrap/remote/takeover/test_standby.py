@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +44,13 @@ class Broken:
         return fail
 
 
+class Full(io.StringIO):
+    """A log on a disk that is full."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.fixture
 def standby(s3_store: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standby:
     """The standby of a run whose chief is silent."""
@@ -67,7 +76,11 @@ def test_requests_that_fail_do_not_end_a_takeover(standby: Standby, failures: in
     assert held.term_of(program.RUN) == term and held.is_held(program.RUN)
 
 
-def test_a_disk_that_is_full_for_a_while_does_not_end_a_takeover(standby: Standby) -> None:
+def test_a_disk_that_is_full_for_a_while_does_not_end_a_takeover(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the log nor the term can be written."""
+    monkeypatch.setattr(sys, "stdout", Full())
     part = Path(program.RUN, "term.json.part")
     part.mkdir()  # the term cannot be written
     tries: list[int] = []
