@@ -176,6 +176,8 @@ def test_an_earlier_chief_publishes_nothing_and_a_new_one_continues_from_its_che
         fence.rewrite_checkpoints(bucket, 1, lambda before: before)
     with pytest.raises(LeaseLost):
         upload.upload(str(first), url)
+    with pytest.raises(LeaseLost):  # a piece of its metrics
+        earlier.bucket.put(str(first / "results/manifest.json"), "live/metrics.jsonl.0")
     restored = restore_checkpoints.restore(bucket, str(tmp_path / "back"))
     assert (restored.files, restored.damaged) == (4, ())
     assert bucket.objects.look(bucket.uri.key("manifest.json")) is None
