@@ -59,7 +59,8 @@ def open_objects(name: str, silence: float = SILENCE) -> S3Objects:
 
 def code_of(error: Exception) -> str:
     """The code in an error of botocore, which is loaded on use; "" in another error."""
-    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+    answer = getattr(error, "response", None)  # None in an error of the network
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 @dataclass(frozen=True)
