@@ -18,6 +18,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.runs.manifest import UploadedCheckpoints
 from railhead.documents.runs.takeover import Taken, Term
 
+from ..buckets.objects import WriteInProgress
 from ..programs import TAKEOVER
 from ..run import json_file
 from . import held
@@ -104,12 +105,13 @@ def rewrite_checkpoints(bucket: Destination, term: int, rewrite: Rewrite) -> Upl
             raise LeaseLost()
         document = replace(rewrite(before), term=term)
         data = json.dumps(encode(document), indent=1).encode()
-        if stored is None:
-            version = bucket.objects.create(key, data, short_lived=True)
-        else:
-            version = bucket.objects.replace(key, data, stored.version, short_lived=True)
-        if version:
-            return document
+        with contextlib.suppress(WriteInProgress):
+            if stored is None:
+                version = bucket.objects.create(key, data, short_lived=True)
+            else:
+                version = bucket.objects.replace(key, data, stored.version, short_lived=True)
+            if version:
+                return document
     raise OSError(f"{CHECKPOINTS} was changed by others during each of {TRIES} tries")
 
 

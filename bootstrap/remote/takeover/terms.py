@@ -31,9 +31,14 @@ class Terms:
 
     def claim(self, number: int, claim: Claim) -> bool:
         """Try to get a term; True also where this claim has it already. Of several hosts that try,
-        one gets it."""
+        one gets it; False: another host has it."""
         key, data = self.bucket.uri.key(f"chief/{number}"), _packed(claim)
-        return bool(self.bucket.objects.create(key, data)) or self._look(key) == data
+        if self.bucket.objects.create(key, data):
+            return True
+        stored = self._look(key)
+        if stored is None:
+            raise OSError(f"{key} was not created, and is not there")
+        return stored == data
 
     def close(self, term: Term) -> bool:
         """Try to make a term the last one, by a claim of the next; False: another host has that."""

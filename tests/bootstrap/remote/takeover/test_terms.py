@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from standins.stores.object_stores import S3, Gcs
 
 from bootstrap.remote.buckets.objects import Stored
+from bootstrap.remote.buckets.s3 import S3Objects
 from bootstrap.remote.run import live_upload, restore_checkpoints, upload
 from bootstrap.remote.run.live_upload import CheckpointUpload
 from bootstrap.remote.takeover import fence, held
@@ -196,6 +198,27 @@ def test_a_list_that_another_host_writes_between_look_and_upload_is_not_overwrit
 
     with pytest.raises(LeaseLost):
         fence.rewrite_checkpoints(bucket, 1, meanwhile)
+
+
+@pytest.mark.parametrize("url", ["s3_store"], indirect=True)
+def test_a_request_that_meets_its_own_earlier_one_in_progress_is_repeated(
+    bucket: upload.Destination, first: Path
+) -> None:
+    """A request without an answer is sent again, and S3 refuses the second one meanwhile."""
+    conflicts = itertools.cycle([True, False])
+
+    def call(service: str, operation: str, **values: Any) -> Any:
+        if "IfNoneMatch" in values and next(conflicts):
+            error = {"Code": "ConditionalRequestConflict", "Message": "try again"}
+            raise ClientError({"Error": error}, operation)
+        return objects.client(service, operation, **values)
+
+    objects: Any = bucket.objects
+    busy = replace(bucket, objects=S3Objects(call, objects.name))
+    holder = LeaseHolder(str(first), FIRST, Terms(busy))
+    assert [holder.step(lives=True) for _ in range(2)] == [True] * 2
+    assert held.is_held(str(first)) and Terms(bucket).beat(1)
+    assert fence.adopt_checkpoints(busy, 1).term == 1
 
 
 def test_results_are_published_by_one_host(
