@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -17,10 +18,12 @@ from standins.runs.run_documents import record_run, run_document
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.plan.hostfile import Peer
 from bootstrap.remote.run import end_processes
-from bootstrap.runs import elsewhere, start, takeover
+from bootstrap.runs import elsewhere, launch, start, takeover
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
+from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
@@ -41,16 +44,23 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "client/bin/python").write_text(STANDBY)
     (tmp_path / "client/bin/python").chmod(0o755)
     (tmp_path / ".railhead/runs/r1/logs").mkdir(parents=True)
-    with local_session() as session:
-        sessions = Sessions(Inventory("c", (session.host,)), {"here": session})
-        session.start_agent(sys.executable)
-        monkeypatch.setattr(connect, "open_sessions", lambda _: sessions)
+    with contextlib.ExitStack() as stack:
+
+        def opened(*_: Any) -> Sessions:
+            session = stack.enter_context(local_session())
+            session.start_agent(sys.executable)
+            return Sessions(Inventory("c", (session.host,)), {"here": session})
+
+        sessions = opened()
+        monkeypatch.setattr(connect, "open_sessions", opened)
         monkeypatch.setattr(start, "start_agent", lambda *_: "")
+        facts = SimpleNamespace(standbys=frozenset({"r1"}), home=str(tmp_path), addresses=())
         yield SimpleNamespace(
             inventory=sessions.inventory,
             sessions=sessions,
             chief="here",
-            facts={"here": SimpleNamespace(standbys=frozenset({"r1"}))},
+            facts={"here": facts},
+            peers=(Peer("here", "127.0.0.1", 22, "me", 1, "key"),),
             bucket_client=SimpleNamespace(folder=tmp_path / "client"),
         )
     end_processes.end_run("r1", OF_STANDBYS)
@@ -66,23 +76,51 @@ def test_the_standby_ends_if_the_supervisor_is_not_started(
     error: BaseException, second: Any, tmp_path: Path
 ) -> None:
     run = Run("r1", tmp_path / "results")
+    start._start_standby(second, run)
     with (
         pytest.raises((KeyboardInterrupt, ConnectionLost)),
-        start._standby_started(second, run),
+        start._standby_ended_on_error(start.Lead(second, RUN), run),
     ):
         assert standbys() == 1
         raise error
     assert standbys() == 0
 
 
-def test_a_run_is_not_started_if_its_standby_does_not_begin(
-    second: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("program", "seconds", "why"),
+    [
+        ("echo no client >&2; exit 1", 60.0, "ended: no client"),
+        ("sleep 60; :", 5.0, "did not begin within 5 s: it printed nothing"),
+    ],
+)
+def test_a_run_whose_standby_does_not_begin_leaves_nothing(
+    second: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    seconds: float,
+    why: str,
 ) -> None:
-    (tmp_path / "client/bin/python").write_text("#!/bin/sh\necho no client >&2\nexit 1\n")
-    monkeypatch.setattr(start, "LISTED", 1.0)
+    (tmp_path / "client/bin/python").write_text(
+        f"#!/bin/sh\nreadlink memory >~/memory\n{program}\n"
+    )
+    document = run_document(hosts=(RunHost("here", "127.0.0.1", None, 1),), takeover=True)
+    monkeypatch.setattr(start, "LISTED", seconds)
+    monkeypatch.setattr(start, "document_of", lambda *_: document)
+    monkeypatch.setattr(takeover, "as_standby", lambda cluster: cluster)
+    (tmp_path / "empty").mkdir()
+    request: Any = SimpleNamespace(
+        options=SimpleNamespace(launcher="tensorflow"),
+        bundle=pack_folder(tmp_path / "empty"),
+        secrets={"TOKEN": "s3cret"},
+        record=None,
+    )
     with pytest.raises(HostsNotReady) as refusal:
-        start._start_standby(second, Run("r1", tmp_path / "results"))
-    assert refusal.value.outcomes["here"].endswith(": no client")
+        start.start(second, request, (), tmp_path / "results", launch.StopPolicy(stop=False))
+    assert refusal.value.outcomes["here"] == f"the standby {why}" and refusal.value.hint
+    assert not Path((tmp_path / "memory").read_text().strip()).exists(), "secrets"
+    assert not (tmp_path / ".railhead/runs/r1").exists() and not local_state.is_recorded("r1")
+    assert standbys() == 0
 
 
 def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Path) -> None:
