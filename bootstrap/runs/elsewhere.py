@@ -16,11 +16,11 @@ from ..clouds.storage import NoBucket
 from ..inventory import local_state
 from ..inventory.files import RUN_ID
 from ..inventory.hosts import Inventory
-from ..remote.programs import TAKEOVER
 from ..ssh.connect import attempts
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
 from ..untrusted.unpack import Hostile
+from . import takeover
 from .run import Run
 
 LIST = 'cd "$HOME/.railhead/runs" 2>/dev/null && ls -1'
@@ -39,7 +39,8 @@ class Elsewhere:
     def run(self) -> Run:
         """The run; its results go to the working directory."""
         hosts = tuple(host.name for host in self.document.hosts) if self.document else ()
-        return Run(self.run_id, Path.cwd() / "results" / self.run_id, hosts)
+        standby = takeover.standby_in(self.document)
+        return Run(self.run_id, Path.cwd() / "results" / self.run_id, hosts, standby)
 
     def record(self, inventory: Inventory) -> Run:
         """Record the run and its hosts here: from now on every command knows it."""
@@ -52,30 +53,27 @@ class Elsewhere:
 
 
 def on_hosts(sessions: Mapping[str, Session], run_id: str | None) -> Elsewhere | None:
-    """A run in the folders of these hosts, by default the newest one; None if they have none.
+    """A run in the folders of these hosts, by default the newest one; None if they have none. Its
+    document is that of the host that has taken it over, if one has: the others may have an earlier
+    one.
 
     A host that does not answer counts as one without runs.
     """
     listed, _ = attempts(sessions, _run_ids)
     newest = max((one for ids in listed.values() for one in ids), default=None)
-    if not (wanted := run_id or newest):
+    wanted = run_id or newest
+    holders = {name: sessions[name] for name, ids in listed.items() if wanted in ids}
+    if wanted is None or not holders:
         return None
-    having = {name: sessions[name] for name, ids in listed.items() if wanted in ids}
-    if not having:
-        return None
-    leading, _ = attempts(having, lambda session: _has_taken_over(session, wanted))
-    chief = next((name for name in having if leading.get(name)), next(iter(having)))
-    return Elsewhere(wanted, _document(having[chief], wanted))
+    run = Elsewhere(wanted).run
+    answers, _ = attempts(holders, lambda session: takeover.is_led_by(session, run))
+    leaders = [name for name in holders if answers.get(name)]
+    return Elsewhere(wanted, _document(holders[[*leaders, *holders][0]], wanted))
 
 
 def _run_ids(session: Session) -> list[str]:
     lines, _ = session.shell(LIST)
     return [line for line in lines if RUN_ID.fullmatch(line)]
-
-
-def _has_taken_over(session: Session, run_id: str) -> bool:
-    """Whether this host leads the run in place of its first chief, whose document is older."""
-    return session.shell(f'test -e "$HOME/.railhead/runs/{run_id}/{TAKEOVER}"')[1] == 0
 
 
 def _document(session: Session, run_id: str) -> RunDocument | None:

@@ -47,10 +47,18 @@ def data_as_standby(data: Sequence[RunData]) -> list[RunData]:
 def standby_of(run: Run) -> str:
     """The name of the host that continues the run if its chief is lost; "" if there is none, or
     none any more, as after the end of the run."""
-    if not local_state.is_recorded(run.run_id) or (run.results / "result.json").exists():
+    if (run.results / "result.json").exists():
         return ""
-    document = local_state.recorded_run(run.run_id).run
-    return document.hosts[1].name if document and document.takeover else ""
+    if not local_state.is_recorded(run.run_id):
+        return run.standby
+    return standby_in(local_state.recorded_run(run.run_id).run)
+
+
+def standby_in(document: RunDocument | None) -> str:
+    """The name of the standby in a run's document; "" if there is none."""
+    if document and document.takeover and len(document.hosts) > 1:
+        return document.hosts[1].name
+    return ""
 
 
 def lost_standby(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
@@ -94,11 +102,12 @@ def current(inventory: Inventory, run: Run) -> Run:
 
 
 def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) -> Run:
-    """As `current`, over open sessions."""
+    """As `current`, over open sessions. A run that is not recorded here was read from its chief of
+    now (`elsewhere`)."""
     run, standby = _recorded(run), standby_of(run)
-    if standby not in sessions:
+    if standby not in sessions or not local_state.is_recorded(run.run_id):
         return run
-    answers, _ = attempts({standby: sessions[standby]}, lambda session: _is_led_by(session, run))
+    answers, _ = attempts({standby: sessions[standby]}, lambda session: is_led_by(session, run))
     if not answers.get(standby):
         return run
     document = local_state.recorded_run(run.run_id).run
@@ -121,7 +130,7 @@ def record_no_standby(run: Run) -> None:
         local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
 
 
-def _is_led_by(session: Session, run: Run) -> bool:
+def is_led_by(session: Session, run: Run) -> bool:
     """Whether this host has taken over the run."""
     return _read(session, run, TAKEOVER) is not None
 

@@ -140,6 +140,8 @@ RUN = run_document(
 class Folder:
     """A host whose home is a folder here."""
 
+    has_agent = False
+
     def __init__(self, home: Path) -> None:
         self.home, self.host = home, parse_hosts(home.name).hosts[0]
 
@@ -151,7 +153,7 @@ class Folder:
 
 
 @pytest.mark.parametrize(("taken_over", "order"), [(True, "h2 h3 h1"), (False, "h1 h2 h3")])
-def test_another_computer_records_the_chief_that_has_taken_over_and_no_standby(
+def test_another_computer_shows_and_records_the_chief_of_now_and_its_standby(
     home: Path, tmp_path: Path, taken_over: bool, order: str
 ) -> None:
     """The folder of the first chief, which answers again, is still there."""
@@ -167,9 +169,10 @@ def test_another_computer_records_the_chief_that_has_taken_over_and_no_standby(
     sessions: Any = {name: Folder(tmp_path / name) for name in ("h1", "h2", "h3")}
     there = elsewhere.on_hosts(sessions, None)
     assert there
-    run = there.record(parse_hosts("h1,h2,h3"))
-    assert " ".join(run.hosts) == order
-    assert takeover.standby_of(run) == ("" if taken_over else "h2")
+    inventory = parse_hosts("h1,h2,h3")
+    for run in (takeover.current_of(sessions, inventory, there.run), there.record(inventory)):
+        assert " ".join(run.hosts) == order
+        assert takeover.standby_of(run) == ("" if taken_over else "h2")
 
 
 @pytest.mark.parametrize(
