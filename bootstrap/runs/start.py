@@ -23,6 +23,7 @@ from railhead.documents.runs.run_record import RunRecord
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
 from ..console import log
+from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..inventory import local_state
@@ -164,12 +165,14 @@ def _standby_of(
 
 
 def _end_earlier_standbys(cluster: ConnectedCluster) -> None:
-    """End the standby of an earlier run whose supervisor was lost: it would start that run again,
-    beside this one. Also what it has started since the facts were read."""
+    """End the standby of an earlier run whose supervisor was lost, or which has continued without
+    this host: it would start that run again, beside this one. Also what it has started since the
+    facts were read."""
     for name, facts in cluster.facts.items():
         for run_id in facts.standbys:
-            log.event(f"{name}: ends the standby of run {run_id}")
             cluster.sessions[name].call(EndRun(run_id))
+            takeover.record_no_standby(run_id)
+            print_lines(f"[{name}] does not take over run {run_id} any more, for the new run")
 
 
 def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:

@@ -124,10 +124,12 @@ def _taken_over(run: RunDocument) -> RunDocument:
     return replace(run, hosts=rotated(run.hosts), data=data, stop=stop, takeover=False)
 
 
-def record_no_standby(run: Run) -> None:
-    """Record that the run has no standby any more."""
-    if document := local_state.recorded_run(run.run_id).run:
-        local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
+def record_no_standby(run_id: str) -> None:
+    """Record that a run has no standby any more, if it is recorded here."""
+    if not local_state.is_recorded(run_id):
+        return
+    if document := local_state.recorded_run(run_id).run:
+        local_state.record_document(run_id, encode(replace(document, takeover=False)))
 
 
 def is_led_by(session: Session, run: Run) -> bool:

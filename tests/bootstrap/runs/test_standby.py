@@ -123,11 +123,19 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
     assert standbys() == 0
 
 
-def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Path) -> None:
-    start._start_standby(second, Run("r1", tmp_path / "results"))
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_new_run_ends_the_standby_of_an_earlier_one_and_says_so(
+    second: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_recorded: bool
+) -> None:
+    run = Run("r1", tmp_path / "results")
+    if is_recorded:
+        record_run(run.results, RUN)
+        assert takeover.standby_of(run) == "h2"
+    start._start_standby(second, run)
     assert standbys() == 1
     start._end_earlier_standbys(second)
-    assert standbys() == 0
+    assert standbys() == 0 and not takeover.standby_of(run)
+    assert "r1" in capsys.readouterr().out
 
 
 HOSTS = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("h1", "h2", "h3"))
