@@ -131,15 +131,15 @@ def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
 
 
 def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
-    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 1.0")
-    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.1")
+    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 5.0")
+    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.5")
     chief.is_taken_over()
     environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}
     with subprocess.Popen(["sleep", "600"], env={**environ, **marks}) as rank:
         stopper = stopper_of_a_lost_lease(chief)
         wait_until(lambda: "took the run over" in (chief.folder / "state.json").read_text())
-        time.sleep(2)  # more than UNUSED
+        time.sleep(6)  # more than UNUSED
         assert stopper.poll() is None
         rank.kill()
     assert stopper.wait(60) == 0
