@@ -17,7 +17,7 @@ from railhead.documents.runs.run import RunData, RunDocument
 from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..remote.programs import TAKEOVER
+from ..remote.programs import TAKEOVER, WHOLE
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import attempts, open_sessions
 from ..ssh.session import Session
@@ -64,13 +64,14 @@ def standby_in(document: RunDocument | None) -> str:
 def lost_standby(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
     """The host that was to take over a run in progress from this chief, and cannot any more, as
     after a reboot; "" if it can, or is not one of these hosts."""
-    state, text = read_state(chief, run), chief.read(f"{run.folder}/run.json")
+    state = read_state(chief, run)
+    # Without a lost host, run.json is of all hosts.
+    text = chief.read(f"{run.folder}/{WHOLE}") or chief.read(f"{run.folder}/run.json")
     if state is None or state.has_ended or not text:
         return ""
     name = ""
     with contextlib.suppress(Hostile):
-        document = read_run_document(text)
-        name = document.hosts[1].name if document.takeover else ""
+        name = standby_in(read_run_document(text))
     return "" if _may_stand_by(name, run, hosts) else name
 
 

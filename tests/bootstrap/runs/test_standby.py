@@ -193,17 +193,24 @@ def test_another_computer_shows_and_records_the_chief_of_now_and_its_standby(
         ("succeeded", True, set(), ""),
     ],
 )
+@pytest.mark.parametrize("is_alone", [False, True])
 def test_a_standby_that_does_not_run_any_more_is_named_during_the_run(
-    home: Path, tmp_path: Path, state: str, takes_over: bool, standbys: set[str] | None, lost: str
+    tmp_path: Path,
+    state: str,
+    takes_over: bool,
+    standbys: set[str] | None,
+    lost: str,
+    is_alone: bool,
 ) -> None:
-    """As after a reboot of its host. Of a host that does not answer nothing is known."""
-    files = {
-        "state.json": RunState(state=state, pid=7, heartbeat=1.0, started="2026-11-26T09:00:00Z"),
-        "run.json": replace(RUN, takeover=takes_over),
-    }
-    chief: Any = SimpleNamespace(
-        read=lambda path, **_: json.dumps(encode(files[Path(path).name])),
-    )
+    """As after a reboot of its host, also where the chief has continued alone. Of a host that does
+    not answer nothing is known."""
+    run_state = RunState(state=state, pid=7, heartbeat=1.0, started="2026-11-26T09:00:00Z")
+    whole = replace(RUN, takeover=takes_over)
+    files = {"state.json": run_state, "run.json": whole}
+    if is_alone:
+        files |= {"whole.json": whole, "run.json": replace(whole, hosts=HOSTS[:1])}
+    texts = {name: json.dumps(encode(document)) for name, document in files.items()}
+    chief: Any = SimpleNamespace(read=lambda path, **_: texts.get(Path(path).name))
     hosts: Any = {"h1": SimpleNamespace(standbys=frozenset())}
     hosts |= {} if standbys is None else {"h2": SimpleNamespace(standbys=frozenset(standbys))}
     run = Run("r1", tmp_path)
