@@ -147,6 +147,13 @@ MUTANTS = [
         caught_by=("tests/bootstrap/remote/buckets/test_bucket.py", "-k", "tags"),
     ),
     Mutant(
+        what="a chief takes its own request that is still in progress for that of another host",
+        file="bootstrap/remote/buckets/s3.py",
+        old="raise WriteInProgress(key) from error",
+        new="return None",
+        caught_by=(f"{TESTS}/takeover/test_terms.py", "-k", "in_progress"),
+    ),
+    Mutant(
         what="text that a rank prints passes for the output of another rank",
         file=f"{RANK}/rank.py",
         old=r'.replace(b"]", b"]\x1f")',

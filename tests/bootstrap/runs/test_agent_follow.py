@@ -139,12 +139,12 @@ def test_after_broken_connections_each_line_is_shown_once(
 
 
 class Lost:
-    """A run whose supervisor died. Its second host, `h2`, leads it when it was asked for the third
-    time. `sessions`: those that are open."""
+    """A run whose supervisor died. Its second host, `h2`, leads it at the third look there.
+    `sessions`: those that are open."""
 
     def __init__(self) -> None:
         self.sessions: list[Any] = []
-        self.times_asked = 0
+        self.looks = 0
 
     def open(self, inventory: Inventory) -> Sessions:
         """A session with the first of these hosts."""
@@ -177,8 +177,8 @@ class LostSession:
     def read(self, path: str) -> str | None:
         if not path.endswith(TAKEOVER):
             return json.dumps(encode(LED))
-        self.lost.times_asked += 1
-        return "{}" if self.lost.times_asked == 3 else None
+        self.lost.looks += 1
+        return "{}" if self.lost.looks == 3 else None
 
     def call(self, request: Follow, on_event: Any) -> Followed:
         return Followed(lost=self.host.name == "h1")
@@ -202,7 +202,7 @@ def test_one_session_stays_open_while_a_run_is_followed_to_its_standby(
     connection = follow.RunConnection(run, inventory, lost.open(inventory).chief)
     with Board(out := io.StringIO(), ["h1", "h2"]) as board:
         follow.follow_to_end(connection, board)
-    assert out.getvalue().count("h2 leads the run now") == 1 and lost.times_asked == 3
+    assert out.getvalue().count("h2 leads the run now") == 1 and lost.looks == 3
     assert [session.host.name for session in lost.sessions] == ["h2"]
 
 
