@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from standins.stores.object_stores import S3, Gcs
 
-from bootstrap.remote.buckets.objects import Stored
+from bootstrap.remote.buckets.objects import Stored, WriteInProgress
 from bootstrap.remote.buckets.s3 import S3Objects
 from bootstrap.remote.run import live_upload, restore_checkpoints, upload
 from bootstrap.remote.run.live_upload import CheckpointUpload
@@ -205,7 +205,7 @@ def test_a_request_that_meets_its_own_earlier_one_in_progress_is_repeated(
     bucket: upload.Destination, first: Path
 ) -> None:
     """A request without an answer is sent again, and S3 refuses the second one meanwhile."""
-    conflicts = itertools.cycle([True, False])
+    conflicts = itertools.chain([True, False] * 3, [True], itertools.repeat(False))
 
     def call(service: str, operation: str, **values: Any) -> Any:
         if "IfNoneMatch" in values and next(conflicts):
@@ -219,6 +219,12 @@ def test_a_request_that_meets_its_own_earlier_one_in_progress_is_repeated(
     assert [holder.step(lives=True) for _ in range(2)] == [True] * 2
     assert held.is_held(str(first)) and Terms(bucket).beat(1)
     assert fence.adopt_checkpoints(busy, 1).term == 1
+    (results := first / "results/manifest.json").write_text('{"files": []}')
+    for _ in range(2):  # of the last term, and of the results
+        with pytest.raises(WriteInProgress):
+            Fence(str(first), FIRST).create(busy, str(results), "manifest.json")
+    Fence(str(first), FIRST).create(busy, str(results), "manifest.json")
+    assert bucket.objects.look(bucket.uri.key("manifest.json"))
 
 
 def test_results_are_published_by_one_host(
