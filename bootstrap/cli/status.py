@@ -188,8 +188,10 @@ def _show_hosts(
         chief = _chief(whole, run)
         if run and chief in sessions:
             report.add_run(run, _show_run(sessions[chief], run))
+            if standby := takeover.lost_standby(sessions[chief], run, hosts):
+                print_lines(f"no standby: {standby} does not take over the run if {chief} is lost")
         elif run and chief in inventory.names:
-            _show_lost_chief(chief, run)
+            _show_lost_chief(chief, run, takeover.ready_standby(run, hosts))
             report.add_run(run, f"its chief, {chief}, is not reached")
         _show_endpoints(inventory.name, sessions, there, report)
     if sessions.failed:
@@ -269,11 +271,11 @@ def _host_line(facts: HostFacts) -> str:
     return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
 
 
-def _show_lost_chief(chief: str, run: Run) -> None:
+def _show_lost_chief(chief: str, run: Run, standby: str) -> None:
     """What happens to a run whose chief does not answer: its standby continues it, or `rank_link`
     ends it elsewhere."""
     resume = Command("train", resume=run.run_id)
-    if standby := takeover.standby_of(run):
+    if standby:
         print_lines(
             f"run {run.run_id}: its chief, {chief}, is not reached; if it is lost, {standby} takes"
             f" over the run within 3 minutes\n  next: {Command('status', run=run.run_id)}"

@@ -259,10 +259,15 @@ class _Installation:
 
     def _exchange_keys(self, working: Mapping[str, Session]) -> None:
         """Create a key pair on each leader, where its private key stays; authorize them
-        everywhere."""
+        everywhere. A run in progress may have another leader: it keeps its rights."""
         lines = [self._line_of(leader) for leader in self.cluster.leaders]
-        name = self.cluster.inventory.name
-        everywhere(working, lambda s: authorize(s, name, lines), what="authorizing the chief's key")
+        name, facts = self.cluster.inventory.name, self.cluster.facts.values()
+        keep = any(host.run_processes or host.standbys for host in facts)
+        everywhere(
+            working,
+            lambda session: authorize(session, name, lines, keep=keep),
+            what="authorizing the chief's key",
+        )
 
     def _line_of(self, leader: Peer) -> str:
         """The line that authorizes the key of a leader, which is created if there is none."""

@@ -20,6 +20,7 @@ from ..ssh.connect import attempts
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
 from ..untrusted.unpack import Hostile
+from . import takeover
 from .run import Run
 
 LIST = 'cd "$HOME/.railhead/runs" 2>/dev/null && ls -1'
@@ -38,7 +39,8 @@ class Elsewhere:
     def run(self) -> Run:
         """The run; its results go to the working directory."""
         hosts = tuple(host.name for host in self.document.hosts) if self.document else ()
-        return Run(self.run_id, Path.cwd() / "results" / self.run_id, hosts)
+        standby = takeover.standby_in(self.document)
+        return Run(self.run_id, Path.cwd() / "results" / self.run_id, hosts, standby)
 
     def record(self, inventory: Inventory) -> Run:
         """Record the run and its hosts here: from now on every command knows it."""
@@ -51,17 +53,22 @@ class Elsewhere:
 
 
 def on_hosts(sessions: Mapping[str, Session], run_id: str | None) -> Elsewhere | None:
-    """A run in the folders of these hosts, by default the newest one; None if they have none.
+    """A run in the folders of these hosts, by default the newest one; None if they have none. Its
+    document is that of the host that has taken it over, if one has: the others may have an earlier
+    one.
 
     A host that does not answer counts as one without runs.
     """
     listed, _ = attempts(sessions, _run_ids)
     newest = max((one for ids in listed.values() for one in ids), default=None)
     wanted = run_id or newest
-    for name, ids in listed.items():
-        if wanted in ids:
-            return Elsewhere(wanted, _document(sessions[name], wanted))
-    return None
+    holders = {name: sessions[name] for name, ids in listed.items() if wanted in ids}
+    if wanted is None or not holders:
+        return None
+    run = Elsewhere(wanted).run
+    answers, _ = attempts(holders, lambda session: takeover.is_led_by(session, run))
+    leaders = [name for name in holders if answers.get(name)]
+    return Elsewhere(wanted, _document(holders[[*leaders, *holders][0]], wanted))
 
 
 def _run_ids(session: Session) -> list[str]:

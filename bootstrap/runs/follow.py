@@ -52,15 +52,19 @@ class RunConnection:
         if not self.chief.connection.is_connected:
             self.reopen()
 
-    def reopen(self) -> None:
+    def reopen(self, is_open: bool = False) -> None:
         """Replace the session by a new one with an agent, on the host that leads the run now; on
-        failure keep the old one."""
+        failure keep the old one. `is_open`: keep it also where its host still leads the run."""
         self.run = takeover.current(self.inventory, self.run)
         self.inventory = self.run.part_of(self.inventory)
-        sessions = open_sessions(self.inventory.only([self.inventory.chief.name]))
+        name = self.inventory.chief.name
+        if is_open and self.chief.host.name == name:
+            return
+        sessions = open_sessions(self.inventory.only([name]))
         for session in sessions.values():
             if python := session.facts().python:
                 session.start_agent(python)
+                self.chief.close()
                 self.chief = session
             else:
                 session.close()
@@ -95,9 +99,9 @@ def follow_to_end(connection: RunConnection, board: Board) -> None:
             follow(connection.chief, connection.run, board, state, connection.watch)
             if not (standby and _is_continued(connection, state)):
                 return
-            why = f"{connection.chief.host.name} does not lead the run any more"
+            why, is_open = f"{connection.chief.host.name} does not lead the run any more", True
         except ConnectionLost as lost:
-            why = f"{lost}; the run continues"
+            why, is_open = f"{lost}; the run continues", False
         if not standby:
             board.print_lines(f"{why}, reconnecting in {pause} s")
         elif why != shown:
@@ -105,7 +109,7 @@ def follow_to_end(connection: RunConnection, board: Board) -> None:
         shown = why
         time.sleep(pause)
         before = connection.chief
-        connection.reopen()
+        connection.reopen(is_open)
         if connection.chief is not before and connection.chief.host.name != before.host.name:
             board.print_lines(f"{connection.chief.host.name} leads the run now")
             state.skip_to_end(connection.chief, connection.run)

@@ -24,11 +24,12 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Run:
     """One run: its id, the local folder of its results, and the names of its hosts (the chief
-    first; empty if they are not known)."""
+    first; empty if they are not known); of one that is not recorded here, also its `standby`."""
 
     run_id: str
     results: Path
     hosts: tuple[str, ...] = ()
+    standby: str = ""
 
     def __post_init__(self) -> None:
         check_name(self.run_id, "a run's id")  # it becomes part of paths and commands

@@ -23,6 +23,7 @@ from railhead.documents.runs.run_record import RunRecord
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
 from ..console import log
+from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..inventory import local_state
@@ -140,7 +141,7 @@ def start(
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
-    with _standby_started(standby.cluster, run) if standby else contextlib.nullcontext():
+    with _standby_ended_on_error(standby, run):
         _start_supervisor(cluster, run)
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
@@ -164,12 +165,14 @@ def _standby_of(
 
 
 def _end_earlier_standbys(cluster: ConnectedCluster) -> None:
-    """End the standby of an earlier run whose supervisor was lost: it would start that run again,
-    beside this one. Also what it has started since the facts were read."""
+    """End the standby of an earlier run whose supervisor was lost, or which has continued without
+    this host: it would start that run again, beside this one. Also what it has started since the
+    facts were read."""
     for name, facts in cluster.facts.items():
         for run_id in facts.standbys:
-            log.event(f"{name}: ends the standby of run {run_id}")
             cluster.sessions[name].call(EndRun(run_id))
+            takeover.record_no_standby(run_id)
+            print_lines(f"[{name}] does not take over run {run_id} any more, for the new run")
 
 
 def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:
@@ -188,15 +191,14 @@ def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:
 
 
 @contextlib.contextmanager
-def _standby_started(cluster: ConnectedCluster, run: Run) -> Iterator[None]:
-    """Start the standby before the supervisor: it notes which files the program has before the
-    ranks start. End it if the supervisor is not started."""
+def _standby_ended_on_error(standby: Lead | None, run: Run) -> Iterator[None]:
+    """End the standby, if there is one, after an error of this block."""
     try:
-        _start_standby(cluster, run)
         yield
     except BaseException:
-        with contextlib.suppress(Exception):
-            _end_standby(cluster, run)
+        if standby:
+            with contextlib.suppress(Exception):
+                _end_standby(standby.cluster, run)
         raise
 
 
@@ -211,27 +213,40 @@ def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
 
 def _start_standby(cluster: ConnectedCluster, run: Run) -> None:
     """Start the program that takes over the run if its chief is lost, and wait until it has listed
-    the files of the program: what the ranks write later are outputs."""
+    the files of the program: what the ranks write later are outputs.
+
+    Raises:
+        HostsNotReady: it has ended, or takes too long.
+    """
     client = cluster.bucket_client
     assert client is not None
     marks = {**environment_of(run), OF_STANDBYS: run.run_id}
     del marks[OF_RUNS]
     session, output = cluster.sessions[cluster.chief], LOG.format(folder=run.folder)
-    session.call(
+    pid = session.call(
         Start(
             argv=(f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", STANDBY),
             cwd=run.folder,
             env=marks,
             log=output,
         )
-    )
-    listed = wait_until(
-        lambda: session.read(f"{run.folder}/{BEFORE}") is not None, seconds=LISTED, every=0.2
-    )
-    if not listed:
+    ).pid
+
+    def has_listed() -> bool:
+        return session.read(f"{run.folder}/{BEFORE}") is not None
+
+    def has_ended() -> bool:
+        return not session.is_running(pid, run.folder, STANDBY)
+
+    wait_until(lambda: has_listed() or has_ended(), seconds=LISTED, every=0.2)
+    if not has_listed():
         printed = (session.read(output) or "").strip() or "it printed nothing"
-        why = f"the standby did not begin within {LISTED:g} s: {printed.splitlines()[-1]}"
-        raise HostsNotReady("no run was started", {cluster.chief: why})
+        what = "ended" if has_ended() else f"did not begin within {LISTED:g} s"
+        raise HostsNotReady(
+            "no run was started",
+            {cluster.chief: f"the standby {what}: {printed.splitlines()[-1]}"},
+            hint="the same command again   # or without --takeover",
+        )
 
 
 def _require_readable(document: RunDocument) -> None:
@@ -248,8 +263,9 @@ def lay_out(
     restore: Restore | None = None,
     standby: Lead | None = None,
 ) -> None:
-    """Send the files of a run and check that the chief, and its standby, can log in on every host;
-    on an error remove the files."""
+    """Send the files of a run, check that the chief, and its standby, can log in on every host, and
+    start the standby: it lists the files of the program before the ranks start. On an error remove
+    the files."""
     sessions = cluster.sessions
     try:
         everywhere(
@@ -269,6 +285,9 @@ def lay_out(
             lambda s: _send_secrets(s, request.secrets, document, run),
             what="sending the secrets",
         )
+        with _standby_ended_on_error(standby, run):
+            if standby:
+                _start_standby(standby.cluster, run)
     except KeyboardInterrupt:
         _remove_interrupted(cluster, run)
         raise

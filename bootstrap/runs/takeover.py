@@ -6,6 +6,7 @@ first, the chief last. Once it leads the run, this order is recorded here too.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -13,13 +14,16 @@ from typing import TypeVar
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunDocument
 
+from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..remote.programs import TAKEOVER
+from ..remote.programs import TAKEOVER, WHOLE
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import attempts, open_sessions
 from ..ssh.session import Session
-from .run import Run, find_run
+from ..untrusted.run_files import read_run_document
+from ..untrusted.unpack import Hostile
+from .run import Run, find_run, read_state
 
 T = TypeVar("T")
 
@@ -43,10 +47,43 @@ def data_as_standby(data: Sequence[RunData]) -> list[RunData]:
 def standby_of(run: Run) -> str:
     """The name of the host that continues the run if its chief is lost; "" if there is none, or
     none any more, as after the end of the run."""
-    if not local_state.is_recorded(run.run_id) or (run.results / "result.json").exists():
+    if (run.results / "result.json").exists():
         return ""
-    document = local_state.recorded_run(run.run_id).run
-    return document.hosts[1].name if document and document.takeover else ""
+    if not local_state.is_recorded(run.run_id):
+        return run.standby
+    return standby_in(local_state.recorded_run(run.run_id).run)
+
+
+def standby_in(document: RunDocument | None) -> str:
+    """The name of the standby in a run's document; "" if there is none."""
+    if document and document.takeover and len(document.hosts) > 1:
+        return document.hosts[1].name
+    return ""
+
+
+def lost_standby(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
+    """The host that was to take over a run in progress from this chief, and cannot any more, as
+    after a reboot; "" if it can, or is not one of these hosts."""
+    state = read_state(chief, run)
+    # Without a lost host, run.json is of all hosts.
+    text = chief.read(f"{run.folder}/{WHOLE}") or chief.read(f"{run.folder}/run.json")
+    if state is None or state.has_ended or not text:
+        return ""
+    name = ""
+    with contextlib.suppress(Hostile):
+        name = standby_in(read_run_document(text))
+    return "" if _may_stand_by(name, run, hosts) else name
+
+
+def _may_stand_by(name: str, run: Run, hosts: Mapping[str, HostFacts]) -> bool:
+    """Whether a host may have the program that takes a run over: it has, or nothing is known."""
+    return name not in hosts or run.run_id in hosts[name].standbys
+
+
+def ready_standby(run: Run, hosts: Mapping[str, HostFacts]) -> str:
+    """As `standby_of`, but not a host that is known not to take the run over."""
+    name = standby_of(run)
+    return name if _may_stand_by(name, run, hosts) else ""
 
 
 def _recorded(run: Run) -> Run:
@@ -66,11 +103,12 @@ def current(inventory: Inventory, run: Run) -> Run:
 
 
 def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) -> Run:
-    """As `current`, over open sessions."""
+    """As `current`, over open sessions. A run that is not recorded here was read from its chief of
+    now (`elsewhere`)."""
     run, standby = _recorded(run), standby_of(run)
-    if standby not in sessions:
+    if standby not in sessions or not local_state.is_recorded(run.run_id):
         return run
-    answers, _ = attempts({standby: sessions[standby]}, lambda session: _is_led_by(session, run))
+    answers, _ = attempts({standby: sessions[standby]}, lambda session: is_led_by(session, run))
     if not answers.get(standby):
         return run
     document = local_state.recorded_run(run.run_id).run
@@ -87,13 +125,15 @@ def _taken_over(run: RunDocument) -> RunDocument:
     return replace(run, hosts=rotated(run.hosts), data=data, stop=stop, takeover=False)
 
 
-def record_no_standby(run: Run) -> None:
-    """Record that the run has no standby any more."""
-    if document := local_state.recorded_run(run.run_id).run:
-        local_state.record_document(run.run_id, encode(replace(document, takeover=False)))
+def record_no_standby(run_id: str) -> None:
+    """Record that a run has no standby any more, if it is recorded here."""
+    if not local_state.is_recorded(run_id):
+        return
+    if document := local_state.recorded_run(run_id).run:
+        local_state.record_document(run_id, encode(replace(document, takeover=False)))
 
 
-def _is_led_by(session: Session, run: Run) -> bool:
+def is_led_by(session: Session, run: Run) -> bool:
     """Whether this host has taken over the run."""
     return _read(session, run, TAKEOVER) is not None
 

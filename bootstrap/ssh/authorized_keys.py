@@ -62,13 +62,18 @@ def _is_key(kind: str, data: str) -> bool:
     return entry is not None and entry.key is not None and entry.key.get_name() == kind
 
 
-def authorize(session: Session, cluster: str, lines: list[str]) -> None:
-    """Replace this cluster's lines in authorized_keys by `lines`; all other lines stay.
+def authorize(session: Session, cluster: str, lines: list[str], *, keep: bool = False) -> None:
+    """Replace this cluster's lines in authorized_keys by `lines`, or add them (`keep`); all other
+    lines stay.
 
     A line belongs to a cluster when its comment is `railhead:CLUSTER`.
     """
-    text = session.read(PATH) or ""
-    others = [line for line in text.splitlines() if not line.endswith(f" {MARK}{cluster}")]
+    text, mark = session.read(PATH) or "", f" {MARK}{cluster}"
+    others = [
+        line
+        for line in text.splitlines()
+        if line not in lines and (keep or not line.endswith(mark))
+    ]
     _write(session, text, [*others, *lines])
 
 

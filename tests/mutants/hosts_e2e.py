@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant(
         what="a run whose connection broke once is given up",
         file="bootstrap/runs/follow.py",
-        old="        connection.reopen()\n",
+        old="        connection.reopen(is_open)\n",
         new="        raise ConnectionLost(why)\n",
         caught_by=(
             "tests/bootstrap/runs/test_agent_follow.py"

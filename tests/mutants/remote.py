@@ -30,9 +30,23 @@ MUTANTS = [
     Mutant(
         what="a holder does not look whether the next term exists before it uploads",
         file=f"{TAKEOVER}/fence.py",
-        old=" or Terms(bucket).exists(self.term + 1)",
+        old=" or Terms(bucket).is_over(self.term)",
         new="",
         caught_by=(f"{TESTS}/takeover/test_terms.py",),
+    ),
+    Mutant(
+        what="a host that could not restore a run replaces its checkpoints in the bucket",
+        file=f"{RUN}/live_upload.py",
+        old="if self.bucket.fence and not self.bucket.fence.is_restored():",
+        new="if False:",
+        caught_by=(f"{TESTS}/takeover/test_restore.py",),
+    ),
+    Mutant(
+        what="a chief publishes its results while a standby may take the run over",
+        file=f"{TAKEOVER}/fence.py",
+        old="if not Terms(bucket).close(self.term):",
+        new="if False:",
+        caught_by=(f"{TESTS}/takeover/test_end_of_run.py",),
     ),
     Mutant(
         what="the list of checkpoints of a later term is overwritten",
@@ -131,6 +145,13 @@ MUTANTS = [
         old='"AccessDenied"',
         new='"NoSuchKey"',
         caught_by=("tests/bootstrap/remote/buckets/test_bucket.py", "-k", "tags"),
+    ),
+    Mutant(
+        what="a chief takes its own request that is still in progress for that of another host",
+        file="bootstrap/remote/buckets/s3.py",
+        old="raise WriteInProgress(key) from error",
+        new="return None",
+        caught_by=(f"{TESTS}/takeover/test_terms.py", "-k", "in_progress"),
     ),
     Mutant(
         what="text that a rank prints passes for the output of another rank",

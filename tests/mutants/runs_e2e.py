@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant(
         what="a lost connection is not opened again",
         file="bootstrap/runs/follow.py",
-        old="        connection.reopen()\n",
+        old="        connection.reopen(is_open)\n",
         new="        pass\n",
         caught_by=LOST,
     ),

@@ -80,12 +80,13 @@ class State:
         return time.monotonic() - STARTED + self.earlier
 
     def start_lease(self, run: RunDocument) -> None:
-        """Start to hold the lease of a run that another host may take over.
+        """Start to hold the lease of a run that another host may take over. A host that has taken
+        it over has the last one.
 
         Raises:
             OSError: it cannot be started.
         """
-        if run.takeover and run.bucket and self.lease is None:
+        if run.takeover and run.bucket and held.term_of(self.folder) is None:
             from ..takeover import holder  # loaded only for such a run
 
             chief, started = run.hosts[0].name, self.document.started

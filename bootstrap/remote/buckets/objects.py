@@ -25,6 +25,14 @@ class ChangedFile(Exception):
         super().__init__(f"{path} changed while it was uploaded")
 
 
+class WriteInProgress(Exception):
+    """Another request writes the object at this moment, perhaps an earlier one of this host whose
+    answer did not arrive: which of them succeeds is not known yet."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} is written by another request at this moment")
+
+
 class Objects(Protocol):
     """The objects of one bucket. What a cloud refuses is raised as its client does. Old versions of
     a short-lived object are removed after a day, by the rules of a stack's bucket."""
@@ -53,7 +61,7 @@ class Stored:
 
 class SharedObjects(Objects, Protocol):
     """The same, with what several hosts need that write the same objects. Of two that write under
-    one condition at the same time, one succeeds."""
+    one condition at the same time, one succeeds; the other gets None or WriteInProgress."""
 
     def look(self, key: str) -> Stored | None:
         """An object; None if there is none.

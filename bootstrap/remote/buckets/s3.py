@@ -12,10 +12,10 @@ from typing import Any
 
 from railhead.documents.runs.manifest import SHORT_LIVED
 
-from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
+from .objects import CHUNK, SILENCE, ChangedFile, Stored, WriteInProgress, encoded, joined
 
-# S3's refusals of a condition; the second: another request writes the object at this moment.
-REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+REFUSED = ("PreconditionFailed", "NoSuchKey")  # S3's refusals of a condition
+IN_PROGRESS = "ConditionalRequestConflict"
 PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
 
 Call = Callable[..., Any]  # (service, operation, **parameters) -> response
@@ -59,7 +59,8 @@ def open_objects(name: str, silence: float = SILENCE) -> S3Objects:
 
 def code_of(error: Exception) -> str:
     """The code in an error of botocore, which is loaded on use; "" in another error."""
-    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+    answer = getattr(error, "response", None)  # None in an error of the network
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,8 @@ class S3Objects:
         except Exception as error:
             if code_of(error) in REFUSED:
                 return None
+            if code_of(error) == IN_PROGRESS:
+                raise WriteInProgress(key) from error
             raise
 
     def _write(self, key: str, data: bytes, short_lived: bool, **condition: str) -> Any:

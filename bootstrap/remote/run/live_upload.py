@@ -54,7 +54,7 @@ class CheckpointUpload:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
-        self.term = bucket.fence.term if bucket.fence else 1
+        self.term = bucket.fence.term.number if bucket.fence else 1
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -63,6 +63,8 @@ class CheckpointUpload:
             OSError, or an error of the cloud's library: an upload failed; the bucket still has the
                 previous checkpoints.
         """
+        if self.bucket.fence and not self.bucket.fence.is_restored():
+            return True
         stamps = checkpoint_files.complete_files(self.folder)
         if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded

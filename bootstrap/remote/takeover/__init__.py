@@ -5,11 +5,10 @@ The chief has term 1. Its supervisor starts `holder`, which beats; all programs 
 `held`, or are stopped by `fence`. A host takes the run over so:
 
 1. `terms.Watch.look` every lease.RENEW seconds, until `lease.standby` decides `claim`;
-2. `Terms.claim` of the next term; `held.begin` in the run's folder, with the time before the claim;
-3. `LeaseHolder.hold` in a thread, until the supervisor's own process beats;
-4. `fence.adopt_checkpoints`, `restore_checkpoints.restore` with `keep_times`, and
-   `live_upload.save_status`;
-5. start `run.supervisor` in the run's folder: it continues the term, with its seconds and attempts.
+2. `Terms.claim` of the last term; `held.begin` in the run's folder, with the time before the claim;
+3. `restore`, a process that ends when the run's time is over;
+4. start `run.supervisor` in the run's folder: it continues the term, with its seconds and attempts.
+   Nobody takes the run over from the host that has the last term, so it does not beat.
 
 Standard library only, except what runs with the bucket's client; Python 3.10.
 """

@@ -7,14 +7,20 @@ the look and the upload. Standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.manifest import UploadedCheckpoints
+from railhead.documents.runs.takeover import Taken, Term
 
+from ..buckets.objects import WriteInProgress
+from ..programs import TAKEOVER
+from ..run import json_file
 from . import held
 from .terms import Terms
 
@@ -38,18 +44,26 @@ class Fence:
     """The term in which a host publishes what is in a run's folder."""
 
     folder: str
-    term: int
+    term: Term
+
+    def is_restored(self) -> bool:
+        """Whether the checkpoints in the run's folder are those of the run: not on a host that took
+        it over and could not restore it. They must not replace those in the bucket."""
+        with contextlib.suppress(FileNotFoundError):
+            return not json_file.read(os.path.join(self.folder, TAKEOVER), Taken).why
+        return True
 
     def check(self, bucket: Destination) -> None:
         """Raise LeaseLost unless this host holds the lease."""
-        if not held.is_held(self.folder) or Terms(bucket).exists(self.term + 1):
+        if not held.is_held(self.folder) or Terms(bucket).is_over(self.term):
             raise LeaseLost()
 
     def create(self, bucket: Destination, path: str, name: str) -> None:
-        """Upload the file that completes the results, unless another host has. A host that claims
-        the next term looks for it after its claim; so this host looks for the term afterwards, and
-        for that alone: a lease that ended during the upload has no other consequence."""
+        """Upload the file that completes the results: first this host makes its term the last one.
+        From then on no other host takes the run over, also if the lease ends during the upload."""
         self.check(bucket)
+        if not Terms(bucket).close(self.term):
+            raise LeaseLost()
         key = bucket.uri.key(name)
         with open(path, "rb") as file:
             data = file.read()
@@ -57,19 +71,17 @@ class Fence:
             stored = bucket.objects.look(key)
             if stored is None or stored.data != data:
                 raise LeaseLost()
-        if Terms(bucket).exists(self.term + 1):
-            raise LeaseLost()
 
     def write_checkpoints(self, bucket: Destination, document: UploadedCheckpoints) -> None:
         """Write the list of the checkpoints in the bucket."""
         self.check(bucket)
-        rewrite_checkpoints(bucket, self.term, lambda _: document)
+        rewrite_checkpoints(bucket, self.term.number, lambda _: document)
 
 
 def fence_of(folder: str) -> Fence | None:
     """The fence of a run's folder; None for a run without a lease."""
     term = held.term_of(folder)
-    return Fence(folder, term.number) if term else None
+    return Fence(folder, term) if term else None
 
 
 Rewrite = Callable[[UploadedCheckpoints], UploadedCheckpoints]
@@ -93,12 +105,13 @@ def rewrite_checkpoints(bucket: Destination, term: int, rewrite: Rewrite) -> Upl
             raise LeaseLost()
         document = replace(rewrite(before), term=term)
         data = json.dumps(encode(document), indent=1).encode()
-        if stored is None:
-            version = bucket.objects.create(key, data, short_lived=True)
-        else:
-            version = bucket.objects.replace(key, data, stored.version, short_lived=True)
-        if version:
-            return document
+        with contextlib.suppress(WriteInProgress):
+            if stored is None:
+                version = bucket.objects.create(key, data, short_lived=True)
+            else:
+                version = bucket.objects.replace(key, data, stored.version, short_lived=True)
+            if version:
+                return document
     raise OSError(f"{CHECKPOINTS} was changed by others during each of {TRIES} tries")
 
 

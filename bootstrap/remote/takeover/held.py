@@ -21,7 +21,7 @@ from .lease import HOLD, LAST
 TERM, LEASE, ALIVE, RELEASED = "term.json", "lease", "alive", "released"
 SIGN = 5.0  # seconds between two signs of life
 FROZEN = 30.0  # seconds without one, after which nothing is renewed
-RELEASING = 60.0  # seconds for the last beat
+RELEASING = 60.0  # seconds to make this term the last one
 
 
 def now() -> float:
@@ -122,13 +122,15 @@ def is_frozen(folder: str) -> bool:
 
 
 def release(folder: str) -> None:
-    """The last beat has arrived: nobody takes the run over."""
+    """Nobody takes the run over any more."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(os.path.join(folder, LEASE), os.path.join(folder, RELEASED))
 
 
 def finish(folder: str) -> None:
     """Nothing is left to publish: wait until the lease is released or lost."""
+    if is_last(folder):
+        return
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, ALIVE))
     until = time.monotonic() + RELEASING

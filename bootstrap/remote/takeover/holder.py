@@ -3,8 +3,8 @@
 takeover.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 The supervisor starts it with the Python of the uploader's environment. It ends when the lease is
-lost, then without a process of the run on this host; or after the last beat, when everything is
-published. Python 3.10.
+lost, then without a process of the run on this host; or when everything is published and nobody can
+take the run over any more. Python 3.10.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Callable
 
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
-from railhead.documents.runs.takeover import Beat, Claim, Term
+from railhead.documents.runs.takeover import Beat, Term
 
 from ..run import bounded, end_processes, json_file, upload
 from . import held
-from .lease import LAST, Holder, holder
-from .terms import Terms
+from .lease import Holder, holder
+from .terms import Terms, claim_of
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
 SILENCE = 5.0  # seconds of a request: a connection that is dead must not cost the lease
@@ -34,13 +34,12 @@ ENDING = 30.0  # seconds in which the supervisor ends its ranks after it lost th
 
 
 class LeaseHolder:
-    """The holder of a term. `lives` tells whether the supervisor gives signs of life."""
+    """The holder of the first term. `lives` tells whether the supervisor gives signs of life."""
 
     def __init__(self, folder: str, term: Term, terms: Terms) -> None:
         self.folder, self.term, self.terms = folder, term, terms
         self.begun, self.number = held.now(), 0
-        self.claimed = term.number > 1  # before it took the run over
-        self.next_term = False
+        self.claimed = self.next_term = False
 
     def hold(self, lives: Callable[[], bool] = lambda: True) -> None:
         """Beat until the lease is lost or released, while `lives`."""
@@ -48,58 +47,59 @@ class LeaseHolder:
             time.sleep(PAUSE)
 
     def step(self, lives: bool) -> bool:
-        """One decision, and a beat if one is due; False: there is nothing left to hold."""
+        """One decision, and what it asks for; False: there is nothing left to hold."""
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
-        is_last = self.term.number >= LAST
-        decision = holder(Holder(now, sent, self.next_term, ended, is_last))
+        decision = holder(Holder(now, sent, self.next_term, ended))
         if decision == "lost":
             held.drop(self.folder)
             return False
-        is_due = decision == "done" or not self.claimed or (decision == "beat" and lives)
-        if is_due and self.beat(now, ended) and ended:
-            held.release(self.folder)
-            return False
+        if decision == "done":
+            return not self.arrives(self.close)
+        if not self.claimed or (decision == "beat" and lives):
+            self.arrives(lambda: self.beat(now))
         return True
 
-    def beat(self, now: float, ended: bool = False) -> bool:
-        """Send a beat that begins now; whether it has arrived."""
+    def arrives(self, request: Callable[[], bool]) -> bool:
+        """Do a request, which may fail."""
         try:
-            self.claimed = self.claimed or self.terms.claim(self.term.number, claim_of(self.term))
-            self.next_term = not self.claimed or self.terms.exists(self.term.number + 1)
-            if self.next_term:
-                return False
-            self.terms.write_beat(self.term.number, self.content(now, ended))
-            # Whoever claims the next term after this sees that the run has ended.
-            self.next_term = ended and self.terms.exists(self.term.number + 1)
-            if self.next_term:
-                return False
-            held.renew(self.folder, now)
+            return request()
         except Exception as error:  # of the cloud's library; or the lease was lost meanwhile
             print_line(f"{type(error).__name__}: {error}"[:400])
             return False
+
+    def beat(self, now: float) -> bool:
+        """Send a beat that begins now; False if another host has the lease."""
+        self.claimed = self.claimed or self.terms.claim(self.term.number, claim_of(self.term))
+        self.next_term = not self.claimed or self.terms.is_over(self.term)
+        if self.next_term:
+            return False
+        self.terms.write_beat(self.term.number, self.content(now))
+        held.renew(self.folder, now)
         return True
 
-    def content(self, now: float, ended: bool) -> Beat:
+    def close(self) -> bool:
+        """Everything is published: nobody takes the run over any more, unless another host has."""
+        self.next_term = not self.terms.close(self.term)
+        if not self.next_term:
+            held.release(self.folder)
+        return not self.next_term
+
+    def content(self, now: float) -> Beat:
         """The next beat, with what a host needs that takes the run over."""
         self.number += 1
         started, attempts = self.term.started, self.term.attempts
         with contextlib.suppress(OSError, ValueError):
             state = json_file.read(os.path.join(self.folder, "state.json"), RunState)
             started, attempts = state.started, state.attempts
-        seconds = self.term.seconds + now - self.begun
-        return Beat(self.number, round(seconds, 1), started, attempts, ended)
+        return Beat(self.number, round(now - self.begun, 1), started, attempts)
 
 
 def print_line(text: str) -> None:
-    """Print a line of the log, with the time, UTC."""
-    print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
-
-
-def claim_of(term: Term) -> Claim:
-    """The object of a term."""
-    return Claim(term.host, term.mark)
+    """Print a line of the log, with the time, UTC. A full disk is not a reason to end."""
+    with contextlib.suppress(OSError):
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
 
 
 def new_mark() -> str:
@@ -108,22 +108,18 @@ def new_mark() -> str:
 
 
 def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]:
-    """Start the holder of a run's lease, as a process that ends with this one. A host that takes
-    the run over has begun its term; otherwise `first` begins.
+    """Begin the first term of a run, and start its holder, as a process that ends with this one.
 
     Raises:
         OSError: it cannot be started.
     """
-    is_first = held.term_of(folder) is None
-    if is_first:
-        held.begin(folder, first, held.now())
+    held.begin(folder, first, held.now())
     held.stay_alive(folder)
     try:
         command = bounded.command_with_client(run, folder, "takeover.holder")
         return bounded.start_beside(command, os.path.join(folder, LOG))
     except OSError:
-        if is_first:
-            held.forget(folder)
+        held.forget(folder)
         raise
 
 

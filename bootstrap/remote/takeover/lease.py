@@ -13,7 +13,7 @@ RENEW = 10.0  # seconds between two beats, and between two looks
 HOLD = 40.0  # seconds from the begin of the last beat that arrived until its host gives up
 EXPIRED = 100.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
 LOOKS = 3  # of these a standby needs at least so many, without a new beat
-LAST = 2  # the last term: a run has one standby
+LAST = 2  # the last term, which needs no beats: a run has one standby
 OTHER_LEADS = 3  # exit code of `reclaim`, where another host has the next term
 CUT_OFF = 3600.0  # seconds in which a standby tries to read the bucket, before it leaves
 
@@ -21,20 +21,18 @@ CUT_OFF = 3600.0  # seconds in which a standby tries to read the bucket, before 
 @dataclass(frozen=True)
 class Holder:
     """What the holder of a term knows. `sent`: when it began to send the last beat that arrived.
-    `next_term`: it has seen that the next term exists. `ended`: the run is over. `last`: no host is
-    left that could take the run over."""
+    `next_term`: it has seen that another host has the next term. `ended`: the run is over."""
 
     now: float
     sent: float
     next_term: bool = False
     ended: bool = False
-    last: bool = False
 
 
 def holder(facts: Holder) -> str:
     """`hold`: ranks may run, and results may be published. `beat`: the same, and a beat is due.
     `lost`: end the ranks here, publish nothing, stop no other machine. `done`: nothing to renew."""
-    if facts.next_term or (not facts.last and facts.now - facts.sent >= HOLD):
+    if facts.next_term or facts.now - facts.sent >= HOLD:
         return "lost"
     if facts.ended:
         return "done"
@@ -43,10 +41,10 @@ def holder(facts: Holder) -> str:
 
 @dataclass(frozen=True)
 class Standby:
-    """What a standby knows. `seen`: when it last saw a new beat or a new term, or began to look.
-    `read`: when it last read the bucket; `looks`: how often since `seen`. `over`: the run has
-    ended, or its time is over. `led`: a host has had term 1. A run that nobody has led has not
-    started, and whoever started it has an error message."""
+    """What a standby knows. `seen`: when it last saw a new beat, or began to look. `read`: when it
+    last read the bucket; `looks`: how often since `seen`. `over`: a host has the last term. `led`:
+    a host has had term 1. A run that nobody has led has not started, and whoever started it has an
+    error message."""
 
     now: float
     seen: float

@@ -15,21 +15,18 @@ from dataclasses import replace
 
 from ..run import upload
 from . import held
-from .holder import SILENCE, claim_of
+from .holder import SILENCE
 from .lease import OTHER_LEADS
 from .terms import Terms
 
 
 def reclaim(folder: str, terms: Terms) -> bool:
-    """Begin the next term, unless another host has it. That the results are complete does not
-    matter: they are those of this host."""
-    term = held.term_of(folder)
+    """Begin the next term, unless another host has it."""
+    term, sent = held.term_of(folder), held.now()
     assert term
-    following = replace(term, number=term.number + 1)
-    sent, claim = held.now(), claim_of(following)
-    if not terms.claim(following.number, claim) and terms.chief(following.number) != claim:
+    if not terms.close(term):
         return False
-    held.begin(folder, following, sent)
+    held.begin(folder, replace(term, number=term.number + 1), sent)
     return True
 
 

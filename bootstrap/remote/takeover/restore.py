@@ -1,6 +1,10 @@
 """Brings a run from its bucket into its folder on the host that takes it over: its newest
 checkpoints, its metrics, TensorBoard's files and logs, as far as they were uploaded. Its uploads
-continue there. Python 3.10.
+continue there.
+
+takeover.restore FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID TERM
+
+All of it appears, or nothing. Python 3.10.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,11 +22,12 @@ from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import HEAD, PIECES, LiveUploads, Piece, Progress
 from railhead.documents.runs.manifest import fault
 
-from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints
+from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints, upload
 from ..run.upload import Destination
 from . import fence
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
+RESTORED = "restored"  # in the run's folder: what is not complete yet
 SUPERVISOR = "supervisor"  # its log is that of the standby, which is open
 T = TypeVar("T")
 
@@ -34,6 +40,15 @@ def restore(bucket: Destination, folder: str, term: int) -> None:
             full.
         ValueError: a document is damaged.
     """
+    part = os.path.join(folder, RESTORED)
+    shutil.rmtree(part, ignore_errors=True)
+    os.makedirs(part)
+    download(bucket, part, term)
+    place(part, folder)
+
+
+def download(bucket: Destination, folder: str, term: int) -> None:
+    """Download all of a run into an empty folder."""
     checkpoints = again(lambda: fence.adopt_checkpoints(bucket, term))
     if checkpoints.files:
         target = os.path.join(folder, checkpoint_files.FOLDER)
@@ -56,13 +71,12 @@ def join_file(bucket: Destination, folder: str, name: str) -> int:
     """Join the pieces of a file that grows; its bytes. A line that is not complete gets an end."""
     path, size, last = os.path.join(folder, "results", name), 0, b"\n"
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(f"{path}.part", "wb") as file:
+    with open(path, "wb") as file:
         while data := look(bucket, live_upload.piece_of(name, size)):
             size += file.write(data)
             last = data[-1:]
         if name == live_upload.METRICS and last != b"\n":
             file.write(b"\n")
-    os.replace(f"{path}.part", path)
     return size
 
 
@@ -74,10 +88,22 @@ def join_log(bucket: Destination, folder: str, name: str, progress: Progress) ->
             head, _, data = content.partition(b"\n")
             pieces.append((decode(Piece, json.loads(head[:HEAD])), data))
     path = os.path.join(folder, "logs", f"{name}.log")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         file.writelines(live_logs.joined(pieces))
         status = os.fstat(file.fileno())
         return Progress(status.st_ino, file.tell(), progress.sent, progress.number)
+
+
+def place(part: str, folder: str) -> None:
+    """Move all files of a folder to the same names below another one; those at its top, which say
+    what was uploaded, come last."""
+    for at, _, names in os.walk(part, topdown=False):
+        target = os.path.join(folder, os.path.relpath(at, part))
+        os.makedirs(target, exist_ok=True)
+        for name in names:
+            os.replace(os.path.join(at, name), os.path.join(target, name))
+        os.rmdir(at)
 
 
 def look(bucket: Destination, name: str) -> bytes | None:
@@ -94,3 +120,8 @@ def again(request: Callable[[], T]) -> T:
         except Exception:
             time.sleep(pause)
     return request()
+
+
+def main(folder: str, url: str, term: str) -> None:
+    """Restore; the last line of an error is its reason."""
+    restore(upload.destination(url), folder, int(term))

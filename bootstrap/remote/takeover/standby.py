@@ -9,12 +9,12 @@ it, `fab cancel` and `fab teardown` do. After a takeover it becomes the supervis
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -27,15 +27,18 @@ from railhead.documents.runs.takeover import Taken, Term
 from .. import programs
 from ..agent import files
 from ..agent.temporary import make_temporary
-from ..run import end_processes, json_file, manifest, stop_policy, upload
+from ..attempts import time_left
+from ..run import bounded, end_processes, json_file, manifest, upload
 from ..run.upload import Destination
 from . import held, lease
-from .holder import SILENCE, LeaseHolder, claim_of, new_mark, print_line
-from .restore import restore
-from .terms import Terms, Watch
+from .holder import new_mark, print_line
+from .restore import RESTORED
+from .terms import Terms, Watch, claim_of
 
 RUN = os.getcwd()  # the run's folder
 SECRETS = "memory/secrets.json"  # in it, for the supervisor
+RESERVE = 65_536  # bytes on the disk, freed to lead a run though the disk is full
+RESTORING = 3600.0  # seconds: GPUs cost money meanwhile
 T = TypeVar("T")
 
 
@@ -48,11 +51,20 @@ def main() -> None:
     """Watch, and take over the run if its chief is lost."""
     run = json_file.read(path(programs.WHOLE), RunDocument)
     standby = Standby(run, secrets_of(run))
+    with contextlib.suppress(OSError), open(path("reserve"), "wb") as file:
+        file.write(os.urandom(RESERVE))
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
     step = standby.watch_until_it_ends()
     print_line(f"standby: {step}")
     if step == "claim":
         standby.take_over()
+    free_reserve()
+
+
+def free_reserve() -> None:
+    """Remove the reserved space on the disk."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path("reserve"))
 
 
 def secrets_of(run: RunDocument) -> dict[str, str]:
@@ -79,16 +91,15 @@ class Standby:
         self.mark = new_mark()  # the same in each try to claim
 
     def watch_until_it_ends(self) -> str:
-        """Look at the lease until the chief is lost (`claim`) or the run is over (`end`)."""
-        while not stop_policy.is_over(self.run, self.seconds()):
-            if (step := lease.standby(self.watch.facts(held.now()))) != "watch":
-                return step
+        """Look at the lease until the chief is lost (`claim`) or the run is over (`end`). Also when
+        the time of the run is over: a chief that is lost then does not stop the machines."""
+        while (step := lease.standby(self.watch.facts(held.now()))) == "watch":
             try:
                 self.watch.look(held.now())
             except Exception as error:  # of the cloud's library: nothing is known
                 print_line(f"{type(error).__name__}: {error}"[:400])
             time.sleep(lease.RENEW)
-        return "end"
+        return step
 
     def seconds(self) -> float:
         """The duration of the run so far."""
@@ -102,8 +113,6 @@ class Standby:
         if not (term := self.insist(self.begin_term)):
             print_line("standby: it does not lead the run")
             return
-        holder = self.holder(term)
-        threading.Thread(target=holder.hold, daemon=True).start()
         end_processes.end_run(self.run.run_id)  # ranks of the attempt that was lost
         why = self.restored(term)
         if self.insist(lambda: self.write_files(why, term)):
@@ -112,7 +121,7 @@ class Standby:
     def insist(self, act: Callable[[], T]) -> T | None:
         """Do what no other host does, again after a pause if it fails; None: for too long."""
         until = held.now() + lease.CUT_OFF
-        while held.now() < until and not stop_policy.is_over(self.run, self.seconds()):
+        while held.now() < until:
             try:
                 return act()
             except Exception as error:  # of the cloud's library; or the disk is full
@@ -121,10 +130,11 @@ class Standby:
         return None
 
     def begin_term(self) -> Term | None:
-        """Claim the next term and begin it; None if another host has it, or the run has ended."""
+        """Claim the last term and begin it; None if another host has it: a standby, or the chief,
+        whose run has ended."""
         beat, claimed = self.watch.beat, held.now()
         term = Term(
-            self.watch.term + 1,
+            lease.LAST,
             self.run.hosts[0].name,
             self.mark,
             self.seconds(),
@@ -133,29 +143,33 @@ class Standby:
         )
         if not self.terms.claim(term.number, claim_of(term)):
             return None
+        free_reserve()
         held.begin(RUN, term, claimed)
         return term
 
-    def holder(self, term: Term) -> LeaseHolder:
-        """The holder of the term, with its own client: that of the restore waits longer for an
-        answer than a beat may."""
-        return LeaseHolder(RUN, term, Terms(upload.destination(self.url, silence=SILENCE)))
-
     def restored(self, term: Term) -> str:
-        """Restore the run; why this failed, or ""."""
+        """Restore the run in the time that is left of it; why this failed, or ""."""
+        left = time_left.seconds_left(self.run, self.seconds())
+        seconds = max(0.0, min(RESTORING, RESTORING if left is None else left))
+        command = bounded.command_with_client(self.run, RUN, "takeover.restore", str(term.number))
         try:
-            restore(self.bucket, RUN, term.number)
-        except Exception as error:
-            traceback.print_exc()
-            why = f"{self.bucket.uri} was not restored: {type(error).__name__}: {error}"
-            return why[:400]
-        return ""
+            ended = bounded.run(command, seconds)
+        except OSError as error:
+            ended = bounded.Ended(1, "", str(error))
+        if ended.code == 0:
+            return ""
+        print_line(ended.err)
+        shutil.rmtree(path(RESTORED), ignore_errors=True)  # perhaps it has filled the disk
+        why = [f"exit code {ended.code}", *ended.err.strip().splitlines()][-1]
+        if ended.code is None:
+            why = f"it had not finished after {seconds:.0f} s"
+        return f"{self.bucket.uri} was not restored: {why}"[:400]
 
     def write_files(self, why: str, term: Term) -> bool:
         """Write what the supervisor reads; `why` it must not start another attempt."""
         now = json_file.read(path("run.json"), RunDocument)  # of the last attempt
         whole = json_file.read(path(programs.WHOLE), RunDocument)  # perhaps with a new host
-        whole = replace(whole, keras=now.keras, keras_auto=now.keras_auto)
+        whole = replace(whole, keras=now.keras, keras_auto=now.keras_auto, takeover=False)
         make_temporary(MakeTemporary(RUN))
         if self.secrets:
             files.replace(path(SECRETS), json.dumps(dict(self.secrets)).encode(), 0o600)

@@ -1,5 +1,8 @@
 """The terms of a run in its bucket: chief/TERM, which one host creates, and beat/TERM, which this
 host writes again and again. Standard library only, Python 3.10.
+
+Who ends the run is decided by one object, that of the last term: a standby that creates it leads
+the run; a chief that creates it before it publishes the results has nobody after it.
 """
 
 from __future__ import annotations
@@ -9,15 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.runs.takeover import Beat, Claim
+from railhead.documents.runs.takeover import Beat, Claim, Term
 
-from .lease import Standby
+from .lease import LAST, Standby
 
 if TYPE_CHECKING:
     from ..run.upload import Destination
 
 T = TypeVar("T")
-RESULTS = "manifest.json"  # of a run that has ended
 
 
 @dataclass(frozen=True)
@@ -29,24 +31,29 @@ class Terms:
 
     def claim(self, number: int, claim: Claim) -> bool:
         """Try to get a term; True also where this claim has it already. Of several hosts that try,
-        one gets it. False also where the run is over: it may have ended meanwhile."""
+        one gets it; False: another host has it."""
         key, data = self.bucket.uri.key(f"chief/{number}"), _packed(claim)
-        if not self.bucket.objects.create(key, data):
-            stored = self.bucket.objects.look(key)
-            if stored is None or stored.data != data:
-                return False
-        last = self.beat(number - 1) if number > 1 else None
-        return not (self.has_results() or (last and last.ended))
+        if self.bucket.objects.create(key, data):
+            return True
+        stored = self._look(key)
+        if stored is None:
+            raise OSError(f"{key} was not created, and is not there")
+        return stored == data
+
+    def close(self, term: Term) -> bool:
+        """Try to make a term the last one, by a claim of the next; False: another host has that."""
+        return term.number >= LAST or self.claim(term.number + 1, claim_of(term))
+
+    def is_over(self, term: Term) -> bool:
+        """Whether another host has the term after this one."""
+        if term.number >= LAST:
+            return False
+        data = self._look(self.bucket.uri.key(f"chief/{term.number + 1}"))
+        return data is not None and data != _packed(claim_of(term))
 
     def exists(self, number: int) -> bool:
-        """Whether a host has had this term."""
-        return self._look(f"chief/{number}") is not None
-
-    def newest(self, known: int = 1) -> int:
-        """The newest term; `known` is one that exists."""
-        while self.exists(known + 1):
-            known += 1
-        return known
+        """Whether a host has this term."""
+        return self._look(self.bucket.uri.key(f"chief/{number}")) is not None
 
     def chief(self, number: int) -> Claim | None:
         """Who has a term; ValueError if that is damaged."""
@@ -61,48 +68,44 @@ class Terms:
         key = self.bucket.uri.key(f"beat/{number}")
         self.bucket.objects.write(key, _packed(beat), short_lived=True)
 
-    def has_results(self) -> bool:
-        """Whether the results of the run are complete in the bucket."""
-        return self._look(RESULTS) is not None
-
-    def _look(self, name: str) -> bytes | None:
-        stored = self.bucket.objects.look(self.bucket.uri.key(name))
+    def _look(self, key: str) -> bytes | None:
+        stored = self.bucket.objects.look(key)
         return stored.data if stored else None
 
     def _read(self, name: str, kind: type[T]) -> T | None:
-        data = self._look(name)
+        data = self._look(self.bucket.uri.key(name))
         return None if data is None else decode(kind, json.loads(data), what=name)
 
 
 @dataclass
 class Watch:
-    """What a standby sees of the newest term. Times are of CLOCK_BOOTTIME; `seen` and `read` begin
+    """What a standby sees of the first term. Times are of CLOCK_BOOTTIME; `seen` and `read` begin
     with the time of its start."""
 
     terms: Terms
     seen: float
     read: float
-    term: int = 1
     beat: Beat | None = None
     looks: int = 0
-    over: bool = False  # the run has ended, or its results are in the bucket
+    over: bool = False  # a host has the last term: the chief, or another standby
     led: bool = False  # a host has had term 1
 
     def look(self, now: float) -> None:
         """Read the bucket, at the time `now`; an error of the cloud's library changes nothing."""
-        term = self.terms.newest(self.term)
-        beat = self.terms.beat(term)
-        is_new = (term, beat) != (self.term, self.beat)
+        over, beat = self.terms.exists(LAST), self.terms.beat(1)
         led = self.led or beat is not None or self.terms.exists(1)
-        over = bool(beat and beat.ended) or (not is_new and self.terms.has_results())
         self.read, self.looks, self.over, self.led = now, self.looks + 1, over, led
-        if is_new:
-            self.term, self.beat = term, beat
-            self.seen, self.looks = now, 0
+        if beat != self.beat:
+            self.beat, self.seen, self.looks = beat, now, 0
 
     def facts(self, now: float) -> Standby:
         """What the decision of a standby needs."""
         return Standby(now, self.seen, self.read, self.looks, self.over, self.led)
+
+
+def claim_of(term: Term) -> Claim:
+    """The object of a term."""
+    return Claim(term.host, term.mark)
 
 
 def _packed(document: Claim | Beat) -> bytes:

@@ -72,7 +72,7 @@ def replace_host(stack: str, name: str, *, yes: bool, discard: bool) -> None:
 def _record_lost_standby(run: Run, name: str) -> None:
     """The program that would take over the run was on this host, and is not started again."""
     if takeover.standby_of(run) == name:
-        takeover.record_no_standby(run)
+        takeover.record_no_standby(run.run_id)
         print_lines(
             f"run {run.run_id} has no standby any more: {name} does not take it over"
             " if its chief is lost"

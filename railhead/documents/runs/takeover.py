@@ -25,14 +25,12 @@ class Claim:
 @dataclass(frozen=True)
 class Beat:
     """beat/TERM. `number`: another one in each beat; `seconds`: the duration of the run so far;
-    `started`: its start, UTC; `attempts`: as in the result; `ended`: the run is over, so nobody
-    takes it over."""
+    `started`: its start, UTC; `attempts`: as in the result."""
 
     number: int = key(at_least=0, at_most=LARGEST)
     seconds: float = key(at_least=0, at_most=LARGEST)
     started: str | None = key(None, check=TIME)
     attempts: tuple[Attempt, ...] = key((), omit=True)
-    ended: bool = key(False, omit=True)
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,27 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from standins.agent_process import Agent, build
-from standins.runs.run_documents import run_json
+from standins.runs.run_documents import record_run, run_document, run_json
 
 from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
-from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.remote.programs import NAME, SUPERVISOR
-from bootstrap.runs import follow
-from bootstrap.runs.run import Run
+from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.remote.programs import NAME, SUPERVISOR, TAKEOVER
+from bootstrap.runs import follow, takeover
+from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.bounded_channel import ConnectionLost
+from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.agent.runs import Follow, Followed, LogLine, MetricLine, RunEvent
+from railhead.documents.codec import encode
+from railhead.documents.runs.run import RunHost
 
 
 def run_folder(home: Path, state: str, pid: int) -> Path:
@@ -124,13 +129,81 @@ def test_after_broken_connections_each_line_is_shown_once(
     connection = follow.RunConnection(
         Run("r1", tmp_path), parse_hosts("h1"), chief, watch=lambda entry: seen.append(entry)
     )
-    monkeypatch.setattr(follow.RunConnection, "reopen", lambda self: None)
+    monkeypatch.setattr(follow.RunConnection, "reopen", lambda *_: None)
     with Board(out := io.StringIO(), ["h1"]) as board:
         follow.follow_to_end(connection, board)
     assert chief.requested == [(0, 0), (3, 0), (4, 1), (4, 3)]
     assert [record.epoch for record in seen] == [1, 2, 3, 4]
     lines = [line.partition("] ")[2] for line in out.getvalue().splitlines() if "] line" in line]
     assert lines == [f"line {n}" for n in range(1, 5)]
+
+
+class Lost:
+    """A run whose supervisor died. Its second host, `h2`, leads it at the third look there.
+    `sessions`: those that are open."""
+
+    def __init__(self) -> None:
+        self.sessions: list[Any] = []
+        self.looks = 0
+
+    def open(self, inventory: Inventory) -> Sessions:
+        """A session with the first of these hosts."""
+        session: Any = LostSession(self, inventory)
+        self.sessions.append(session)
+        return Sessions(inventory, {session.host.name: session})
+
+
+class LostSession:
+    """A session with one of its hosts."""
+
+    has_agent = True
+
+    def __init__(self, lost: Lost, inventory: Inventory) -> None:
+        self.lost, self.host = lost, inventory.chief
+
+    def close(self) -> None:
+        """End the session."""
+        self.lost.sessions.remove(self)
+
+    def facts(self) -> Any:
+        return SimpleNamespace(python="python3")
+
+    def start_agent(self, python: str) -> None:
+        """Nothing."""
+
+    def run(self, argv: list[str], cwd: str) -> Any:
+        return SimpleNamespace(tail=["0", "0"])
+
+    def read(self, path: str) -> str | None:
+        if not path.endswith(TAKEOVER):
+            return json.dumps(encode(LED))
+        self.lost.looks += 1
+        return "{}" if self.lost.looks == 3 else None
+
+    def call(self, request: Follow, on_event: Any) -> Followed:
+        return Followed(lost=self.host.name == "h1")
+
+
+LED = run_document(
+    hosts=tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("h1", "h2")), size=2, takeover=True
+)
+
+
+def test_one_session_stays_open_while_a_run_is_followed_to_its_standby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = Lost()
+    for module in (follow, takeover):
+        monkeypatch.setattr(module, "open_sessions", lost.open)
+    monkeypatch.setattr(follow, "RETRY_PAUSES", (0,) * 5)
+    record_run(tmp_path / "r1", LED)
+    inventory = replace(parse_hosts("h1,h2"), name="c")
+    run = find_run(inventory, "r1")
+    connection = follow.RunConnection(run, inventory, lost.open(inventory).chief)
+    with Board(out := io.StringIO(), ["h1", "h2"]) as board:
+        follow.follow_to_end(connection, board)
+    assert out.getvalue().count("h2 leads the run now") == 1 and lost.looks == 3
+    assert [session.host.name for session in lost.sessions] == ["h2"]
 
 
 def test_a_chief_that_falls_silent_while_it_is_followed_is_given_up() -> None:

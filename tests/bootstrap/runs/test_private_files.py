@@ -151,23 +151,49 @@ def test_a_part_of_a_file_is_private_before_it_has_content(
         assert mode(tmp_path / name) == 0o600
 
 
-def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path) -> None:
-    facts = {"h1": SimpleNamespace(cluster_key=None)}
+def installation(session: Session, **facts: Any) -> _Installation:
+    """That of a cluster with one host, which has these facts."""
     cluster = SimpleNamespace(
         inventory=Inventory("c", (Host("h1", "127.0.0.1"),)),
         internet=Internet(),
         sessions={"h1": session},
-        facts=facts,
+        facts={"h1": SimpleNamespace(**facts)},
         chief="h1",
         leaders=(SimpleNamespace(name="h1", address="127.0.0.1"),),
         wheel=None,
         environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False), megabytes=0),
     )
     board = SimpleNamespace(line=lambda *_, **__: None, print_lines=lambda *_: None)
-    installation = _Installation(cluster, None, board)  # type: ignore[arg-type]
-    installation._exchange_keys({})
+    return _Installation(cluster, None, board)  # type: ignore[arg-type]
+
+
+def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path) -> None:
+    installation(session, cluster_key=None, run_processes=(), standbys=())._exchange_keys({})
     key = host / KEY.removeprefix("~/")
     assert mode(key) == 0o600 and mode(key.parent) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("facts", "lines"),
+    [
+        ({"run_processes": (), "standbys": ()}, 1),
+        ({"run_processes": (1,), "standbys": ()}, 2),
+        ({"run_processes": (), "standbys": frozenset({"r1"})}, 2),
+    ],
+)
+def test_a_run_in_progress_with_another_chief_keeps_its_key(
+    session: Session, host: Path, facts: dict[str, Any], lines: int
+) -> None:
+    """As after a takeover: the first host of the command is not its chief."""
+    file = host / ".ssh/authorized_keys"
+    earlier = "ssh-ed25519 AAAA railhead:c"
+    authorize(session, "c", [earlier])
+    for _ in range(2):
+        installed = installation(session, cluster_key="ssh-ed25519 BBBB", **facts)
+        installed._exchange_keys({"h1": session})
+        present = [line for line in file.read_text().splitlines() if line.endswith(" railhead:c")]
+        assert len(present) == lines and (earlier in present) == (lines == 2)
+    authorize(session, "c", [])
 
 
 def test_authorized_keys_stay_the_users_alone(session: Session, host: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,15 +18,18 @@ from standins.runs.run_documents import record_run, run_document
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.plan.hostfile import Peer
 from bootstrap.remote.run import end_processes
-from bootstrap.runs import start, takeover
+from bootstrap.runs import elsewhere, launch, start, takeover
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
+from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunHost, Stop
+from railhead.documents.runs.state import RunState
 from railhead.documents.runs.swept import OF_STANDBYS
 
 STANDBY = "#!/bin/sh\necho {} >before.json\nexec sleep 60\n"  # in place of the Python that runs it
@@ -39,16 +44,23 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "client/bin/python").write_text(STANDBY)
     (tmp_path / "client/bin/python").chmod(0o755)
     (tmp_path / ".railhead/runs/r1/logs").mkdir(parents=True)
-    with local_session() as session:
-        sessions = Sessions(Inventory("c", (session.host,)), {"here": session})
-        session.start_agent(sys.executable)
-        monkeypatch.setattr(connect, "open_sessions", lambda _: sessions)
+    with contextlib.ExitStack() as stack:
+
+        def opened(*_: Any) -> Sessions:
+            session = stack.enter_context(local_session())
+            session.start_agent(sys.executable)
+            return Sessions(Inventory("c", (session.host,)), {"here": session})
+
+        sessions = opened()
+        monkeypatch.setattr(connect, "open_sessions", opened)
         monkeypatch.setattr(start, "start_agent", lambda *_: "")
+        facts = SimpleNamespace(standbys=frozenset({"r1"}), home=str(tmp_path), addresses=())
         yield SimpleNamespace(
             inventory=sessions.inventory,
             sessions=sessions,
             chief="here",
-            facts={"here": SimpleNamespace(standbys=frozenset({"r1"}))},
+            facts={"here": facts},
+            peers=(Peer("here", "127.0.0.1", 22, "me", 1, "key"),),
             bucket_client=SimpleNamespace(folder=tmp_path / "client"),
         )
     end_processes.end_run("r1", OF_STANDBYS)
@@ -64,30 +76,66 @@ def test_the_standby_ends_if_the_supervisor_is_not_started(
     error: BaseException, second: Any, tmp_path: Path
 ) -> None:
     run = Run("r1", tmp_path / "results")
+    start._start_standby(second, run)
     with (
         pytest.raises((KeyboardInterrupt, ConnectionLost)),
-        start._standby_started(second, run),
+        start._standby_ended_on_error(start.Lead(second, RUN), run),
     ):
         assert standbys() == 1
         raise error
     assert standbys() == 0
 
 
-def test_a_run_is_not_started_if_its_standby_does_not_begin(
-    second: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("program", "seconds", "why"),
+    [
+        ("echo no client >&2; exit 1", 60.0, "ended: no client"),
+        ("sleep 60; :", 5.0, "did not begin within 5 s: it printed nothing"),
+    ],
+)
+def test_a_run_whose_standby_does_not_begin_leaves_nothing(
+    second: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    seconds: float,
+    why: str,
 ) -> None:
-    (tmp_path / "client/bin/python").write_text("#!/bin/sh\necho no client >&2\nexit 1\n")
-    monkeypatch.setattr(start, "LISTED", 1.0)
+    (tmp_path / "client/bin/python").write_text(
+        f"#!/bin/sh\nreadlink memory >~/memory\n{program}\n"
+    )
+    document = run_document(hosts=(RunHost("here", "127.0.0.1", None, 1),), takeover=True)
+    monkeypatch.setattr(start, "LISTED", seconds)
+    monkeypatch.setattr(start, "document_of", lambda *_: document)
+    monkeypatch.setattr(takeover, "as_standby", lambda cluster: cluster)
+    (tmp_path / "empty").mkdir()
+    request: Any = SimpleNamespace(
+        options=SimpleNamespace(launcher="tensorflow"),
+        bundle=pack_folder(tmp_path / "empty"),
+        secrets={"TOKEN": "s3cret"},
+        record=None,
+    )
     with pytest.raises(HostsNotReady) as refusal:
-        start._start_standby(second, Run("r1", tmp_path / "results"))
-    assert refusal.value.outcomes["here"].endswith(": no client")
+        start.start(second, request, (), tmp_path / "results", launch.StopPolicy(stop=False))
+    assert refusal.value.outcomes["here"] == f"the standby {why}" and refusal.value.hint
+    assert not Path((tmp_path / "memory").read_text().strip()).exists(), "secrets"
+    assert not (tmp_path / ".railhead/runs/r1").exists() and not local_state.is_recorded("r1")
+    assert standbys() == 0
 
 
-def test_a_new_run_ends_the_standby_of_an_earlier_one(second: Any, tmp_path: Path) -> None:
-    start._start_standby(second, Run("r1", tmp_path / "results"))
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_new_run_ends_the_standby_of_an_earlier_one_and_says_so(
+    second: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_recorded: bool
+) -> None:
+    run = Run("r1", tmp_path / "results")
+    if is_recorded:
+        record_run(run.results, RUN)
+        assert takeover.standby_of(run) == "h2"
+    start._start_standby(second, run)
     assert standbys() == 1
     start._end_earlier_standbys(second)
-    assert standbys() == 0
+    assert standbys() == 0 and not takeover.standby_of(run)
+    assert "r1" in capsys.readouterr().out
 
 
 HOSTS = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("h1", "h2", "h3"))
@@ -95,6 +143,81 @@ PATHS = RunData("train", "host:/data", None, None, ("/1", "/2", "/3"))
 RUN = run_document(
     hosts=HOSTS, size=3, takeover=True, data=(PATHS,), stop=Stop((("a",), ("b",), ("c",)), 0)
 )
+
+
+class Folder:
+    """A host whose home is a folder here."""
+
+    has_agent = False
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.host = home, parse_hosts(home.name).hosts[0]
+
+    def shell(self, script: str) -> tuple[list[str], int]:
+        done = subprocess.run(
+            ["sh", "-c", script], env={"HOME": str(self.home)}, capture_output=True
+        )
+        return done.stdout.decode().splitlines(), done.returncode
+
+
+@pytest.mark.parametrize(("taken_over", "order"), [(True, "h2 h3 h1"), (False, "h1 h2 h3")])
+def test_another_computer_shows_and_records_the_chief_of_now_and_its_standby(
+    home: Path, tmp_path: Path, taken_over: bool, order: str
+) -> None:
+    """The folder of the first chief, which answers again, is still there."""
+    of_first = replace(RUN, run_id="20261126-090000-abcd")
+    of_second = replace(of_first, hosts=(*HOSTS[1:], HOSTS[0]), takeover=False)
+    for name in ("h1", "h2", "h3"):
+        document = of_second if taken_over and name == "h2" else of_first
+        folder = tmp_path / name / ".railhead/runs" / document.run_id
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(encode(document)))
+        if document is of_second:
+            (folder / "takeover.json").write_text("{}")
+    sessions: Any = {name: Folder(tmp_path / name) for name in ("h1", "h2", "h3")}
+    there = elsewhere.on_hosts(sessions, None)
+    assert there
+    inventory = parse_hosts("h1,h2,h3")
+    for run in (takeover.current_of(sessions, inventory, there.run), there.record(inventory)):
+        assert " ".join(run.hosts) == order
+        assert takeover.standby_of(run) == ("" if taken_over else "h2")
+
+
+@pytest.mark.parametrize(
+    ("state", "takes_over", "standbys", "lost"),
+    [
+        ("running", True, {"r1"}, ""),
+        ("running", True, {"r0"}, "h2"),
+        ("running", True, None, ""),
+        ("running", False, set(), ""),
+        ("succeeded", True, set(), ""),
+    ],
+)
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_standby_that_does_not_run_any_more_is_named_during_the_run(
+    tmp_path: Path,
+    state: str,
+    takes_over: bool,
+    standbys: set[str] | None,
+    lost: str,
+    is_alone: bool,
+) -> None:
+    """As after a reboot of its host, also where the chief has continued alone. Of a host that does
+    not answer nothing is known."""
+    run_state = RunState(state=state, pid=7, heartbeat=1.0, started="2026-11-26T09:00:00Z")
+    whole = replace(RUN, takeover=takes_over)
+    files = {"state.json": run_state, "run.json": whole}
+    if is_alone:
+        files |= {"whole.json": whole, "run.json": replace(whole, hosts=HOSTS[:1])}
+    texts = {name: json.dumps(encode(document)) for name, document in files.items()}
+    chief: Any = SimpleNamespace(read=lambda path, **_: texts.get(Path(path).name))
+    hosts: Any = {"h1": SimpleNamespace(standbys=frozenset())}
+    hosts |= {} if standbys is None else {"h2": SimpleNamespace(standbys=frozenset(standbys))}
+    run = Run("r1", tmp_path)
+    assert takeover.lost_standby(chief, run, hosts) == lost
+    record_run(tmp_path / "r1", replace(RUN, takeover=takes_over))
+    has_standby = takes_over and not lost and state == "running"
+    assert state != "running" or bool(takeover.ready_standby(run, hosts)) == has_standby
 
 
 class Standby:

