@@ -62,6 +62,8 @@ class Cluster(pulumi.ComponentResource):
         invoke = pulumi.InvokeOptions(provider=provider)
         found = _look_up(config, own.value, invoke)
         requests = quota.check(config, own.value, found.location, found.google, invoke)
+        if requests:
+            quota.refuse_machines(config)
         own_id = own.output
         transforms = [
             cluster_id.on_every_resource(TYPES, "labels", ID, own_id),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pulumi
+from pulumi.runtime.sync_await import _sync_await
 from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
@@ -84,10 +85,8 @@ def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Re
     """Request the needed amounts; each is more than the current value.
 
     A request outlives the stack: Google cannot withdraw one, and others may use what was
-    granted. If the stack has machines, `pulumi up` ends with an error and requests nothing:
-    a stack that only requests quotas has no machines, so they would be removed.
+    granted.
     """
-    empty = _no_machines(config)
     for need in needs:
         where = {} if need.place == EVERYWHERE else {"region": need.place}
         cloudquota.SQuotaPreference(
@@ -98,7 +97,7 @@ def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Re
             quota_id=need.code,
             dimensions=where,
             quota_config=cloudquota.SQuotaPreferenceQuotaConfigArgs(
-                preferred_value=pulumi.Output.concat(str(need.amount), empty)
+                preferred_value=str(need.amount)
             ),
             contact_email=config.contact_email,
             justification=f"GPU training on {config.count} machines, cluster {config.name}",
@@ -110,22 +109,22 @@ def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Re
     )
 
 
-def _no_machines(config: ClusterConfig) -> pulumi.Output[str]:
-    """An empty text, after a check that the stack has no machines; an error if it has."""
-    own = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+def refuse_machines(config: ClusterConfig) -> None:
+    """An error if the stack has machines: one that only requests quotas has none, so they would be
+    removed.
 
-    def refuse(document: object) -> str:
-        if document is None:
-            return ""
+    It waits for the state, and nothing else may be registered meanwhile: where the state is in a
+    folder, Pulumi cannot read it while it writes it.
+    """
+    own = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+    document = pulumi.StackReference(own).get_output("cluster")
+    if _sync_await(document.future()) is not None:
         message = (
             "quotas: request makes no machines, and would remove those of this stack\n"
             f"  next: pulumi config rm quotas, and request it in the console: "
             f"{CONSOLE}?project={config.project}"
         )
         raise pulumi.RunError(naming(message, pulumi.get_stack()))
-
-    found = pulumi.StackReference(own).get_output("cluster").apply(refuse)
-    return pulumi.Output.unsecret(found)
 
 
 def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:

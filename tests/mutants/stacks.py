@@ -87,9 +87,9 @@ MUTANTS = [
     ),
     Mutant(
         what="a request for more quota removes the machines of a stack on Google Cloud",
-        file="stacks/gcp/quota.py",
-        old="preferred_value=pulumi.Output.concat(str(need.amount), empty)",
-        new="preferred_value=str(need.amount)",
+        file="stacks/gcp/cluster.py",
+        old="            quota.refuse_machines(config)",
+        new="            pass",
         caught_by=(
             "tests/engine/test_gcp.py::test_what_replaces_machines_takes_the_old_ones_away_first",
         ),

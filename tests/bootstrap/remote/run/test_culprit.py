@@ -111,8 +111,8 @@ def test_real_ranks_fail(home: Path, script: str, expected: dict[str, Any]) -> N
 @pytest.mark.slow
 def test_every_line_of_a_loud_rank_is_kept_in_little_memory(home: Path) -> None:
     """The lines are 15 MB; the supervisor grows by less than half of that."""
-    script = HEAD + "start = time.monotonic()\nfor n in range(15000):\n"
-    script += "    print(n, 'x' * 500)\n    time.sleep(max(0, start + n / 5000 - time.monotonic()))"
+    script = HEAD + "start = time.monotonic()\nfor n in range(7500):\n    print(n, 'x' * 1000)\n"
+    script += "    n % 20 or time.sleep(max(0, start + n / 2500 - time.monotonic()))"
     run = with_script(Run(home, ""), script)
     process = run.start()
     log = run.folder / "logs/rank-0.log"
@@ -123,7 +123,7 @@ def test_every_line_of_a_loud_rank_is_kept_in_little_memory(home: Path) -> None:
         time.sleep(0.1)
     for rank in (0, 1):
         numbers = [int(line.split()[0]) for line in run.log(f"rank-{rank}").splitlines()]
-        assert numbers == list(range(15000))
+        assert numbers == list(range(7500))
     assert peak - first < 7_000
 
 
