@@ -168,7 +168,8 @@ def parameter_servers() -> Any:
         for index in range(len(cluster[role])):
             tf.distribute.Server(spec, job_name=role, task_index=index, protocol="grpc")
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
-    return tf.distribute.ParameterServerStrategy(resolver)
+    partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(max_shards=2)
+    return tf.distribute.ParameterServerStrategy(resolver, partitioner)
 
 
 def run_all(names: Sequence[str], strategy: Any, rank: int | None, folder: str) -> None:
@@ -199,6 +200,7 @@ def run_all(names: Sequence[str], strategy: Any, rank: int | None, folder: str) 
 def refusals(strategy: Any) -> dict[str, str]:
     """What a chief refuses, and its messages; empty for what it does not refuse."""
     import keras
+    import tensorflow as tf
 
     x, y, _ = samples(Case())
     model = Training(Case(), strategy, 0, Path()).model()
@@ -218,8 +220,10 @@ def refusals(strategy: Any) -> dict[str, str]:
         "test_on_batch": lambda: model.test_on_batch(x, y),
     }
     messages = {name: message_of(call) for name, call in calls.items()}
-    strategy.extended._variable_partitioner = print
-    partitioned = message_of(lambda: model.fit(x, y, steps_per_epoch=3))
+    shards = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+    strategy.extended._variable_partitioner = shards
+    model = Training(Case("unbuilt"), strategy, 0, Path()).model()
+    partitioned = message_of(lambda: model.fit(x, y, steps_per_epoch=3, verbose=0))
     return messages | {"variable_partitioner": partitioned}
 
 

@@ -32,6 +32,8 @@ BLOBS = "~/.railhead/blobs"
 METRICS = "metrics.jsonl"
 # What a run has in results/ besides the files of its program.
 OURS = (*manifest.OURS, METRICS, "evaluation.json")
+# What libraries write before the first step: compiled modules, and TensorBoard's empty files.
+OF_LIBRARIES = ("__pycache__/", "events.out.tfevents.")
 LONGEST = 300  # characters of a reason
 AT_ONCE = 16  # hosts
 NO_CONNECTION = 255  # exit code of ssh
@@ -62,7 +64,7 @@ class Start:
 def written(folder: str, outputs: Outputs) -> str:
     """Why the first attempt is not undone on the chief: a file that its script wrote; or ""."""
     results = sorted(set(os.listdir(os.path.join(folder, "results"))).difference(OURS))
-    own = [path for path, _ in outputs.files if "__pycache__" not in path.split("/")]
+    own = [path for path, _ in outputs.files if not any(part in path for part in OF_LIBRARIES)]
     paths = [*(f"work/{path}" for path in own), *(f"results/{name}" for name in results)]
     return f"its script has already written {paths[0][:LONGEST]}" if paths else ""
 

@@ -202,8 +202,21 @@ def symbolic_build(build: Callable[..., None]) -> Callable[..., None]:
         if iterator is not None and is_coordinated(self.distribute_strategy):
             iterator, data_batch = None, iterator.batch_spec()
         build(self, iterator=iterator, data_batch=data_batch)
+        if is_coordinated(self.distribute_strategy):
+            check_variables(self)
 
     return _maybe_symbolic_build
+
+
+def check_variables(model: Any) -> None:
+    """ValueError for variables of which each server has a part. A `variable_partitioner` leaves
+    small ones whole."""
+    for variable in model.variables:
+        if type(variable._value).__name__ == "ShardedVariable":
+            raise ValueError(
+                f"{NAME}: Keras 3 has no partitioned variables, and its variable_partitioner "
+                f"divides {variable.path}: create it without, or run the script with --keras 2"
+            )
 
 
 def scheduled(trainer: Any, make: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,15 +272,10 @@ def checked(trainer: Any, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(trainer: Any, model: Any, callbacks: Any) -> None:
-    """Raise ValueError for what cannot work: eager steps, partitioned variables, and callbacks
-    that look at the results of each batch."""
+    """Raise ValueError for what cannot work: eager steps, and callbacks that look at the results of
+    each batch."""
     if model.run_eagerly:
         raise ValueError(f"{NAME}: workers run graphs only: compile without run_eagerly=True")
-    if getattr(model.distribute_strategy.extended, "_variable_partitioner", None):
-        raise ValueError(
-            f"{NAME}: Keras 3 has no partitioned variables: create the strategy without "
-            "variable_partitioner, or run the script with --keras 2"
-        )
     if isinstance(callbacks, trainer.callbacks_module.CallbackList):
         return  # fit has checked them
     for callback in trainer.tree.flatten(callbacks) if callbacks else []:

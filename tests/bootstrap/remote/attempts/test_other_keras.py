@@ -61,6 +61,7 @@ def programs_in(folder: Path) -> dict[str, str]:
 
 def test_a_run_that_needs_the_other_keras_starts_again_with_it(home: Path) -> None:
     spoil = "mkdir -p work/__pycache__ work/made; echo 3 >work/__pycache__/train.pyc"
+    spoil += "; echo 4 >work/made/events.out.tfevents.1"
     check = "cat work/train.py >seen; ls work results >>seen"
     run = auto_run(home, by_keras(f"{spoil}; {LEGACY}", f"{check}; {says(0, 'trained')}"))
     result = run.result()
