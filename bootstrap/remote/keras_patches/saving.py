@@ -20,16 +20,21 @@ Function = Callable[..., Any]
 
 def model_file(path: Any, save_format: str | None = None) -> Any:
     """The path to which Keras 3 saves a model; `save_format`: the argument of Keras 2."""
-    name = os.fspath(path)
-    if name.endswith((MODEL, H5, ".hdf5")) or "://" in name:
+    name = name_of(path)
+    if not name or name.endswith((MODEL, H5, ".hdf5")) or "://" in name:
         return path
     return named(name, H5 if save_format == "h5" else MODEL)
 
 
 def weights_file(path: Any) -> Any:
     """The path to which Keras 3 saves the weights of a model."""
-    name = os.fspath(path)
-    return path if name.endswith(WEIGHTS) else named(name.removesuffix(H5), WEIGHTS)
+    name = name_of(path)
+    return path if not name or name.endswith(WEIGHTS) else named(name.removesuffix(H5), WEIGHTS)
+
+
+def name_of(path: Any) -> str:
+    """The path as text; empty for an open file."""
+    return str(path) if isinstance(path, (str, os.PathLike)) else ""
 
 
 def named(name: str, ending: str) -> str:
@@ -76,9 +81,9 @@ def loads(load: Function, ending: str) -> Function:
     @functools.wraps(load)
     def find_and_load(*args: Any, **options: Any) -> Any:
         given = inspect.signature(load).bind(*args, **options)
-        name = os.fspath(given.arguments["filepath"])
+        name = name_of(given.arguments["filepath"])
         saved = (name.removesuffix(H5) if ending == WEIGHTS else name).rstrip("/") + ending
-        if not os.path.exists(name) and os.path.exists(saved):
+        if name and not os.path.exists(name) and os.path.exists(saved):
             given.arguments["filepath"] = saved
         return load(*given.args, **given.kwargs)
 
