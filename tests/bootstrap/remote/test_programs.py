@@ -79,9 +79,8 @@ print(json.dumps([ours, sys.argv[1] in sys.path, programs.command(programs.SUPER
 # What only some runs need, or only a failed one.
 LATER = {
     SUPERVISOR: {
-        *("remote.agent.files", "remote.attempts.causes", "remote.attempts.keras_errors"),
-        *("remote.run.live_upload", "remote.stall.diagnosis", "remote.buckets"),
-        *("statistics", "tarfile"),
+        *("remote.agent.files", "remote.attempts.causes", "remote.run.live_upload"),
+        *("remote.stall.diagnosis", "remote.buckets", "statistics", "tarfile"),
     },
     "rank.rank": {
         *("remote.attempts.causes", "remote.keras_patches.rows", "remote.rank.rank_data"),
