@@ -58,6 +58,8 @@ def home_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home of this test, empty unless the test fills it; beside `tmp_path`, not in it."""
+    # Before this one: it sets a variable, which a test that does not name it must not have.
+    request.getfixturevalue("shared_caches")
     named = request.node.fixturenames  # request.fixturenames has what other fixtures request, too
     if "real_home" in named:
         monkeypatch.setenv("HOME", str(REAL_HOME))

@@ -37,3 +37,10 @@ def test_the_sessions_home_is_another(home: Path, home_of_session: Path) -> None
 def test_no_test_sees_files_of_another(home: Path, turn: int) -> None:
     assert not (home / "left").exists()
     (home / "left").touch()
+
+
+def test_a_fixture_that_uses_the_shared_caches_does_not_give_them_to_the_test(
+    home: Path, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue("shared_caches")
+    assert local_state.cache("x").is_relative_to(home)
