@@ -26,6 +26,7 @@ from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision.reboot import RebootWait, reboot
+from bootstrap.provision.system_script import RetryPolicy
 from bootstrap.ssh import connect
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -67,11 +68,16 @@ def test_the_controller_dies_at_each_step_and_the_next_one_continues(team: Start
         "packages": ("slow",),
         "driver": row,
     }
+    hold(host)
+    killed(one.killed_at, "system", packages=("held",))
+    with pytest.raises(RailheadError, match="an earlier bootstrap is still running there"):
+        one.run_system_script(RetryPolicy(wait_seconds=1, retries=1, pause=1), packages=("quick",))
+    release(host)
     for step in ("cloud-init", "mend", "system", "driver"):
         killed(one.killed_at, step, **wanted)
     one.run_system_script(**wanted)
     ran = who_ran(host)
-    assert ran[:2] == ["slow", "cuda-drivers"]
+    assert ran[:3] == ["held", "slow", "cuda-drivers"]
     assert (ran.count("slow"), ran.count("cuda-drivers")) == (1, 1)
     assert timers(host) == {"active"}
     before = host.boot_id()
