@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import mutants
 import pytest
@@ -31,3 +32,7 @@ def test_a_mutant_applies_to_the_code_and_names_tests_that_exist(mutant: Mutant)
         file, _, name = argument.partition("::")
         assert (ROOT / file).exists(), file
         assert not name or name.partition("[")[0] in (ROOT / file).read_text(), name
+    if "-k" in mutant.caught_by:
+        words = mutant.caught_by[-1].split(" or ")
+        names = re.findall(r"def (test_\w+)", (ROOT / places[0]).read_text())
+        assert all(any(word in name for name in names) for word in words), words

@@ -27,14 +27,14 @@ MUTANTS = [
         file="stacks/aws/schedule.py",
         old='depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]',
         new="depends_on=[stopper.rights]",
-        caught_by=(f"{AWS}test_cluster.py", "-k", "deadline or schedule"),
+        caught_by=(f"{AWS}test_access.py",),
     ),
     Mutant(
         what="a replaced machine keeps the schedule of the one before, which stops nothing",
         file="stacks/aws/schedule.py",
         old='name=pulumi.Output.concat(stopper.prefix, "-", machine.id)',
         new='name=pulumi.Output.concat(stopper.prefix, f"-{number}")',
-        caught_by=(f"{AWS}test_cluster.py", "-k", "deadline"),
+        caught_by=(f"{AWS}test_access.py",),
     ),
     Mutant(
         what="a stack of an earlier version loses all its machines at the next `up`",
@@ -48,7 +48,7 @@ MUTANTS = [
         file="stacks/aws/schedule.py",
         old='    verb = "terminate" if config.spot else "stop"\n',
         new='    verb = "stop"\n',
-        caught_by=(f"{AWS}test_cluster.py", "-k", "deadline or schedule"),
+        caught_by=(f"{AWS}test_access.py",),
     ),
     Mutant(
         what="an image that AWS renews replaces machines and their disks",
@@ -69,7 +69,7 @@ MUTANTS = [
         file="stacks/aws/identity.py",
         old='"Resource": [f"{bucket}/runs/*"]',
         new='"Resource": [f"{bucket}/*"]',
-        caught_by=(f"{AWS}test_cluster.py", "-k", "role"),
+        caught_by=(f"{AWS}test_access.py",),
     ),
     Mutant(
         what="the quota is compared without what others use",
@@ -152,14 +152,14 @@ MUTANTS = [
         file="stacks/aws/zone.py",
         old='ordinary = [zone for zone in offering if re.fullmatch(f"{config.region}[a-z]", zone)]',
         new="ordinary = list(offering)",
-        caught_by=(f"{AWS}test_cluster.py", "-k", "wavelength"),
+        caught_by=(f"{AWS}test_network.py",),
     ),
     Mutant(
         what="without configured zones `fab up` gives up after the first without capacity",
         file="stacks/broken_up.py",
         old="list(config.zones or (zone, *others.zones))",
         new="list(config.zones)",
-        caught_by=(f"{AWS}test_cluster.py", "-k", "wavelength"),
+        caught_by=(f"{AWS}test_network.py",),
     ),
     Mutant(
         what="Google refuses to create machines with local SSDs",
