@@ -45,6 +45,7 @@ from .run import Run
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 LOG = "{folder}/logs/supervisor.log"
 LISTED = 60.0  # seconds in which a standby lists the files of the program
+MISSED = 10  # looks without its process, after which a standby has ended
 HEALTH = "health"  # the run id of all health checks
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
@@ -235,13 +236,17 @@ def _start_standby(cluster: ConnectedCluster, run: Run) -> None:
     def has_listed() -> bool:
         return session.read(f"{run.folder}/{BEFORE}") is not None
 
+    missed = 0  # looks in a row: a process that begins has no command line of its own for a moment
+
     def has_ended() -> bool:
-        return not session.is_running(pid, run.folder, STANDBY)
+        nonlocal missed
+        missed = 0 if session.is_running(pid, run.folder, STANDBY) else missed + 1
+        return missed >= MISSED
 
     wait_until(lambda: has_listed() or has_ended(), seconds=LISTED, every=0.2)
     if not has_listed():
         printed = (session.read(output) or "").strip() or "it printed nothing"
-        what = "ended" if has_ended() else f"did not begin within {LISTED:g} s"
+        what = "ended" if missed else f"did not begin within {LISTED:g} s"
         raise HostsNotReady(
             "no run was started",
             {cluster.chief: f"the standby {what}: {printed.splitlines()[-1]}"},
