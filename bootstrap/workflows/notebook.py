@@ -46,6 +46,9 @@ def open_notebook(
             check_deadline(place, seconds)
             endpoint = replace(endpoint, port=choose_port(place, port, notebook.PORT))
             folder = source.run.folder if source.run else "~"
+            if session.run(["test", "-d", folder]).rc:  # of a slice of a sweep, or removed
+                print_lines(f"{folder} is not on {chief}: the notebook shows the home")
+                folder = "~"
             wanted = notebook.Notebook(endpoint.port, seconds, folder)
             python = python_on_host(place, source.runtime)
             record_cluster(power.at_addresses(status.inventory, inventory))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import urllib.error
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from e2e.local_hosts import Operator, wait_until
+from e2e.local_hosts import Operator, run_id, wait_until
 from standins.stores.servers import free_port
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -35,6 +36,10 @@ def port(operator: Operator) -> Iterator[int]:
 
 
 def test_a_notebook_runs_in_the_runtime_and_ends(operator: Operator, port: int) -> None:
+    """Also if the last run was on other hosts alone, as a trial of a sweep."""
+    operator.write("train.py", "")
+    run = run_id(operator.fab("train", "--script", "train.py", "--launcher", "tensorflow").out)
+    shutil.rmtree(operator.run_folder(run))
     shown = operator.start("notebook", "--port", str(port), "--local-port", "0")
     assert shown.stdout
     address = next(line for line in shown.stdout if "http://" in line).split()[0]
