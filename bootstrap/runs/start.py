@@ -236,7 +236,7 @@ def _start_standby(cluster: ConnectedCluster, run: Run) -> None:
     def has_listed() -> bool:
         return session.read(f"{run.folder}/{BEFORE}") is not None
 
-    missed = 0  # looks in a row: a process that begins has no command line of its own for a moment
+    missed = 0  # looks in a row: while a process begins, it has no command line
 
     def has_ended() -> bool:
         nonlocal missed

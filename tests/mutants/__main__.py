@@ -90,7 +90,7 @@ def outcome_of(mutant: Mutant, copy: Path) -> tuple[str, list[str]]:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file with a time of its own: Python compiles it again, also within one second."""
+    """Write a file with another time: Python compiles it again, also within one second."""
     file.write_text(text)
     second = next(SECONDS_OF_FILES)
     os.utime(file, (second, second))

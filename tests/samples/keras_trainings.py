@@ -228,7 +228,7 @@ def refusals(strategy: Any) -> dict[str, str]:
 
 
 def save_as_with_keras_2(model: Any, folder: Path) -> None:
-    """Save under names that are no files of Keras 3, and load it under the same names."""
+    """Save under names that Keras 3 does not accept, and load it under the same names."""
     import keras
 
     folder.mkdir(exist_ok=True)

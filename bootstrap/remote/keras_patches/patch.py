@@ -188,7 +188,7 @@ class _Changing(Loader):
         self.loader, self.change, self.around = loader, change, around
 
     def __getattr__(self, name: str) -> Any:
-        """What else a loader has, such as `get_data`, is that of its own loader."""
+        """What else a loader has, such as `get_data`, comes from the loader."""
         return getattr(self.loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:

@@ -23,13 +23,13 @@ def model_file(path: Any, save_format: str | None = None) -> Any:
     name = name_of(path)
     if not name or name.endswith((MODEL, H5, ".hdf5")) or "://" in name:
         return path
-    return named(name, H5 if save_format == "h5" else MODEL)
+    return announced(name, with_ending(name, H5 if save_format == "h5" else MODEL))
 
 
 def weights_file(path: Any) -> Any:
     """The path to which Keras 3 saves the weights of a model."""
     name = name_of(path)
-    return path if not name or name.endswith(WEIGHTS) else named(name.removesuffix(H5), WEIGHTS)
+    return path if not name or name.endswith(WEIGHTS) else announced(name, weights_name(name))
 
 
 def name_of(path: Any) -> str:
@@ -37,16 +37,22 @@ def name_of(path: Any) -> str:
     return str(path) if isinstance(path, (str, os.PathLike)) else ""
 
 
-def named(name: str, ending: str) -> str:
-    """The name with the ending; printed once."""
-    announce(name, changed := name.rstrip("/") + ending)
-    return changed
+def weights_name(name: str) -> str:
+    """The name of a file of weights; `.h5` is part of its ending."""
+    return with_ending(name.removesuffix(H5), WEIGHTS)
+
+
+def with_ending(name: str, ending: str) -> str:
+    """The name of a file or folder with an ending."""
+    return name.rstrip("/") + ending
 
 
 @functools.cache
-def announce(name: str, changed: str) -> None:
-    """Keras 2 would have saved a folder or another format, which something else may expect."""
+def announced(name: str, changed: str) -> str:
+    """The changed name, printed once: Keras 2 would have saved a folder or another format, which
+    something else may expect."""
     print(f"railhead: {name} is saved as {changed}, a file of Keras 3 (docs/keras.md)", flush=True)
+    return changed
 
 
 def saves_model(save: Function) -> Function:
@@ -75,15 +81,14 @@ def saves_weights(save: Function) -> Function:
     return save_weights
 
 
-def loads(load: Function, ending: str) -> Function:
-    """`load_model` or `load_weights`: if there is no such file, the one with the ending."""
+def loads(load: Function, saved_as: Callable[[str], str]) -> Function:
+    """`load_model` or `load_weights`: if there is no such file, the one that it is saved as."""
 
     @functools.wraps(load)
     def find_and_load(*args: Any, **options: Any) -> Any:
         given = inspect.signature(load).bind(*args, **options)
         name = name_of(given.arguments["filepath"])
-        saved = (name.removesuffix(H5) if ending == WEIGHTS else name).rstrip("/") + ending
-        if name and not os.path.exists(name) and os.path.exists(saved):
+        if name and not os.path.exists(name) and os.path.exists(saved := saved_as(name)):
             given.arguments["filepath"] = saved
         return load(*given.args, **given.kwargs)
 
@@ -94,8 +99,8 @@ def patch_saving(module: Any) -> None:
     """The functions behind `model.save`, `load_model`, `save_weights` and `load_weights`."""
     module.save_model = saves_model(module.save_model)
     module.save_weights = saves_weights(module.save_weights)
-    module.load_model = loads(module.load_model, MODEL)
-    module.load_weights = loads(module.load_weights, WEIGHTS)
+    module.load_model = loads(module.load_model, lambda name: with_ending(name, MODEL))
+    module.load_weights = loads(module.load_weights, weights_name)
 
 
 def patch_checkpoint(module: Any) -> None:
