@@ -9,7 +9,7 @@ import shlex
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from contextlib import ExitStack, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
@@ -38,6 +38,7 @@ from .session import Session
 
 T = TypeVar("T")
 STARTING = "starting the agent"
+INTERRUPT_SECONDS = 1.0  # Ctrl-C just before a wait begins is noticed when the wait ends
 
 
 def _open(host: Host, inventory: Inventory) -> Session:
@@ -294,7 +295,7 @@ def attempts(
 
 def _all(work: Callable[[T], object], items: Mapping[str, T]) -> None:
     """Do the work on each item, by the name of its host, at the same time."""
-    pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
+    pool = futures.ThreadPoolExecutor(max_workers=max(1, len(items)))
     waiting = set(items)
     wait = True
 
@@ -303,7 +304,11 @@ def _all(work: Callable[[T], object], items: Mapping[str, T]) -> None:
         waiting.discard(name)
 
     try:
-        list(pool.map(one, items, [copy_context() for _ in items]))
+        started = [pool.submit(one, name, copy_context()) for name in items]
+        while futures.wait(started, INTERRUPT_SECONDS).not_done:
+            pass
+        for future in started:
+            future.result()
     except KeyboardInterrupt as end:
         wait = False  # the caller closes the sessions, and that ends the work
         interrupts.name_awaited(end, sorted(waiting))
