@@ -242,7 +242,7 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> LinkRates:
     chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
     argv += read_json(chief, f"{check.folder}/mpirun.json", tuple[str, ...]) or ()
-    reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
+    reply = chief.run(argv, cwd=check.folder, env=check.environment)
     output = read_json(chief, f"{check.folder}/results/health.json", LinkRates)
     if reply.rc == TIMED_OUT:
         raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")

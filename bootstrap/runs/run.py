@@ -19,6 +19,7 @@ from ..untrusted import run_files
 from ..untrusted.decode import parsed
 
 T = TypeVar("T")
+REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ class Run:
     def folder(self) -> str:
         """The run's folder on every host."""
         return f"~/.railhead/runs/{self.run_id}"
+
+    @property
+    def supervisor_log(self) -> str:
+        """What the supervisor, or the standby, prints."""
+        return f"{self.folder}/logs/supervisor.log"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that mark the processes of a run and allow mpirun to run as root."""
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return {"RAILHEAD_RUN": self.run_id, "RAILHEAD_HOME": "~", **root}
 
     def part_of(self, inventory: Inventory) -> Inventory:
         """The hosts of the run, the chief first, if the inventory has all of them; otherwise the

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,23 +16,19 @@ from pathlib import Path
 from railhead.documents.agent.commands import Start
 from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import Dial, Listen, Ports
-from railhead.documents.agent.runs import DropTemporary, EndRun, MakeTemporary, PlacePrograms
+from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.runs.run_record import RunRecord
-from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
 from ..console import log
-from ..console.output import print_lines
-from ..console.wait import wait_until
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile
 from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
-from ..remote.programs import BUNDLE, NAME, STANDBY, SUPERVISOR, WHOLE
-from ..remote.run.manifest import BEFORE
+from ..remote.programs import BUNDLE, NAME, SUPERVISOR, WHOLE
 from ..ssh import connect
 from ..ssh.bundle import pack_training
 from ..ssh.cluster import ConnectedCluster
@@ -40,14 +36,10 @@ from ..ssh.connect import everywhere, start_agent
 from ..ssh.session import Session
 from . import launch, takeover
 from .request import RunRequest
-from .run import Run
+from .run import REMOVAL_SECONDS, Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
-LOG = "{folder}/logs/supervisor.log"
-LISTED = 60.0  # seconds in which a standby lists the files of the program
-MISSED = 10  # looks without its process, after which a standby has ended
 HEALTH = "health"  # the run id of all health checks
-REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 Restore = Callable[[ConnectedCluster, Run], None]
 
 
@@ -132,7 +124,7 @@ def start(
     run = Run(document.run_id, results / document.run_id)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     standby = _standby_of(cluster, request, data, stop_policy, document)
-    _end_earlier_standbys(cluster)
+    takeover.end_earlier_standbys(cluster)
     record = RunRecord(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
@@ -142,7 +134,7 @@ def start(
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
-    with _standby_ended_on_error(standby, run):
+    with takeover.ended_on_error(standby and standby.cluster, run):
         _start_supervisor(cluster, run)
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
@@ -165,17 +157,6 @@ def _standby_of(
     return Lead(second, replace(of_second, created=document.created))
 
 
-def _end_earlier_standbys(cluster: ConnectedCluster) -> None:
-    """End the standby of an earlier run whose supervisor was lost, or which has continued without
-    this host: it would start that run again, beside this one. Also what it has started since the
-    facts were read."""
-    for name, facts in cluster.facts.items():
-        for run_id in facts.standbys:
-            cluster.sessions[name].call(EndRun(run_id))
-            takeover.record_no_standby(run_id)
-            print_lines(f"[{name}] does not take over run {run_id} any more, for the new run")
-
-
 def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:
     """Start the program that supervises the run, on its chief."""
     cluster.sessions.chief.call(
@@ -185,73 +166,10 @@ def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:
                 *(f"{run.folder}/{NAME}", SUPERVISOR),
             ),
             cwd=run.folder,
-            env={**environment_of(run), "TMPDIR": f"{run.folder}/tmp"},
-            log=LOG.format(folder=run.folder),
+            env={**run.environment, "TMPDIR": f"{run.folder}/tmp"},
+            log=run.supervisor_log,
         )
     )
-
-
-@contextlib.contextmanager
-def _standby_ended_on_error(standby: Lead | None, run: Run) -> Iterator[None]:
-    """End the standby, if there is one, after an error of this block."""
-    try:
-        yield
-    except BaseException:
-        if standby:
-            with contextlib.suppress(Exception):
-                _end_standby(standby.cluster, run)
-        raise
-
-
-def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
-    """End the standby of a run over a new session: a call on the old one may be unfinished."""
-    inventory = cluster.inventory.only([cluster.chief])
-    with connect.open_sessions(inventory) as sessions, sessions.within(REMOVAL_SECONDS):
-        for session in sessions.values():
-            start_agent(session, cluster.facts[session.host.name])
-            session.call(EndRun(run.run_id, OF_STANDBYS))
-
-
-def _start_standby(cluster: ConnectedCluster, run: Run) -> None:
-    """Start the program that takes over the run if its chief is lost, and wait until it has listed
-    the files of the program: what the ranks write later are outputs.
-
-    Raises:
-        HostsNotReady: it has ended, or takes too long.
-    """
-    client = cluster.bucket_client
-    assert client is not None
-    marks = {**environment_of(run), OF_STANDBYS: run.run_id}
-    del marks[OF_RUNS]
-    session, output = cluster.sessions[cluster.chief], LOG.format(folder=run.folder)
-    pid = session.call(
-        Start(
-            argv=(f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", STANDBY),
-            cwd=run.folder,
-            env=marks,
-            log=output,
-        )
-    ).pid
-
-    def has_listed() -> bool:
-        return session.read(f"{run.folder}/{BEFORE}") is not None
-
-    missed = 0  # looks in a row: while a process begins, it has no command line
-
-    def has_ended() -> bool:
-        nonlocal missed
-        missed = 0 if session.is_running(pid, run.folder, STANDBY) else missed + 1
-        return missed >= MISSED
-
-    wait_until(lambda: has_listed() or has_ended(), seconds=LISTED, every=0.2)
-    if not has_listed():
-        printed = (session.read(output) or "").strip() or "it printed nothing"
-        what = "ended" if missed else f"did not begin within {LISTED:g} s"
-        raise HostsNotReady(
-            "no run was started",
-            {cluster.chief: f"the standby {what}: {printed.splitlines()[-1]}"},
-            hint="the same command again   # or without --takeover",
-        )
 
 
 def _require_readable(document: RunDocument) -> None:
@@ -290,9 +208,9 @@ def lay_out(
             lambda s: _send_secrets(s, request.secrets, document, run),
             what="sending the secrets",
         )
-        with _standby_ended_on_error(standby, run):
+        with takeover.ended_on_error(standby and standby.cluster, run):
             if standby:
-                _start_standby(standby.cluster, run)
+                takeover.start_standby(standby.cluster, run)
     except KeyboardInterrupt:
         _remove_interrupted(cluster, run)
         raise
@@ -380,12 +298,6 @@ def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
         with contextlib.suppress(Exception):
             session.call(DropTemporary(run.run_id))
             session.remove(run.folder)
-
-
-def environment_of(run: Run) -> dict[str, str]:
-    """The variables that mark the processes of a run and allow mpirun to run as root."""
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {"RAILHEAD_RUN": run.run_id, "RAILHEAD_HOME": "~", **root}
 
 
 def document_of(

@@ -7,25 +7,35 @@ first, the chief last. Once it leads the run, this order is recorded here too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from railhead.documents.agent.commands import Start
+from railhead.documents.agent.runs import EndRun
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunDocument
+from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
+from ..console.output import print_lines
+from ..console.wait import wait_until
+from ..errors import HostsNotReady
 from ..facts.host import HostFacts
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..remote.programs import TAKEOVER, WHOLE
+from ..remote.programs import NAME, STANDBY, TAKEOVER, WHOLE
+from ..remote.run.manifest import BEFORE
+from ..ssh import connect
 from ..ssh.cluster import ConnectedCluster
-from ..ssh.connect import attempts, open_sessions
+from ..ssh.connect import attempts, open_sessions, start_agent
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
 from ..untrusted.unpack import Hostile
-from .run import Run, find_run, read_state
+from .run import REMOVAL_SECONDS, Run, find_run, read_state
 
 T = TypeVar("T")
+LISTED = 60.0  # seconds in which a standby lists the files of the program
+MISSED = 10  # looks without its process, after which a standby has ended
 
 
 def rotated(items: Sequence[T]) -> tuple[T, ...]:
@@ -42,6 +52,80 @@ def as_standby(cluster: ConnectedCluster) -> ConnectedCluster:
 def data_as_standby(data: Sequence[RunData]) -> list[RunData]:
     """`data` of run.json with the paths in the order of the standby."""
     return [replace(item, paths=item.paths and rotated(item.paths)) for item in data]
+
+
+def end_earlier_standbys(cluster: ConnectedCluster) -> None:
+    """End the standby of an earlier run whose supervisor was lost, or which has continued without
+    this host: it would start that run again, beside this one. Also what it has started since the
+    facts were read."""
+    for name, facts in cluster.facts.items():
+        for run_id in facts.standbys:
+            cluster.sessions[name].call(EndRun(run_id))
+            record_no_standby(run_id)
+            print_lines(f"[{name}] does not take over run {run_id} any more, for the new run")
+
+
+@contextlib.contextmanager
+def ended_on_error(standby: ConnectedCluster | None, run: Run) -> Iterator[None]:
+    """End the standby, if there is one, after an error of this block."""
+    try:
+        yield
+    except BaseException:
+        if standby:
+            with contextlib.suppress(Exception):
+                _end_standby(standby, run)
+        raise
+
+
+def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
+    """End the standby of a run over a new session: a call on the old one may be unfinished."""
+    inventory = cluster.inventory.only([cluster.chief])
+    with connect.open_sessions(inventory) as sessions, sessions.within(REMOVAL_SECONDS):
+        for session in sessions.values():
+            start_agent(session, cluster.facts[session.host.name])
+            session.call(EndRun(run.run_id, OF_STANDBYS))
+
+
+def start_standby(cluster: ConnectedCluster, run: Run) -> None:
+    """Start the program that takes over the run if its chief is lost, and wait until it has listed
+    the files of the program: what the ranks write later are outputs.
+
+    Raises:
+        HostsNotReady: it has ended, or takes too long.
+    """
+    client = cluster.bucket_client
+    assert client is not None
+    marks = {**run.environment, OF_STANDBYS: run.run_id}
+    del marks[OF_RUNS]
+    session, output = cluster.sessions[cluster.chief], run.supervisor_log
+    pid = session.call(
+        Start(
+            argv=(f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", STANDBY),
+            cwd=run.folder,
+            env=marks,
+            log=output,
+        )
+    ).pid
+
+    def has_listed() -> bool:
+        return session.read(f"{run.folder}/{BEFORE}") is not None
+
+    missed = 0  # looks in a row: while a process begins, it has no command line
+
+    def has_ended() -> bool:
+        nonlocal missed
+        missed = 0 if session.is_running(pid, run.folder, STANDBY) else missed + 1
+        return missed >= MISSED
+
+    wait_until(lambda: has_listed() or has_ended(), seconds=LISTED, every=0.2)
+    if not has_listed():
+        printed = (session.read(output) or "").strip() or "it printed nothing"
+        what = "ended" if missed else f"did not begin within {LISTED:g} s"
+        raise HostsNotReady(
+            "no run was started",
+            {cluster.chief: f"the standby {what}: {printed.splitlines()[-1]}"},
+            hint="the same command again   # or without --takeover",
+        )
 
 
 def standby_of(run: Run) -> str:

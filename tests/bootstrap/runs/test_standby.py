@@ -53,7 +53,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
         sessions = opened()
         monkeypatch.setattr(connect, "open_sessions", opened)
-        monkeypatch.setattr(start, "start_agent", lambda *_: "")
+        monkeypatch.setattr(takeover, "start_agent", lambda *_: "")
         facts = SimpleNamespace(standbys=frozenset({"r1"}), home=str(tmp_path), addresses=())
         yield SimpleNamespace(
             inventory=sessions.inventory,
@@ -76,10 +76,10 @@ def test_the_standby_ends_if_the_supervisor_is_not_started(
     error: BaseException, second: Any, tmp_path: Path
 ) -> None:
     run = Run("r1", tmp_path / "results")
-    start._start_standby(second, run)
+    takeover.start_standby(second, run)
     with (
         pytest.raises((KeyboardInterrupt, ConnectionLost)),
-        start._standby_ended_on_error(start.Lead(second, RUN), run),
+        takeover.ended_on_error(second, run),
     ):
         assert standbys() == 1
         raise error
@@ -105,7 +105,7 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
         f"#!/bin/sh\nreadlink memory >~/memory\n{program}\n"
     )
     document = run_document(hosts=(RunHost("here", "127.0.0.1", None, 1),), takeover=True)
-    monkeypatch.setattr(start, "LISTED", seconds)
+    monkeypatch.setattr(takeover, "LISTED", seconds)
     monkeypatch.setattr(start, "document_of", lambda *_: document)
     monkeypatch.setattr(takeover, "as_standby", lambda cluster: cluster)
     (tmp_path / "empty").mkdir()
@@ -131,9 +131,9 @@ def test_a_new_run_ends_the_standby_of_an_earlier_one_and_says_so(
     if is_recorded:
         record_run(run.results, RUN)
         assert takeover.standby_of(run) == "h2"
-    start._start_standby(second, run)
+    takeover.start_standby(second, run)
     assert standbys() == 1
-    start._end_earlier_standbys(second)
+    takeover.end_earlier_standbys(second)
     assert standbys() == 0 and not takeover.standby_of(run)
     assert "r1" in capsys.readouterr().out
 
