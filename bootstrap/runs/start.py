@@ -134,7 +134,7 @@ def start(
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
-    with takeover.ended_on_error(standby and standby.cluster, run):
+    with takeover.ended_on_error(standby.cluster if standby else None, run):
         _start_supervisor(cluster, run)
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
@@ -208,7 +208,7 @@ def lay_out(
             lambda s: _send_secrets(s, request.secrets, document, run),
             what="sending the secrets",
         )
-        with takeover.ended_on_error(standby and standby.cluster, run):
+        with takeover.ended_on_error(standby.cluster if standby else None, run):
             if standby:
                 takeover.start_standby(standby.cluster, run)
     except KeyboardInterrupt:
