@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from railhead.documents.runs.evaluation import Reported
@@ -30,7 +30,7 @@ MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
-TAIL = 20  # lines
+TAIL, LONGEST_MESSAGE = 20, 60  # lines; of a log, and of the text of an exception
 # What Horovod and TensorFlow print, again and again, while ranks wait for each other.
 STALLED = re.compile(
     rb"[Ss]tall|subset of ranks|remainder of ranks|Missing ranks|^\d+: \[|Collective ops is aborted"
@@ -61,7 +61,7 @@ class LogFile:
         self.path, self.write_errors, self.limit = path, write_errors, limit
         self.file: io.FileIO | None = None
         self.size = 0
-        self.tail: deque[bytes] = deque(maxlen=TAIL)
+        self.tail: deque[bytes] = deque(maxlen=LONGEST_MESSAGE)
         self.lock = threading.Lock()
         try:
             self._open()
@@ -83,8 +83,11 @@ class LogFile:
             self.file.close()
 
     def lines(self) -> list[str]:
-        """The last lines, each in its final state on a terminal."""
-        return [shown(line) for line in self.tail]
+        """The last lines, each in its final state on a terminal. The exception of a traceback comes
+        before them if its text is longer."""
+        lines = [shown(line) for line in self.tail]
+        exception, last = exception_in(lines), lines[-TAIL:]
+        return last if exception is None or exception in last else [exception, "...", *last]
 
     def _write(self, data: bytes) -> None:
         """Write a whole line or nothing: a full disk leaves no partial line."""
@@ -104,6 +107,13 @@ class LogFile:
             os.replace(self.path, f"{self.path}.1")
         self.file = io.FileIO(self.path, "a")
         self.size = os.fstat(self.file.fileno()).st_size
+
+
+def exception_in(lines: Sequence[str]) -> str | None:
+    """The first line about the exception of the last traceback: the first one without a space."""
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent")]
+    after = lines[starts[-1] + 1 :] if starts else []
+    return next((line for line in after if line[:1].strip()), None)
 
 
 def shown(text: bytes) -> str:
