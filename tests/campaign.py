@@ -49,6 +49,10 @@ CAMPAIGNS = {
         "-m tests.survive_campaign --seed {seed}",
         "five runs of the built-in training, each with one to three faults",
     ),
+    "survive-light": Campaign(
+        "-m tests.survive_campaign --light --seed {seed}",
+        "20 runs of a program that counts, each with one to three faults",
+    ),
     "freezes": Campaign(
         "-m pytest -q tests/bootstrap/remote/takeover/freezes.py"
         "::test_a_chief_that_wakes_up_harms_nothing[{seed}]",
