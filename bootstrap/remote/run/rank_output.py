@@ -110,10 +110,13 @@ class LogFile:
 
 
 def exception_in(lines: Sequence[str]) -> str | None:
-    """The first line about the exception of the last traceback: the first one without a space."""
+    """The first line about the exception of the last traceback: the first one without a space,
+    with the next one if its text begins there."""
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent")]
-    after = lines[starts[-1] + 1 :] if starts else []
-    return next((line for line in after if line[:1].strip()), None)
+    after = [line for line in lines[starts[-1] + 1 :] if line.strip()] if starts else []
+    at = next((i for i, line in enumerate(after) if not line[0].isspace()), len(after))
+    name, text = "".join(after[at : at + 1]), "".join(after[at + 1 : at + 2])
+    return f"{name} {text.strip()}" if name.endswith("Error:") and text else name or None
 
 
 def shown(text: bytes) -> str:

@@ -49,12 +49,20 @@ TEXT = "\n".join(f"    line {n} of an example" for n in range(TAIL + 10))
     ("printed", "first", "evidence"),
     [
         (f"{FIRST}during which:\n{LAST}{TEXT}", "keras.Error: the rule is:", "keras.Error"),
+        (f"{LAST[:-14]}\n\n{TEXT}", "keras.Error: line 0", "keras.Error: line 0"),
         (f"{TEXT}\n{LAST}shorter", f"    line {14} of an example", "keras.Error"),
         (f"{LAST}{TEXT}\n{TEXT}", f"    line {10} of an example", "exited with 1"),
         (TEXT, f"    line {10} of an example", "exited with 1"),
         ("Traceback (most recent call last):", "Traceback", "exited with 1"),
     ],
-    ids=["long text", "short text", "long before", "no exception", "no end"],
+    ids=[
+        "long text",
+        "text on the next lines",
+        "short text",
+        "long before",
+        "no exception",
+        "no end",
+    ],
 )
 def test_the_exception_is_kept_before_the_last_lines_of_its_text(
     tmp_path: Path, printed: str, first: str, evidence: str
