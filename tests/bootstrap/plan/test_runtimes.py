@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import Card
@@ -25,7 +26,7 @@ from bootstrap.plan.runtimes import (
 )
 from bootstrap.provision.requirements import resolve_extra
 from bootstrap.provision.uv import local_uv
-from bootstrap.runs.strategies import LAUNCHERS
+from bootstrap.runs.strategies import LAUNCHERS, SCRIPTS_ONLY
 
 CPU = RUNTIMES["tf2.18-cpu"]
 GPU = RUNTIMES["tf2.18-gpu"]
@@ -104,6 +105,25 @@ def test_every_runtime_of_tensorflow_serves_both_its_launchers_and_no_other(
     assert served == both if row.framework is TENSORFLOW else not served & both
     assert row.horovod is row.supports(None) is (row.framework is TENSORFLOW)
     assert all(row_named(row.name, launcher) is row for launcher in served)
+
+
+def test_the_built_in_training_needs_tensorflow_and_other_launchers_are_for_scripts() -> None:
+    others = [row for row in ROWS.values() if row.framework is not TENSORFLOW]
+    assert {*SCRIPTS_ONLY} == {launcher for row in others for launcher in row.launchers}
+    assert {*LAUNCHERS} == {launcher for row in ROWS.values() for launcher in row.launchers}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=list(RUNTIMES))
+def test_a_runtime_has_keras_and_what_its_callbacks_import(runtime: Runtime) -> None:
+    """On each of its Pythons: without the package tensorboard, keras.callbacks.TensorBoard and
+    tf.summary fail."""
+    wanted = {"keras", "tensorboard", "tf-keras"} if runtime.framework is TENSORFLOW else {"keras"}
+    lines = re.findall(r"^([a-z].*?) *\\?$", runtime.lock.read_text(), re.M)
+    packages = [Requirement(line) for line in lines]
+    for python in runtime.row.pythons:
+        host = {"python_full_version": f"{python}.0", "python_version": python}
+        host |= {"platform_machine": "x86_64", "sys_platform": "linux"}
+        assert wanted <= {p.name for p in packages if not p.marker or p.marker.evaluate(host)}
 
 
 def test_a_runtime_that_does_not_serve_the_launcher_is_refused_with_the_choices(

@@ -17,9 +17,11 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
 from bootstrap.runs.keras.choice import KerasChoice
+from bootstrap.runs.launch import Retries
 from bootstrap.runs.request import RunRequest, program_of, read_request, record_of
+from bootstrap.workflows.resume import with_retries
 from railhead.documents.codec import encode
-from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.options.runs import ProgramOptions, StartOptions
 from railhead.documents.runs.run_record import RunRecord
 
 pytestmark = pytest.mark.usefixtures("remembered_checks")
@@ -179,6 +181,38 @@ def test_a_changed_script_is_reported(project: Path) -> None:
     assert changed_program(earlier_run("r1"), again) == [
         "the program has changed since run r1: its present files are used"
     ]
+
+
+@pytest.mark.parametrize("wanted", [None, 0, 2])
+def test_a_program_that_has_changed_since_is_not_retried(project: Path, wanted: int | None) -> None:
+    recorded(SCRIPT)
+    begin = StartOptions(resume="r1", retries=wanted)
+    again, _ = resumed_request(earlier_run("r1"), program())
+    assert with_retries(again, earlier_run("r1"), begin)[0].options.retries.most == (
+        3 if wanted is None else wanted
+    )
+    (project / "train.py").write_text("print(2)\n")
+    again, _ = resumed_request(earlier_run("r1"), program())
+    if not wanted:
+        assert with_retries(again, earlier_run("r1"), begin)[0].options.retries == Retries()
+        return
+    with pytest.raises(UsageError, match="--retries 2: the program has changed since run r1"):
+        with_retries(again, earlier_run("r1"), begin)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [((), ""), (("checkpoint_minutes=0",), "checkpoint_steps and checkpoint_minutes are 0")],
+)
+def test_retries_without_checkpoints_are_said_to_start_at_the_first_step(
+    settings: tuple[str, ...], why: str
+) -> None:
+    for retries in (2, None):
+        request = read_request(program(preset="smoke", settings=settings))
+        request, lines = with_retries(request, None, StartOptions(retries=retries))
+        is_said = bool(why and retries)
+        assert lines == [f"--retries 2: {why}, a retry starts at step 0"] * is_said
+        assert request.options.retries.most == (retries or (0 if why else 3))
 
 
 def test_records_that_do_not_suffice_are_refused(

@@ -96,6 +96,10 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
             f"'miror': one of {', '.join(names())}. Did you mean mirrored",
         ),
         ({"launcher": "tensorflow", "strategy": "horovod"}, "strategy horovod is for launcher hor"),
+        (
+            {"launcher": "jax", "strategy": "multiworker", "script": True},
+            "^strategy multiworker is for launcher tensorflow, not for jax",
+        ),
         ({"strategy": "auto", "script": True}, "^--strategy auto is for the built-in training"),
         ({"servers": 2}, "^--ps is for --strategy parameter-server"),
         ({"strategy": "auto", "servers": 1}, "--ps is for --strategy parameter-server"),

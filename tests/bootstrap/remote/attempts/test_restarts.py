@@ -17,14 +17,16 @@ from standins.waiting import wait_until
 
 from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.attempts import points, restarts, retry, time_left
-from bootstrap.remote.attempts.restarts import Ended, Times
+from bootstrap.remote.attempts.causes import Failure, diagnosed
+from bootstrap.remote.attempts.restarts import Ended, Restarts, Times
 from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
 from railhead.documents.agent.runs import MakeTemporary
-from railhead.documents.codec import encode
+from railhead.documents.codec import decode, encode
 from railhead.documents.runs.manifest import Outputs
-from railhead.documents.runs.result import Result
+from railhead.documents.runs.result import Culprit, Result
 from railhead.documents.runs.run import RunDocument, RunHost
+from railhead.documents.runs.stall import Stall
 
 KILLED = "echo 'mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9' >&2"
 FAILS = f"{KILLED}; exit 137"
@@ -279,6 +281,24 @@ def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
         "cancelled": lambda: False,
     }
     return Ended(**{**given, **changes})
+
+
+@pytest.mark.parametrize(("on_stall", "again"), [("restart", True), ("stop", False)])
+def test_a_run_that_stalls_starts_again_only_with_the_option(
+    home: Path, monkeypatch: pytest.MonkeyPatch, on_stall: str, again: bool
+) -> None:
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    run = Run(home, "", retries=1, retries_from_start=True, on_stall=on_stall)
+    culprit = Culprit(1, "b", (), stall=Stall("rank 1 on b is stopped", 62.0, (1,)))
+    failure = diagnosed(Failure(culprit))
+    result = Result(state="failed", culprit=culprit, cause=failure.cause)
+    document = decode(RunDocument, run.read("run.json"))
+    decision = Restarts().decide(ended_with(run, document, result=result, retry=failure.retry))
+    assert (decision.attempt is not None, "--on-stall restart" in decision.why) == (
+        again,
+        not again,
+    )
 
 
 @pytest.mark.parametrize("replaced", [False, True])
