@@ -325,6 +325,7 @@ def check_load_model(hvd: Any, rank: int, folder: Path) -> None:
 
     for name in ("model.keras", "model.h5"):
         model, arguments = compiled(hvd, rank)
+        arguments |= {"epochs": 1, "steps_per_epoch": 2}
         model.fit(**arguments)
         path = folder / f"{rank}-{name}"
         model.save(path)
@@ -332,6 +333,7 @@ def check_load_model(hvd: Any, rank: int, folder: Path) -> None:
         assert type(plain.optimizer) is keras.optimizers.SGD
         slots = [model.optimizer.variables, loaded.optimizer.variables]
         assert difference(*[[item.numpy() for item in one] for one in slots]) == 0
+        loaded.run_eagerly = True
         for one in (model, loaded):  # Keras does not restore the plain one's optimizer from .h5
             one.fit(**arguments)
         assert difference(weights_of(model), weights_of(loaded)) < 1e-6
@@ -342,7 +344,8 @@ def check_load_model(hvd: Any, rank: int, folder: Path) -> None:
 def check_elastic(hvd: Any, rank: int, folder: Path) -> None:
     """KerasState saves, restores and synchronizes; its callbacks count epochs and batches."""
     model, arguments = compiled(hvd, rank)
-    model.fit(**{**arguments, "epochs": 1})
+    arguments["epochs"] = 1
+    model.fit(**arguments)
     state = hvd.elastic.KerasState(model, batch=0, epoch=0)
     saved = weights_of(model)
     model.layers[0].kernel.assign_add(np.full((6, 8), 1.0 + rank))
@@ -359,7 +362,7 @@ def check_elastic(hvd: Any, rank: int, folder: Path) -> None:
     model.fit(**arguments, callbacks=callbacks)
     trained = weights_of(model)
     state.restore()
-    assert np.array_equal(*weights) and (state.epoch, state.batch) == (EPOCHS, 0)
+    assert np.array_equal(*weights) and (state.epoch, state.batch) == (1, 0)
     assert difference(weights_of(model), trained) == 0
 
 
@@ -426,7 +429,7 @@ def check_refusals(hvd: Any, rank: int, folder: Path) -> None:
         tape_hvd.DistributedOptimizer(optimizer, op=tape_hvd.Adasum)
     with refused("Average and Sum"):
         hvd.DistributedOptimizer(optimizer, op=tape_hvd.Adasum)
-    with refused("use_locking"):
+    with refused("use_locking", "Keras 2"):
         tape_hvd.DistributedOptimizer(optimizer, use_locking=True)
     with refused("gradient_predivide_factor", "Average"):
         hvd.DistributedOptimizer(optimizer, gradient_predivide_factor=2.0, op=hvd.Sum)
@@ -470,16 +473,64 @@ def check_compile(hvd: Any, rank: int, folder: Path) -> None:
 
 
 def check_arguments(hvd: Any, rank: int, folder: Path) -> None:
-    """hvd.DistributedOptimizer of horovod.tensorflow passes on op and groups."""
+    """Each argument of hvd.DistributedOptimizer changes a step of SGD as it says; `groups` and `op`
+    also in horovod.tensorflow, which would ignore them."""
     import horovod.tensorflow as tape_hvd
+
+    fp16 = {"compression": tape_hvd.Compression.fp16}
+    for module, options, gradient, want in (
+        (tape_hvd, {"op": tape_hvd.Sum, "groups": 1}, rank + 1.0, -3.0),
+        (hvd, {"num_groups": 1}, rank + 1.0, -1.5),
+        (hvd, {"process_set": hvd.FIRST}, rank + 1.0, -rank - 1.0),
+        (hvd, fp16, 1 + 2.0**-12, -1.0),  # 11 bits
+        # Half of the sum of two gradients that have a sum only when they are divided before.
+        (hvd, {**fp16, "gradient_predivide_factor": 4.0}, 40_000.0, -40_000.0),
+        (hvd, fp16, 40_000.0, -np.inf),
+    ):
+        assert moved_by(module, options, gradient)[0] == want, options
+    passes = {"backward_passes_per_step": 2}
+    assert moved_by(hvd, passes, rank + 1.0, rank + 3.0) == [0.0, -5.0]
+    for options, want in (({}, -(rank + 1.0) / 2), ({"scale_local_gradients": False}, -rank - 1.0)):
+        assert moved_by(hvd, options, rank + 1.0, local=True)[0] == want, options
+    for dense in (True, False):
+        assert sparse_steps(hvd, rank, sparse_as_dense=dense) == ([-1.0, -1.0, 0.0], not dense)
+
+
+def moved_by(hvd: Any, options: dict[str, Any], *gradients: float, local: bool = False) -> Any:
+    """By how much each of these gradients moves a variable."""
     import keras
     import tensorflow as tf
 
-    for options, want in (({"op": tape_hvd.Sum, "groups": 1}, -2.0), ({"num_groups": 1}, -0.5)):
-        variable = keras.Variable([1.0])
-        optimizer = tape_hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **options)
-        optimizer.apply_gradients([(tf.constant([rank + 1.0]), variable)])
-        assert float(variable.numpy()[0]) == want, variable
+    variable = keras.Variable([0.0])
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **options)
+    if local:
+        optimizer.register_local_var(variable)
+    moves = []
+    for gradient in gradients:
+        before = float(variable.numpy()[0])
+        optimizer.apply_gradients([(tf.constant([gradient]), variable)])
+        moves.append(float(variable.numpy()[0]) - before)
+    return moves
+
+
+def sparse_steps(hvd: Any, rank: int, **options: Any) -> tuple[list[float], bool]:
+    """What a sparse gradient, of another row on each rank, makes of a variable; and whether the
+    optimizer got it as a sparse one."""
+    import keras
+    import tensorflow as tf
+
+    seen: list[Any] = []
+
+    class Recording(keras.optimizers.SGD):  # type: ignore[misc]
+        def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+            seen.append(isinstance(gradient, tf.IndexedSlices))
+            super().update_step(gradient, variable, learning_rate)
+
+    variable = keras.Variable([0.0, 0.0, 0.0])
+    optimizer = hvd.DistributedOptimizer(Recording(1.0), **options)
+    gradient = tf.IndexedSlices(tf.constant([2.0]), tf.constant([rank]), tf.constant([3]))
+    optimizer.apply_gradients([(gradient, variable)])
+    return variable.numpy().tolist(), seen[0]
 
 
 CHECKS = {
@@ -497,4 +548,4 @@ IN_SUITE: tuple[str, ...] = (
     "names",
     "not finite",
 )
-IN_SUITE += ("partial tape", "refusals", "tape and optimizer")
+IN_SUITE += ("partial tape", "refusals", "tape and optimizer", "elastic", "load model")

@@ -91,7 +91,8 @@ def compare(name: str, hvd: Any, rank: int, folder: Path) -> None:
     one_process = np.load(folder / f"{name}.npy", allow_pickle=True).item()
     weights, losses = distributed(training, hvd, rank)
     ranks = hvd.allgather(np.concatenate([np.ravel(item) for item in weights])[np.newaxis]).numpy()
-    assert len(losses) == EPOCHS
+    averaged = hvd.allgather(np.array([losses])).numpy()
+    assert len(losses) == EPOCHS and np.array_equal(*averaged), "MetricAverageCallback"
     assert np.array_equal(*ranks) == (name not in UNEQUAL)
     if one_process["loop"]:
         gap = difference(weights, one_process["loop"][rank])

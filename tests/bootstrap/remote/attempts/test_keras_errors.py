@@ -8,7 +8,9 @@ import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
 from bootstrap.remote.attempts.keras_errors import LONGEST, Trace, failure_of_keras, needs_other
+from bootstrap.remote.keras_patches.horovod import optimizer
 from bootstrap.remote.stall.progress import STEP
+from bootstrap.runs.keras import horovod_calls
 from railhead.documents.runs.result import Culprit, Result
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using"
@@ -57,6 +59,16 @@ NEITHER = {
 @pytest.mark.parametrize("line, keras", NEITHER.values(), ids=NEITHER)
 def test_errors_of_the_script_itself_need_no_other_keras(line: str, keras: int) -> None:
     assert not needs_other(keras, [line])
+
+
+OF_HOROVOD = {"legacy_opts": optimizer.LEGACY, "use_locking": optimizer.LOCKING}
+
+
+def test_what_horovod_has_for_keras_2_alone_is_refused_by_an_error_that_needs_keras_2() -> None:
+    assert {*OF_HOROVOD} == {*horovod_calls.ONLY_2.values()}
+    for argument, text in OF_HOROVOD.items():
+        line = " ".join(f"ValueError: {text}".split())
+        assert argument in line and needs_other(3, [line]) and not needs_other(2, [line])
 
 
 STEPS = {
