@@ -70,6 +70,7 @@ CASES = {
     "uneven": Case(samples=2 * BATCH + 26, mirrored=True, dataset=True),
     "uneven-steps": Case(
         "unbuilt",
+        weights="class",
         samples=6 * BATCH + 1,
         mirrored=True,
         compiled={"steps_per_execution": 4},
@@ -81,7 +82,7 @@ CASES = {
     "synchronized": Case("synchronized"),
     "normalized": Case("normalized", mirrored=True),
     "half": Case(policy="mixed_float16", tolerance=5e-3),
-    "overflow": Case(policy="mixed_float16", tolerance=5e-3, special="overflow"),
+    "overflow": Case(policy="mixed_float16", tolerance=5e-3, special="overflow", weights="sample"),
     "resume": Case(epochs=4, special="resume"),
     "early-stop": Case(epochs=4, special="early-stop"),
     "files": Case(special="files"),

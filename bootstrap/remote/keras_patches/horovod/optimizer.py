@@ -19,8 +19,8 @@ from .variables import are_reduced, densified
 
 LEGACY = """legacy_opts=True: Keras 3 has no legacy optimizers. Leave it out, or run the script with
 Keras 2."""
-LOCKING = """use_locking=True: the optimizers of Keras 3 have no locks. Leave it out, or run the script
-with Keras 2."""
+LOCKING = """use_locking=True: the optimizers of Keras 3 have no locks. Leave it out, or run the
+script with Keras 2."""
 SPARSE = """IndexedSlices are not supported when `backward_passes_per_step` > 1 and
 `sparse_as_dense` is False."""
 
