@@ -30,7 +30,7 @@ DECAYS = ("cosine", "linear", "none")
 PRECISIONS = ("float32", "mixed_float16", "mixed_bfloat16")
 SWITCH = ("off", "on")
 PLACE = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*", re.ASCII)  # module:name
-METRIC = re.compile(rf"{PLACE.pattern}|[A-Za-z_]\w*", re.ASCII)
+NAMED = re.compile(rf"{PLACE.pattern}|[A-Za-z_]\w*", re.ASCII)  # or a name of Keras
 TOP = re.compile(r"top_([1-9]\d*)")
 # What a record or evaluation.json contains beside the further metrics.
 OWN_FIGURES = (
@@ -142,7 +142,8 @@ class TrainConfig:
     )
     clip_norm: float = setting(0.0, "largest global norm of the gradients; 0 = any", least=0)
     callbacks: str = setting(
-        "", "module:name of a function that returns one or more Keras callbacks"
+        "",
+        "names of keras.callbacks, and module:name of functions that return one or more callbacks",
     )
     # Evaluation
     validation_steps: int = setting(
@@ -191,11 +192,19 @@ class TrainConfig:
             raise ConfigError(f"unfreeze_epochs must be less than epochs, {self.epochs}")
         if self.class_weights and not sum(self.factors_of_classes):
             raise ConfigError("class_weights needs a number above 0")
-        for name in ("augment", "callbacks"):
-            place = getattr(self, name)
-            if place and not PLACE.fullmatch(place):
-                raise ConfigError(f"{name} is module:name, not {place!r}")
+        if self.augment and not PLACE.fullmatch(self.augment):
+            raise ConfigError(f"augment is module:name, not {self.augment!r}")
+        for text in self.own_callbacks:
+            if not NAMED.fullmatch(text):
+                raise ConfigError(
+                    f"callbacks are names of keras.callbacks or module:name, not {text!r}"
+                )
         _check_metrics(self.more_metrics)
+
+    @property
+    def own_callbacks(self) -> list[str]:
+        """The callbacks in `callbacks`."""
+        return _words(self.callbacks)
 
     @property
     def more_metrics(self) -> list[str]:
@@ -295,7 +304,7 @@ def metric_name(text: str) -> str:
 def _check_metrics(metrics: Sequence[str]) -> None:
     names = [metric_name(text) for text in metrics]
     for name, text in zip(names, metrics, strict=True):
-        if not METRIC.fullmatch(text) or text in ("top_0", *OWN_FIGURES) or name in OWN_FIGURES:
+        if not NAMED.fullmatch(text) or text in ("top_0", *OWN_FIGURES) or name in OWN_FIGURES:
             raise ConfigError(
                 f"metrics has {text!r}, which is not top_K, auc, a name of keras.metrics or "
                 f"module:name, or is the name of another figure: {', '.join(OWN_FIGURES)}"

@@ -21,7 +21,7 @@ from training.data.uri import DataSource
 def callbacks_are_called_as_in_fit_and_may_end_the_training(folder: Path) -> None:
     """A resumed training continues with what they have counted."""
     settings: dict[str, Any] = dict(
-        optimizer="sgd", epochs=9, callbacks="samples.own_code:recorder", checkpoint_steps=5,
+        optimizer="sgd", epochs=9, callbacks="TerminateOnNaN,samples.own_code:recorder", checkpoint_steps=5,
         checkpoint_keep=99,
     )  # fmt: skip
     own_code.CALLS.clear()
@@ -112,6 +112,8 @@ def what_cannot_be_used_is_refused_before_the_training(folder: Path) -> None:
         ({"metrics": "samples.own_code:nothing"}, "nothing cannot be imported: AttributeError"),
         ({"callbacks": "samples.nothing:at_all"}, "cannot be imported: ModuleNotFoundError"),
         ({"callbacks": "samples.own_code:tensorboard"}, "TensorBoard is not supported"),
+        ({"callbacks": "TerminateOnNaN SwapEMAWeights"}, "SwapEMAWeights is not supported"),
+        ({"callbacks": "CSVLogger"}, "keras.callbacks:CSVLogger() fails: TypeError"),
         ({"callbacks": "samples.own_code:no_callback"}, "returned 1, not Keras callbacks"),
         ({"unfreeze_epochs": 1}, "needs a model with frozen layers"),
     ):

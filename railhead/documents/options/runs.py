@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.documents.options.option import option
-from railhead.documents.runs.run import LONGEST_STALL, ON_STALL, STALL_AFTER
+from railhead.documents.runs.run import LONGEST_STALL, MOST_RETRIES, ON_STALL, STALL_AFTER
 from railhead.documents.uri import FORMS, PREFIXES
 
 ID = {"doc": "the id of a run; default: the last"}
@@ -249,7 +249,7 @@ class StartOptions:
         doc="how often the run starts again after a failure, from its newest checkpoint, 0 to 100:"
         " [Runs that survive](training.md#runs-that-survive). Default: 3 for runs with checkpoints",
         at_least=0,
-        at_most=100,
+        at_most=MOST_RETRIES,
     )
     takeover: bool = option(
         False,

@@ -165,7 +165,7 @@ class RunDocument:
     )
     launcher: str = key(
         check=NAME,
-        doc="`horovod` or `tensorflow`",
+        doc="`horovod`, `tensorflow`, `jax` or `torch`",
     )
     strategy: str = key(
         check=NAME,
