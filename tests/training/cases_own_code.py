@@ -21,8 +21,8 @@ from training.data.uri import DataSource
 def callbacks_are_called_as_in_fit_and_may_end_the_training(folder: Path) -> None:
     """A resumed training continues with what they have counted."""
     settings: dict[str, Any] = dict(
-        optimizer="sgd", epochs=9, callbacks="TerminateOnNaN,samples.own_code:recorder", checkpoint_steps=5,
-        checkpoint_keep=99,
+        optimizer="sgd", epochs=9, callbacks="TerminateOnNaN,samples.own_code:recorder",
+        checkpoint_steps=5, checkpoint_keep=99,
     )  # fmt: skip
     own_code.CALLS.clear()
     whole = trained(folder / "whole", **settings)

@@ -17,10 +17,12 @@ from railhead.documents.runs.result import Culprit
 
 from .retry import ALWAYS, NEVER, REPEATED
 
-# Evidence: the line about a run without progress; records of the kernel; lines of the rank or of
-# mpirun; disks without space; a sentence about the end of the rank or the host.
-STALL, KERNEL, LINES, SPACE, END = "stall", "kernel", "lines", "space", "end"
-SOURCES = (STALL, KERNEL, LINES, SPACE, END)
+# Evidence: the line about a run without progress; that of a cloud which takes the machine back;
+# records of the kernel; lines of the rank or of mpirun; disks without space; a sentence about the
+# end of the rank or the host.
+STALL, CLOUD, KERNEL, LINES = "stall", "cloud", "kernel", "lines"
+SPACE, END = "space", "end"
+SOURCES = (STALL, CLOUD, KERNEL, LINES, SPACE, END)
 ENDED_BY_OTHERS = (1, 2, 9, 15)  # signals that a program does not cause: its lines do not say why
 Advice = str | Callable[[re.Match[str]], str]
 
@@ -41,12 +43,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Failure:
-    """What is known of a failure. `kernel` and `space`: lines about the culprit's host, from
-    evidence.py."""
+    """What is known of a failure. `cloud`, `kernel` and `space`: lines about the culprit's host,
+    from evidence.py."""
 
     culprit: Culprit
     kernel: Sequence[str] = ()
     space: Sequence[str] = ()
+    cloud: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def _row(
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
     _row("stall", STALL, r".", retry=ALWAYS),
+    _row("preempted", CLOUD, r".", retry=ALWAYS),
     _row(
         "memory",
         KERNEL,
@@ -231,6 +235,7 @@ MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooti
     "disk": "no space, a quota, an I/O error",
     "network": "a broken or refused connection; an error of Horovod, NCCL or Open MPI",
     "host": "a lost or silent host; a rank that somebody else killed (signals 1, 2, 9, 15)",
+    "preempted": "the cloud takes a spot machine back",
     "gpu": "an Xid in the kernel's log; an error that ECC cannot correct",
     "stall": "no progress",
 }
@@ -238,6 +243,7 @@ COMMANDS: Mapping[str, str] = {
     "disk": "exec",
     "network": "health",
     "host": "status",
+    "preempted": "up",
     "gpu": "health",
 }
 
@@ -267,6 +273,7 @@ def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
     lines = [line[:LONGEST] for line in reversed(culprit.lines)] if says_why else []
     return {
         STALL: [stall.text] if stall else [],
+        CLOUD: [] if says_why else failure.cloud,
         KERNEL: failure.kernel,
         LINES: lines,
         SPACE: failure.space,

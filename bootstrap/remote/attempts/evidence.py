@@ -1,5 +1,5 @@
-"""Looks on a host for the reason of a failure: the kernel's records, full disks, and whether the
-cgroup of a rank ran out of memory.
+"""Looks on a host for the reason of a failure: the kernel's records, full disks, whether the cgroup
+of a rank ran out of memory, and whether the cloud is taking the machine back.
 
 attempts.evidence RUN SECONDS   -> one JSON line: the records of the last SECONDS
 
@@ -24,10 +24,12 @@ from railhead.documents.runs.run import RunDocument
 
 from .. import programs
 from ..run import bounded, end_processes
+from . import preempted, time_left
 from .causes import KERNEL, ROWS, Failure
 from .cgroups import grown_cgroups
 
 SECONDS = 10.0  # for the answer of a host
+OF_LOST = 3.0  # for that of a lost machine of a cloud, which may be about to power off
 LONGEST_AGE = 600.0  # seconds of a record of the kernel, at the end of the attempt
 LOGS = (
     ("dmesg",),
@@ -41,21 +43,23 @@ FULL = 1 << 20  # free bytes, below which a disk counts as full
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a host shows: lines of its kernel, and its full disks."""
+    """What a host shows: lines of its kernel, its full disks, and what its cloud says."""
 
     kernel: tuple[str, ...] = key(())
     space: tuple[str, ...] = key(())
+    cloud: tuple[str, ...] = key(())
 
 
 def collect(run: RunDocument, folder: str, failure: Failure, seconds: float) -> Failure:
     """The failure with the evidence of the last `seconds` on the culprit's host."""
     evidence = _of_host(run, folder, failure.culprit, min(seconds, LONGEST_AGE))
-    return replace(failure, kernel=evidence.kernel, space=evidence.space)
+    return replace(failure, kernel=evidence.kernel, space=evidence.space, cloud=evidence.cloud)
 
 
 def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) -> Evidence:
     names = [host.name for host in run.hosts]
-    if culprit.rank is None or culprit.host not in names:
+    is_lost = culprit.rank is None
+    if culprit.host not in names or (is_lost and not os.path.exists(time_left.TOOL)):
         return Evidence()
     number = names.index(culprit.host) + 1
     arguments = (run.run_id, f"{seconds:.0f}")
@@ -64,8 +68,9 @@ def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) ->
         command = " ".join(("attempts.evidence", *arguments))
         argv = end_processes.command_on_host(run, folder, number, command)
     with contextlib.suppress(OSError, ValueError, IndexError):
-        ended = bounded.run(argv, SECONDS)
-        return decode(Evidence, json.loads(ended.out.splitlines()[-1]))
+        ended = bounded.run(argv, OF_LOST if is_lost else SECONDS)
+        evidence = decode(Evidence, json.loads(ended.out.splitlines()[-1]))
+        return Evidence(cloud=evidence.cloud) if is_lost else evidence
     return Evidence()
 
 
@@ -110,7 +115,7 @@ def uptime() -> float:
 def look(folder: str, seconds: float) -> Evidence:
     """The evidence on this host."""
     kernel = [*kernel_lines(read_log(), uptime() - seconds), *grown_cgroups(folder)]
-    return Evidence(tuple(kernel), tuple(full_disks(folder)))
+    return Evidence(tuple(kernel), tuple(full_disks(folder)), tuple(preempted.notices()))
 
 
 def main(run_id: str, seconds: str) -> None:

@@ -61,5 +61,7 @@ def _command(run: Run, cause: Cause) -> Command:
             return Command("health")
         case "status" if cause.host:
             return Command("status")
+        case "up":
+            return Command("up", refresh=True)
     rank = "mpirun" if cause.rank is None else cause.rank
     return Command("logs", run=run.run_id, rank=rank)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from railhead.documents.codec import key
 
 KINDS = (
-    "program", "usage", "data", "memory", "disk", "network", "host", "gpu", "stall"
+    "program", "usage", "data", "memory", "disk", "network", "host", "preempted", "gpu", "stall"
 )  # fmt: skip
 LONGEST = 400  # characters of the evidence
 

@@ -85,6 +85,7 @@ STEPS = {
     "an Xid": (Cause("gpu", XID, "h1", 0), "the GPU has fallen off the bus: stop the machine"),
     "memory": (Cause("memory", "[12.5] Out of memory: Killed process 7"), "a smaller batch"),
     "a disk": (Cause("disk", "no space is left in /"), "fab exec --cmd 'df -h ~"),
+    "a spot machine": (Cause("preempted", "EC2 takes it", "h1", 0), "fab up --refresh"),
     "a host": (Cause("host", "lost", "h1"), "fab status"),
     "a network": (Cause("network", "Connection reset by peer", "h1", 0), "fab health"),
     "a bug": (Cause("program", "KeyError: 1", "h1", 3), "fab logs --run r1 --rank 3"),

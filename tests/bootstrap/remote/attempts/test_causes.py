@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,13 @@ from places import CASES
 from standins import programs
 from standins.runs.supervised_run import Run, says
 
-from bootstrap.remote.attempts import causes, cgroups, evidence
+from bootstrap.remote.attempts import causes, cgroups, evidence, preempted, time_left
 from bootstrap.remote.attempts.causes import Failure, diagnosed
 from bootstrap.remote.attempts.retry import ALWAYS, NEVER, REPEATED
+from railhead.documents.codec import decode
 from railhead.documents.runs.cause import KINDS
 from railhead.documents.runs.result import Culprit
+from railhead.documents.runs.run import RunDocument
 
 LINES = {
     "ValueError: no data": ("program", REPEATED),
@@ -134,6 +138,78 @@ def test_a_cgroup_that_ran_out_of_memory_is_evidence(
     assert killed.cause.class_ == "memory" and "from 2 to 3" in killed.cause.evidence
 
 
+ACTION = '{"action": "terminate", "time": "2026-11-26T12:00:00Z"}'
+GOOGLE, AMAZON = (preempted.GOOGLE[0], preempted.AMAZON)
+# What a metadata service answers to each path; whether the machine is being taken back.
+SERVICES = {
+    "a preempted machine of Google Cloud": ({GOOGLE: "TRUE"}, True),
+    "another one": ({GOOGLE: "FALSE"}, False),
+    "a spot instance with a notice": ({preempted.TOKEN[0]: "key", AMAZON: ACTION}, True),
+    "another instance": ({preempted.TOKEN[0]: "key"}, False),
+    "something else": ({preempted.TOKEN[0]: "key", AMAZON: "[" * 5000}, False),
+    "nothing": ({}, False),
+}
+
+
+@pytest.mark.parametrize(("answers", "taken"), SERVICES.values(), ids=SERVICES)
+def test_a_machine_that_its_cloud_takes_back_says_so(
+    tmp_path: Path, answers: dict[str, str], taken: bool
+) -> None:
+    class Service(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = {GOOGLE: ("Metadata-Flavor", "Google"),
+                     AMAZON: ("X-aws-ec2-metadata-token", "key")}  # fmt: skip
+            name, value = known.get(self.path, ("Host", self.headers["Host"]))
+            body = answers.get(self.path) if self.headers[name] == value else None
+            self.send_response(404 if body is None else 200)
+            self.end_headers()
+            self.wfile.write((body or "").encode())
+
+        do_PUT = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    tool = tmp_path / "tool"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = ("127.0.0.1", server.server_port)
+        assert [*preempted.notices(str(tool), address)] == [], "it is not a machine of a cloud"
+        tool.touch()
+        lines = [*preempted.notices(str(tool), address)]
+        server.shutdown()
+    assert bool(lines) is taken
+    assert [*preempted.notices(str(tool), address)] == [], "nobody answers"
+
+
+def test_a_machine_that_is_taken_back_is_the_cause_where_nothing_else_ended_the_rank() -> None:
+    taken = ["EC2 interrupts this spot instance"]
+    for culprit in (Culprit(1, "b", ("KeyError: 1",), signal=15), Culprit(None, "b", ())):
+        result = diagnosed(Failure(culprit, cloud=taken))
+        assert (result.cause.class_, result.retry) == ("preempted", ALWAYS)
+    bug = Culprit(1, "b", ("KeyError: 1",), exit=1)
+    assert diagnosed(Failure(bug, cloud=taken)).cause.class_ == "program"
+
+
+@pytest.mark.parametrize("of_cloud", [True, False])
+def test_a_lost_machine_of_a_cloud_is_asked_whether_it_is_taken_back(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_cloud: bool
+) -> None:
+    """Records of its kernel do not say why it was lost."""
+    tool = tmp_path / "tool"
+    monkeypatch.setattr(time_left, "TOOL", str(tool))
+    if of_cloud:
+        tool.touch()
+    run = Run(home, "")
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    reply = json.dumps({"kernel": ["Xid"], "space": [], "cloud": ["it is taken back"]})
+    (home / "bin/ssh").write_text(f"#!/bin/sh\necho '{reply}'\n")
+    failure = Failure(Culprit(None, "b", ()))
+    document = decode(RunDocument, run.read("run.json"))
+    found = evidence.collect(document, str(run.folder), failure, 5.0)
+    assert (found.kernel, found.cloud) == ((), ("it is taken back",) * of_cloud)
+
+
 def test_the_result_of_a_real_run_has_its_cause(home: Path) -> None:
     """On the chief evidence is read by the real program; its kernel knows nothing of this run."""
     ended = says(0, '@railhead {"kind": "ended", "exit": 1}')
@@ -148,7 +224,7 @@ def test_the_result_of_a_real_run_has_its_cause(home: Path) -> None:
             check=True,
             capture_output=True,
         ).stdout
-    ) == {"kernel": [], "space": []}
+    ) == {"kernel": [], "space": [], "cloud": []}
 
 
 def test_every_class_has_a_row() -> None:
