@@ -20,7 +20,9 @@ ERRORS = {
         r"'Variable' object has no attribute 'ref'",
         r"\.variables\(\)[^\0]*'list' object is not callable",
         r"unexpected keyword argument 'experimental_run_tf_function'",
-        r"fit\(\) got an unexpected keyword argument '(?:workers|max_queue_size|use_multiproc\w+)'",
+        r"(?:fit|predict)\(\) got an unexpected keyword argument "
+        r"'(?:workers|max_queue_size|use_multiprocessing)'",
+        r"Arguments not recognized: \{'(?:workers|max_queue_size|use_multiprocessing)'",
         r"Attempt to convert a value \(PerReplica:",
         r"optimizers\.legacy` is not supported in Keras 3",
         r"'\w+' object has no attribute '(?:reset_states|get_(?:input|output)(?:_shape)?_at)'",
@@ -46,6 +48,7 @@ ERRORS = {
     ),
     2: (
         r"'function' object has no attribute 'assign'",
+        r"'\w+' object has no attribute 'stateless_(?:apply|call|update_state)'",
     ),
 }  # fmt: skip
 # A missing name: that of the module or object, and the name in it; or that of a missing module.

@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
-from bootstrap.remote.attempts.keras_errors import LONGEST, Trace, failure_of_keras, needs_other
+from bootstrap.remote.attempts.keras_errors import (
+    ERRORS,
+    LONGEST,
+    Trace,
+    failure_of_keras,
+    needs_other,
+)
 from bootstrap.remote.keras_patches.horovod import optimizer
 from bootstrap.remote.stall.progress import STEP
-from bootstrap.runs.keras import horovod_calls
+from bootstrap.runs.keras import evidence, horovod_calls
 from railhead.documents.runs.result import Culprit, Result
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using"
@@ -69,6 +75,18 @@ def test_what_horovod_has_for_keras_2_alone_is_refused_by_an_error_that_needs_ke
     for argument, text in OF_HOROVOD.items():
         line = " ".join(f"ValueError: {text}".split())
         assert argument in line and needs_other(3, [line]) and not needs_other(2, [line])
+
+
+def test_a_method_that_shows_one_keras_is_a_known_error_of_the_other() -> None:
+    for method, keras in evidence.METHODS.items():
+        line = f"AttributeError: 'Sequential' object has no attribute '{method}'"
+        assert needs_other(5 - keras, [line]), method
+
+
+def test_an_argument_that_shows_keras_2_is_a_known_error_of_keras_3() -> None:
+    """Not of each function that may get it: test_keras_errors_of_runtime.py calls them."""
+    for argument in evidence.KEYWORDS:
+        assert any(argument in pattern for pattern in ERRORS[3]), argument
 
 
 STEPS = {

@@ -33,6 +33,8 @@ SCRIPTS = {
         "an argument of compile": MODEL
         + "model.compile('sgd', 'mse', experimental_run_tf_function=False)",
         "workers": COMPILED + "model.fit(x, y, verbose=0, workers=1)",
+        "workers of evaluate": COMPILED + "model.evaluate(x, y, verbose=0, workers=1)",
+        "workers of predict": COMPILED + "model.predict(x, verbose=0, max_queue_size=1)",
         "steps that are no integer": COMPILED + "model.fit(x, y, verbose=0, steps_per_epoch=1.0)",
         "a generator": COMPILED
         + "model.fit_generator(iter([(x, y)]), steps_per_epoch=1, verbose=0)",
@@ -86,6 +88,7 @@ SCRIPTS = {
         "a module": "import keras.random",
         "a variable": "import keras\nkeras.Variable(1.0)",
         "a value": MODEL + "v = model.trainable_variables[0]\nv.value.assign(tf.ones((2, 1)))",
+        "a call without a state": MODEL + "model.stateless_call",
         "a layer": "from keras.layers import RandAugment",
         "a loss": MODEL + "tf.keras.losses.Dice()",
     },
