@@ -99,15 +99,30 @@ if size > 1:
     torch.distributed.destroy_process_group()
 """
 
+# `fit` of Keras on the backend of the launcher, in one process.
+KERAS = f"""{BEGIN}
+import keras, numpy as np
+
+keras.utils.set_random_seed(1)
+size, rank = 1, 0
+x = np.random.RandomState(0).rand(256, 20).astype("f4")
+model = keras.Sequential([keras.Input((20,)), keras.layers.Dense(4)])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.SGD(0.5, momentum=0.9), loss)
+history = model.fit(x, x[:, :4].argmax(1), epochs=3, verbose=0, shuffle=False).history["loss"]
+weights = [np.ravel(weight).tolist() for weight in model.get_weights()]
+print("on", keras.backend.backend(), flush=True)
+{END}"""
+
 
 @contextlib.contextmanager
-def operator_of(folder: Path, caches: Path, row: str) -> Iterator[Operator]:
-    """Somebody with two local hosts, which get a kept environment of this row of the runtimes."""
+def operator_of(folder: Path, caches: Path, row: str, hosts: int = 2) -> Iterator[Operator]:
+    """Somebody with local hosts, which get a kept environment of this row of the runtimes."""
     home, work = folder / "home", folder / "work"
     for path in (home, work):
         path.mkdir()
     operator = Operator(home, work, caches)
-    with cluster(home, row.replace(".", "-"), caches):
+    with cluster(home, row.replace(".", "-"), caches, hosts):
         with kept_environments.alone(caches) as kept:
             kept_environments.give_to_hosts(kept, home, row)
         yield operator
@@ -139,6 +154,18 @@ def check_launcher(folder: Path, caches: Path, row: str, launcher: str, source: 
             log = (operator.last / f"logs/rank-{rank}.log").read_text()
             assert "found ['step-24']" in log
         operator.fab("train", "--launcher", launcher).ended(2, "is for --script")
+
+
+def check_keras(folder: Path, caches: Path, row: str, launcher: str) -> None:
+    """On one host, `fit` of Keras trains on the backend of the launcher, as without it."""
+    with operator_of(folder, caches, row, hosts=1) as operator:
+        script = operator.write("code/train.py", KERAS)
+        train = ("train", "--launcher", launcher, "--script", "code/train.py")
+        operator.fab(*train, seconds=1500).ended(0, "succeeded")
+        assert f"on {launcher}\n" in (operator.last / "logs/rank-0.log").read_text()
+        one = alone(operator, row, script, launcher)
+        assert values_in(operator.last / "weights-0.json", 1) == pytest.approx(one, abs=1e-5)
+        assert one[2] < one[0], "it learns"
 
 
 def alone(operator: Operator, row: str, script: Path, backend: str) -> list[float]:

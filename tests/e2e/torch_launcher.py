@@ -14,3 +14,8 @@ def test_two_ranks_of_torch_train_what_one_process_does(
 ) -> None:
     source = launcher_runs.TORCH
     launcher_runs.check_launcher(tmp_path, shared_caches, "torch2.7", "torch", source)
+
+
+@pytest.mark.timeout(1800)
+def test_keras_trains_on_torch_on_one_host(tmp_path: Path, shared_caches: Path) -> None:
+    launcher_runs.check_keras(tmp_path, shared_caches, "torch2.7", "torch")

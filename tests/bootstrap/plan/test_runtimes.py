@@ -27,6 +27,8 @@ from bootstrap.plan.runtimes import (
 from bootstrap.provision.requirements import resolve_extra
 from bootstrap.provision.uv import local_uv
 from bootstrap.runs.strategies import LAUNCHERS, SCRIPTS_ONLY
+from railhead.documents.options.option import options_in
+from railhead.documents.options.runs import ProgramOptions
 
 CPU = RUNTIMES["tf2.18-cpu"]
 GPU = RUNTIMES["tf2.18-gpu"]
@@ -111,6 +113,12 @@ def test_the_built_in_training_needs_tensorflow_and_other_launchers_are_for_scri
     others = [row for row in ROWS.values() if row.framework is not TENSORFLOW]
     assert {*SCRIPTS_ONLY} == {launcher for row in others for launcher in row.launchers}
     assert {*LAUNCHERS} == {launcher for row in ROWS.values() for launcher in row.launchers}
+
+
+def test_the_options_name_each_runtime_and_each_launcher() -> None:
+    docs = {one.name: one.rule.doc for one in options_in(ProgramOptions)}
+    for option, names in (("runtime", ROWS), ("launcher", LAUNCHERS)):
+        assert {*re.findall("`([a-z][a-z0-9.]+)`", docs[option] or "")} == {*names}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=list(RUNTIMES))
