@@ -63,7 +63,6 @@ OF_TESTS = {
     "RAILHEAD_MNIST": "a folder with MNIST",
     "RAILHEAD_FASHION_MNIST": "a folder with Fashion-MNIST",
     "RAILHEAD_PROGRAMS": "a folder with public programs",
-    "RAILHEAD_HOROVOD_EXAMPLES": "a folder with the examples of Horovod",
     "RAILHEAD_CLOUD_TEST": "`aws` or `gcp`: `make test-cloud` in an account",
     "RAILHEAD_SSH_CIDR": "the network from which `make test-cloud` logs in",
     "RAILHEAD_PROJECT": "the Google Cloud project of `make test-cloud`",

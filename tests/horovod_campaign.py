@@ -1,8 +1,8 @@
 """All of Horovod's interface with Keras 3: python -m tests.horovod_campaign --seed 0.
 
 A seed is a version of Keras on TensorFlow 2.18, that of the runtime (0) and the last one for Python
-3.10 (1), or TensorFlow 2.21 (2). The public examples are those of RAILHEAD_HOROVOD_EXAMPLES, a
-folder; without it they are cloned.
+3.10 (1), or TensorFlow 2.21 (2). Horovod's examples are those in RAILHEAD_PROGRAMS, as for the
+public programs; without it they are cloned.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ TOKEN = ("/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
 
 
 def notices(tool: str = TOOL, service: tuple[str, int] = SERVICE) -> Iterator[str]:
-    """A line if the machine is being taken back. Only machines of a cloud, which have `tool`, are
-    asked about."""
+    """A line if the machine is being taken back. Only a machine of a cloud, which has `tool`,
+    reads its metadata."""
     if not os.path.exists(tool):
         return
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):

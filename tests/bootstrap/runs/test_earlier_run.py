@@ -204,14 +204,14 @@ def test_a_program_that_has_changed_since_is_not_retried(project: Path, wanted: 
     ("settings", "why"),
     [((), ""), (("checkpoint_minutes=0",), "checkpoint_steps and checkpoint_minutes are 0")],
 )
-def test_retries_without_checkpoints_are_said_to_start_at_the_first_step(
+def test_retries_without_checkpoints_announce_that_they_start_at_step_0(
     settings: tuple[str, ...], why: str
 ) -> None:
     for retries in (2, None):
         request = read_request(program(preset="smoke", settings=settings))
         request, lines = with_retries(request, None, StartOptions(retries=retries))
-        is_said = bool(why and retries)
-        assert lines == [f"--retries 2: {why}, a retry starts at step 0"] * is_said
+        is_announced = bool(why and retries)
+        assert lines == [f"--retries 2: {why}, a retry starts at step 0"] * is_announced
         assert request.options.retries.most == (retries or (0 if why else 3))
 
 

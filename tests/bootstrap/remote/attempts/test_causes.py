@@ -192,7 +192,7 @@ def test_a_machine_that_is_taken_back_is_the_cause_where_nothing_else_ended_the_
 
 
 @pytest.mark.parametrize("of_cloud", [True, False])
-def test_a_lost_machine_of_a_cloud_is_asked_whether_it_is_taken_back(
+def test_a_lost_machine_of_a_cloud_shows_that_it_is_taken_back(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_cloud: bool
 ) -> None:
     """Records of its kernel do not say why it was lost."""
@@ -206,8 +206,8 @@ def test_a_lost_machine_of_a_cloud_is_asked_whether_it_is_taken_back(
     (home / "bin/ssh").write_text(f"#!/bin/sh\necho '{reply}'\n")
     failure = Failure(Culprit(None, "b", ()))
     document = decode(RunDocument, run.read("run.json"))
-    found = evidence.collect(document, str(run.folder), failure, 5.0)
-    assert (found.kernel, found.cloud) == ((), ("it is taken back",) * of_cloud)
+    shown = evidence.collect(document, str(run.folder), failure, 5.0)
+    assert (shown.kernel, shown.cloud) == ((), ("it is taken back",) * of_cloud)
 
 
 def test_the_result_of_a_real_run_has_its_cause(home: Path) -> None:

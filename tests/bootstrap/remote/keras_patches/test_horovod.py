@@ -85,8 +85,8 @@ def test_the_patches_are_announced(ranks: list[dict[str, Any]]) -> None:
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The examples of Horovod's repository; they are not stored here."""
-    if folder := os.environ.get("RAILHEAD_HOROVOD_EXAMPLES"):
-        return Path(folder)
+    if programs := os.environ.get("RAILHEAD_PROGRAMS"):
+        return Path(programs) / "horovod/horovod/examples"
     clone = tmp_path_factory.mktemp("clone") / "horovod"
     options = ("--quiet", "--depth", "1", "--branch", "v0.28.1")
     url = "https://github.com/horovod/horovod"
