@@ -1,4 +1,4 @@
-"""Several tasks at the same time, which Ctrl-C does not end by itself."""
+"""Several tasks at the same time; a thread that hangs never keeps the process from its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from threading import Event, Semaphore, Thread
 from typing import TypeVar
+
+from .interrupts import NOTICE_SECONDS
 
 T = TypeVar("T")
 
@@ -34,8 +36,7 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
 
     def wait() -> None:
         for end in ended:
-            # A wait without a limit can miss a Ctrl-C that comes just before it.
-            while not end.wait(0.5):
+            while not end.wait(NOTICE_SECONDS):
                 pass
         if errors:
             raise errors[0]
@@ -70,5 +71,6 @@ def all_within(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
+        while thread.is_alive() and (remaining := end - time.monotonic()) > 0:
+            thread.join(min(NOTICE_SECONDS, remaining))
     return list(outcomes)
