@@ -11,7 +11,7 @@ import pytest
 from standins import ctrl_c
 
 from bootstrap.console import threads
-from bootstrap.console.threads import all_within, side_by_side
+from bootstrap.console.threads import all_within, in_threads, side_by_side
 
 
 def test_all_end_and_each_error_is_returned_at_its_place() -> None:
@@ -42,8 +42,54 @@ def test_what_hangs_is_left_behind_and_what_waits_for_it_is_not_begun() -> None:
     assert sorted(begun) == [1, 2]
 
 
+def test_the_results_of_threads_are_in_the_order_of_the_items() -> None:
+    first = threading.Event()
+
+    def work(number: int) -> int:
+        if number:
+            first.set()
+        else:
+            first.wait(60)
+        return number * number
+
+    assert in_threads(work, range(9), 2) == [number * number for number in range(9)]
+    assert in_threads(work, [], 2) == []
+
+
+def test_after_an_error_no_other_item_is_started() -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 2:
+            raise ValueError("two")
+
+    with pytest.raises(ValueError, match="two"):
+        in_threads(work, range(9), 1)
+    assert begun == [0, 1, 2]
+
+
+def test_ctrl_c_ends_work_that_would_never_end() -> None:
+    ended: list[int] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def work(number: int) -> None:
+        if both.wait() == 0:
+            ctrl_c.press()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(work, range(9), 2)
+    assert sorted(ended) == [0, 1]
+
+
 WAITS: dict[str, Callable[[Callable[[int], None]], Any]] = {
     "side_by_side": lambda work: side_by_side(work, [1])(),
+    "in_threads": lambda work: in_threads(work, [1], 1),
     "all_within": lambda work: all_within(work, [1], seconds=60),
 }
 
