@@ -3,12 +3,16 @@
 A script starts `fab ... &` with SIGINT ignored. Programs that `fab` starts would inherit that, and
 SIGINT could not end them. They get the default back, in their own session: Ctrl-C in the script's
 terminal reaches neither `fab` nor them.
+
+Ctrl-C just before a wait begins is noticed when the wait ends: a wait is repeated in short ones.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterable
+
+NOTICE_SECONDS = 1.0  # the longest of these waits
 
 
 def _ignored(*_: object) -> None:

@@ -1,14 +1,19 @@
-"""Several tasks at the same time, which Ctrl-C does not end by itself."""
+"""Several tasks at the same time; a thread that hangs never keeps the process from its end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from threading import Event, Semaphore, Thread
+from threading import Event, Semaphore, Thread, get_ident
 from typing import TypeVar
 
+from .interrupts import NOTICE_SECONDS
+from .wait import wait_until
+
 T = TypeVar("T")
+R = TypeVar("R")
+END_SECONDS = 10.0  # in which threads end after Ctrl-C
 
 
 def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], None]:
@@ -34,13 +39,49 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
 
     def wait() -> None:
         for end in ended:
-            # A wait without a limit can miss a Ctrl-C that comes just before it.
-            while not end.wait(0.5):
+            while not end.wait(NOTICE_SECONDS):
                 pass
         if errors:
             raise errors[0]
 
     return wait
+
+
+def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
+    """The results of `work` for each item, in order; `at_once` threads do it, with the output of
+    the caller. After an error no other item is started.
+
+    Ctrl-C is raised in the threads too: it ends the hash of a large file, or its upload, which then
+    leaves no parts in the bucket. A thread that does not notice it ends with the process.
+    """
+    results: dict[int, R] = {}
+    entries, over, running = iter([*enumerate(items)]), Event(), set[int]()
+
+    def run(_: int) -> None:
+        running.add(get_ident())
+        try:
+            while not over.is_set() and (entry := next(entries, None)):
+                results[entry[0]] = work(entry[1])
+        finally:
+            over.set()
+            running.discard(get_ident())
+
+    try:
+        side_by_side(run, range(min(at_once, len(items))))()
+    except KeyboardInterrupt:
+        over.set()
+        _interrupt(tuple(running))
+        wait_until(lambda: not running, seconds=END_SECONDS, every=0.05)
+        raise
+    return [results[number] for number in range(len(items))]
+
+
+def _interrupt(threads: Iterable[int]) -> None:
+    """Raise KeyboardInterrupt in threads, when they next execute Python code."""
+    from ctypes import c_ulong, py_object, pythonapi  # 10 ms, and only after Ctrl-C
+
+    for ident in threads:
+        pythonapi.PyThreadState_SetAsyncExc(c_ulong(ident), py_object(KeyboardInterrupt))
 
 
 def all_within(
@@ -70,5 +111,6 @@ def all_within(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
+        while thread.is_alive() and (remaining := end - time.monotonic()) > 0:
+            thread.join(min(NOTICE_SECONDS, remaining))
     return list(outcomes)

@@ -14,15 +14,16 @@ import shlex
 import stat
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 from railhead.documents.codec import decode, encode
 
 from ..console.output import ByteReporter
 from ..console.text import size
+from ..console.threads import in_threads
 from ..errors import RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.files import atomic_write
@@ -163,25 +164,23 @@ def hashed(data: LocalData, report: ByteReporter) -> LocalData:
         local_state.cache("data-hashes") / f"{hashlib.sha256(bytes(data.root)).hexdigest()}.json"
     )
     known = _read_cache(cache)
+    marks: dict[str, Hashed] = {}
+    bytes_read, counting = 0, Lock()
 
-    def hash_one(file: DataFile) -> tuple[DataFile, bool]:
+    def hash_one(file: DataFile) -> DataFile:
+        nonlocal bytes_read
         mark = _mark(data.root / file.path)
         cached = known.get(file.path)
         sha256 = cached.sha256 if cached and cached.mark == mark else None
         new = replace(file, sha256=sha256 or _sha256(data.root / file.path, file))
-        settled = time.time_ns() - max(mark[1], mark[2]) > SETTLED
-        marks[file.path] = Hashed(mark, new.sha256)
-        return new, settled
-
-    files, bytes_read = [], 0
-    marks: dict[str, Hashed] = {}
-    with ThreadPoolExecutor(THREADS) as pool:
-        for file, settled in pool.map(hash_one, data.files):
-            files.append(file)
+        if time.time_ns() - max(mark[1], mark[2]) > SETTLED:
+            marks[file.path] = Hashed(mark, new.sha256)
+        with counting:
             bytes_read += file.size
             report(bytes_read)
-            if not settled:
-                del marks[file.path]
+        return new
+
+    files = in_threads(hash_one, data.files, THREADS)
     atomic_write(cache, json.dumps(encode(marks)))
     return replace(data, files=tuple(files))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railhead.documents.codec import encode
@@ -13,6 +12,7 @@ from railhead.documents.stored_data import StoredData
 from ..clouds.storage import Store
 from ..console.live import board_of
 from ..console.progress import Transfer
+from ..console.threads import in_threads
 from ..errors import RailheadError
 from ..remote.buckets.objects import ChangedFile
 from .folders import DataFile, LocalData
@@ -52,8 +52,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
                 raise RailheadError(f"cannot read {path}: {error.strerror}") from error
             board.line("upload", *progress.add(file.size))
 
-        for _ in _in_threads(one, missing):
-            pass
+        in_threads(one, missing, UPLOADS)
     return Uploaded(len(missing), len(data.files) - len(missing))
 
 
@@ -66,19 +65,8 @@ def _missing(
         key = prefix + file.path
         return sizes.get(key) == file.size and store.sha256(key) == file.sha256
 
-    presences = _in_threads(present, files)
+    presences = in_threads(present, files, UPLOADS)
     return [file for file, is_there in zip(files, presences, strict=True) if not is_there]
-
-
-def _in_threads(
-    work: Callable[[DataFile], bool | None], files: Sequence[DataFile]
-) -> Iterator[bool | None]:
-    """The results of `work` for each file, in order; after an error no other file is started."""
-    pool = ThreadPoolExecutor(UPLOADS)
-    try:
-        yield from pool.map(work, files)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def upload_to_stack(data: LocalData, store: Store) -> tuple[str, Uploaded]:

@@ -136,7 +136,7 @@ def train(python: Path, gpus: int) -> list[Check]:
 def listen(argv: list[str], variables: dict[str, str]) -> str:
     """The output of all ranks; they are stopped after MINUTES. Prints each check as it arrives."""
     environment = {**os.environ, **variables}
-    bounded = ["timeout", "--kill-after=10", str(60 * MINUTES), *argv]
+    bounded = [*trainings.LIMIT, str(60 * MINUTES), *argv]
     pipe, both = subprocess.PIPE, subprocess.STDOUT
     lines = []
     with subprocess.Popen(bounded, env=environment, stdout=pipe, stderr=both, text=True) as running:

@@ -27,6 +27,7 @@ STRATEGIES = ("horovod", "mirrored", "multiworker")
 # The same steps on any number of GPUs: the global batch is fixed.
 SETTINGS = ("epochs=10", "global_batch=64", "min_accuracy=0.9", "export=off")
 MINUTES = 10
+LIMIT = ("timeout", "--foreground", "--kill-after=10")  # Ctrl-C reaches the program, too
 USED = re.compile(r"(\d+) replica\(s\) in (\d+) process\(es\), .*? and (\d+) GPU\(s\) each")
 
 
@@ -93,7 +94,7 @@ def run_together(started: Sequence[Process]) -> str:
         RuntimeError: one failed or did not end in MINUTES, with the last lines of its output.
     """
     common = {**os.environ, "PYTHONPATH": str(runtimes.REPO)}
-    limit = ["timeout", "--kill-after=10", str(60 * MINUTES)]
+    limit = [*LIMIT, str(60 * MINUTES)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     running = [
         subprocess.Popen([*limit, *p.argv], env={**common, **p.variables}, text=True, **pipes)

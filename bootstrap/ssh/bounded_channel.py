@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 from paramiko.ssh_exception import SSHException
 
@@ -18,6 +19,7 @@ from ..console.text import size
 from ..errors import RailheadError
 from ..inventory.hosts import Host
 
+T = TypeVar("T")
 PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
 
 
@@ -81,12 +83,16 @@ class BoundedChannel:
             what = f"has been silent for {self._bounds.silence:.0f} s"
         return Unresponsive(f"{self.host} {what}")
 
-    def _limit_step(self) -> None:
-        """Limit the next step; TimeoutError when no time is left."""
-        remaining = self._until - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError
-        self._channel.settimeout(min(self._bounds.silence, remaining))
+    def _within_bounds(self, step: Callable[[], T]) -> T:
+        """Send or receive once; TimeoutError when no time is left."""
+        remaining = min(self._bounds.silence, self._until - time.monotonic())
+        while remaining > 0:
+            seconds = min(interrupts.NOTICE_SECONDS, remaining)
+            self._channel.settimeout(seconds)
+            with contextlib.suppress(TimeoutError):
+                return step()
+            remaining -= seconds
+        raise TimeoutError
 
     def send(self, data: bytes, on_sent: TransferReporter | None = None) -> None:
         """Send all of it; `on_sent` gets the bytes sent so far, and those of all."""
@@ -94,8 +100,7 @@ class BoundedChannel:
             for start in range(0, len(data), PIECE):
                 piece = data[start : start + PIECE]
                 while piece:
-                    self._limit_step()
-                    count = self._channel.send(piece)
+                    count = self._within_bounds(partial(self._channel.send, piece))
                     if not count:
                         raise self.lost()
                     piece, self.sent = piece[count:], self.sent + count
@@ -130,8 +135,7 @@ class BoundedChannel:
     def _receive(self) -> int:
         """Wait for bytes; returns their number, 0 at the end of the channel."""
         try:
-            self._limit_step()
-            data = self._channel.recv(PIECE)
+            data = self._within_bounds(lambda: self._channel.recv(PIECE))
         except TimeoutError:
             raise
         except OSError:

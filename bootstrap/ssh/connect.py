@@ -9,9 +9,7 @@ import shlex
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent import futures
 from contextlib import ExitStack, contextmanager
-from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,6 +22,7 @@ from paramiko.ssh_exception import (
 )
 
 from ..console import interrupts
+from ..console.threads import side_by_side
 from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
@@ -38,7 +37,6 @@ from .session import Session
 
 T = TypeVar("T")
 STARTING = "starting the agent"
-INTERRUPT_SECONDS = 1.0  # Ctrl-C just before a wait begins is noticed when the wait ends
 
 
 def _open(host: Host, inventory: Inventory) -> Session:
@@ -294,27 +292,19 @@ def attempts(
 
 
 def _all(work: Callable[[T], object], items: Mapping[str, T]) -> None:
-    """Do the work on each item, by the name of its host, at the same time."""
-    pool = futures.ThreadPoolExecutor(max_workers=max(1, len(items)))
+    """Do the work on each item, by the name of its host, at the same time. After Ctrl-C the caller
+    closes the sessions, which ends the work on them; what still connects ends with the process."""
     waiting = set(items)
-    wait = True
 
-    def one(name: str, context: Context) -> None:
-        context.run(work, items[name])
+    def one(name: str) -> None:
+        work(items[name])
         waiting.discard(name)
 
     try:
-        started = [pool.submit(one, name, copy_context()) for name in items]
-        while futures.wait(started, INTERRUPT_SECONDS).not_done:
-            pass
-        for future in started:
-            future.result()
+        side_by_side(one, [*items])()
     except KeyboardInterrupt as end:
-        wait = False  # the caller closes the sessions, and that ends the work
         interrupts.name_awaited(end, sorted(waiting))
         raise
-    finally:
-        pool.shutdown(wait=wait, cancel_futures=not wait)
 
 
 def all_facts(opened: Mapping[str, Session]) -> dict[str, HostFacts]:

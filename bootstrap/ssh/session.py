@@ -424,7 +424,8 @@ def _closed_after(seconds: float, host: Host, channel: Any) -> Iterator[None]:
 
     def close() -> None:
         late.set()
-        channel.close()
+        with contextlib.suppress(EOFError, OSError, SSHException):  # it has ended in the meantime
+            channel.close()
 
     timer = threading.Timer(seconds, close)
     timer.daemon = True

@@ -19,6 +19,9 @@ from places import ROOT, TESTS
 from standins.forks import FAB, Done, forked_fab
 
 FABFILE = """
+import sys
+from select import select
+
 from invoke import task
 from bootstrap.cli import executor
 from bootstrap.errors import (
@@ -62,6 +65,8 @@ def ssh_config(c, how):
 @report_errors
 def attach(c):
     print("ready", flush=True)
+    while not select([sys.stdin], [], [], 0.5)[0]:  # one wait could begin just after Ctrl-C
+        pass
     print(f"went on: {input()}")
 """
 SPACE = "  next: free some disk space, then: fab status   # shows the hosts and the run\n"

@@ -1,11 +1,17 @@
-"""Tasks at the same time, within a bound."""
+"""Tasks at the same time, within a bound and with Ctrl-C."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
-from bootstrap.console.threads import all_within
+import pytest
+from standins import ctrl_c
+
+from bootstrap.console import threads
+from bootstrap.console.threads import all_within, in_threads, side_by_side
 
 
 def test_all_end_and_each_error_is_returned_at_its_place() -> None:
@@ -34,3 +40,69 @@ def test_what_hangs_is_left_behind_and_what_waits_for_it_is_not_begun() -> None:
     assert all(isinstance(outcome, TimeoutError) for outcome in outcomes)
     free.set()
     assert sorted(begun) == [1, 2]
+
+
+def test_the_results_of_threads_are_in_the_order_of_the_items() -> None:
+    first = threading.Event()
+
+    def work(number: int) -> int:
+        if number:
+            first.set()
+        else:
+            first.wait(60)
+        return number * number
+
+    assert in_threads(work, range(9), 2) == [number * number for number in range(9)]
+    assert in_threads(work, [], 2) == []
+
+
+def test_after_an_error_no_other_item_is_started() -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 2:
+            raise ValueError("two")
+
+    with pytest.raises(ValueError, match="two"):
+        in_threads(work, range(9), 1)
+    assert begun == [0, 1, 2]
+
+
+def test_ctrl_c_ends_work_that_would_never_end() -> None:
+    ended: list[int] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def work(number: int) -> None:
+        if both.wait() == 0:
+            ctrl_c.press()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(work, range(9), 2)
+    assert sorted(ended) == [0, 1]
+
+
+WAITS: dict[str, Callable[[Callable[[int], None]], Any]] = {
+    "side_by_side": lambda work: side_by_side(work, [1])(),
+    "in_threads": lambda work: in_threads(work, [1], 1),
+    "all_within": lambda work: all_within(work, [1], seconds=60),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_ctrl_c_just_before_a_wait_is_not_lost(
+    wait: Callable[[Callable[[int], None]], Any],
+) -> None:
+    free = threading.Event()
+
+    def work(_: int) -> None:
+        any(free.wait(0.02) for _ in range(1500))
+
+    with pytest.raises(KeyboardInterrupt), ctrl_c.pressed_before_the_wait_in(threads):
+        wait(work)
+    free.set()

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import shlex
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import ctrl_c
+from standins.waiting import wait_until
 
 from bootstrap.data import folders
 from bootstrap.data.folders import LocalData, hashed, listed
@@ -167,3 +170,17 @@ def test_a_file_that_changes_after_the_list_is_named(
     spoil(data / "a/1.jpg")
     with pytest.raises(RailheadError, match=r"1\.jpg"):
         hash_all(listing)
+
+
+def test_ctrl_c_does_not_wait_for_the_hash_of_a_large_file(tmp_path: Path) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 42)  # without blocks on the disk: to read it takes an hour
+
+    def press() -> None:
+        wait_until(lambda: ctrl_c.is_anywhere_in("size_and_sha256"))
+        ctrl_c.press()
+
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        hash_all(listed(tmp_path, ""))
+    assert not ctrl_c.is_anywhere_in("size_and_sha256")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import ctrl_c
 from standins.stores.buckets import OnGcs, OnS3, World
 
 from bootstrap.clouds import bucket
+from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.storage import Store
+from bootstrap.data.folders import hashed, listed
+from bootstrap.data.upload import upload
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.remote.buckets import s3 as s3_module
 from bootstrap.remote.buckets.objects import ChangedFile
@@ -115,6 +120,28 @@ def test_a_large_object_goes_in_parts(
     (folder / "large").write_bytes(os.urandom((11 << 20) + 5))
     workflow.push(folder, uri_of(on_s3, "p"), None)
     assert read(on_s3, "p/large") == (folder / "large").read_bytes()
+
+
+def test_ctrl_c_ends_an_upload_and_leaves_no_parts(
+    on_s3: OnS3, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_module, "PART", 100_000)
+    store = store_of(on_s3)
+    assert isinstance(store, S3)
+
+    def call(service: str, operation: str, **parameters: Any) -> Any:
+        """A bucket whose network hangs after the first part of the file."""
+        answer = store.client(service, operation, **parameters)
+        if operation == "upload_part":
+            ctrl_c.press()
+            while True:
+                time.sleep(0.01)
+        return answer
+
+    with pytest.raises(KeyboardInterrupt):
+        upload(hashed(listed(folder, ""), lambda _: None), replace(store, client=call), "")
+    assert "sub/b c.bin" not in on_s3.names()
+    assert not on_s3.client.list_multipart_uploads(Bucket="results-b").get("Uploads")
 
 
 def test_a_file_that_changes_is_named_and_not_in_the_bucket(on_gcs: OnGcs, folder: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from draws import drawn
 from places import ROOT
+from standins.waiting import wait_until
 
 from bootstrap.facts.gpu import Card, Driver
 from bootstrap.facts.host import HostFacts
@@ -112,6 +114,18 @@ def test_ranks_that_never_end_are_terminated(
     monkeypatch.setattr(check, "MINUTES", 0.02)
     result = check.probe(Path(sys.executable), 2, "gpu")
     assert [done.passed for done in result] == [True, *[False] * len(check.PROBED)]
+
+
+def test_ctrl_c_leaves_no_program(tmp_path: Path) -> None:
+    """The terminal sends it to the group of the command."""
+    pid = tmp_path / "pid"
+    program = ["sh", "-c", f"echo $$ >{pid}.part; mv {pid}.part {pid}; exec sleep 4013"]
+    code = f"from bootstrap.gpu_tools import check; check.listen({program}, {{}})"
+    command = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, start_new_session=True)
+    wait_until(pid.exists)
+    os.killpg(command.pid, signal.SIGINT)
+    command.wait(60)
+    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), 30)
 
 
 def test_the_driver_is_held_against_its_row(v100s: HostFacts) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import stat
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from hosts.operator import Cluster
+from standins import ctrl_c
 from standins.runs.run_documents import run_document
 
 from bootstrap.inventory.files import atomic_write
@@ -108,7 +108,7 @@ def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
     def interrupted(session: Session, *more: Any) -> None:
         prepare(session, *more)
         assert folder.exists()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        ctrl_c.press()
         with pytest.raises(ConnectionLost):
             session.run(["sh", "-c", f"while [ -e {folder} ]; do sleep 0.1; done; sleep 1"])
         over.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import sys
 import threading
@@ -19,6 +18,7 @@ from unittest.mock import MagicMock
 import paramiko
 import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
+from standins import ctrl_c
 from standins.waiting import wait_until
 
 from bootstrap.errors import HostsFailed
@@ -261,6 +261,15 @@ def test_ctrl_c_names_the_host_that_is_waited_for(pair: tuple[Session, Far]) -> 
     assert end.value.args == ("h1",)
 
 
+@pytest.mark.parametrize("text", ["", "x" * 2_000_000], ids=["receive", "send"])
+def test_ctrl_c_just_before_a_wait_for_a_host_is_not_lost(
+    pair: tuple[Session, Far], text: str
+) -> None:
+    session, _ = pair
+    with pytest.raises(KeyboardInterrupt), ctrl_c.pressed_before_the_wait_in(bounded_channel):
+        session.write(TextFile("f", text))
+
+
 def test_ctrl_c_names_the_hosts_that_have_not_answered() -> None:
     answered, over = threading.Event(), threading.Event()
 
@@ -280,12 +289,15 @@ def test_ctrl_c_names_the_hosts_that_have_not_answered() -> None:
             return
         if name == "c":
             wait_until(is_noted)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            ctrl_c.press()
         over.wait(60)
 
+    before = {*threading.enumerate()}
     with pytest.raises(KeyboardInterrupt) as end:
         connect._all(work, {name: name for name in "abc"})
+    left = {*threading.enumerate()} - before
     over.set()
+    assert left and all(thread.daemon for thread in left), "the process waits for them at its end"
     assert end.value.args == ("b", "c")
 
 
@@ -340,7 +352,7 @@ def test_a_host_that_is_reached_after_ctrl_c_is_not_waited_for(
     session = MagicMock(close=closed.set)
 
     def reached(*_: Any) -> Any:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        ctrl_c.press()
         pressed.wait(LONG)
         return session
 

@@ -81,7 +81,7 @@ def test_each_line_is_received_as_it_comes(session: Session, there: Path) -> Non
     assert session.sh(text, report=report, silence=30) == "first\nlast\n\n"
     assert lines == ["first", "last", ""]
     assert session.sh("true") == "\n"
-    assert session._channel._channel.gettimeout() > 30, "silence is of one call"
+    assert session._channel._bounds.silence > 30, "it is of one call"
 
 
 def test_a_connection_is_kept_alive_and_a_dead_one_is_found(session: Session) -> None:
