@@ -105,6 +105,20 @@ MUTANTS = [
         caught_by=(f"{TESTS}/attempts/test_other_keras.py", "-k", "as_before"),
     ),
     Mutant(
+        what="the long text of an exception hides its name",
+        file="bootstrap/remote/run/rank_output.py",
+        old='[exception, "...", *last]',
+        new="last",
+        caught_by=("tests/bootstrap/remote/run/test_last_lines.py",),
+    ),
+    Mutant(
+        what="a spot machine that its cloud takes back counts as a killed rank",
+        file=f"{ATTEMPTS}/causes.py",
+        old="CLOUD: [] if says_why else failure.cloud",
+        new="CLOUD: []",
+        caught_by=(f"{TESTS}/attempts/test_causes.py",),
+    ),
+    Mutant(
         what="a bug is tried again until there are no retries left",
         file=f"{ATTEMPTS}/restarts.py",
         old="if is_bug and self.error == (_key(ended.result.cause), point):",
