@@ -11,9 +11,12 @@ import zipfile
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 from bootstrap.remote.programs import NAME
 from bootstrap.ssh.bundle import archive
+
+UNPACKING = Lock()  # threads that came first at the same time would each remove the others' folder
 
 
 def place(folder: Path) -> Path:
@@ -22,7 +25,9 @@ def place(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / NAME
     if not place.is_symlink():
-        place.symlink_to(unpacked().name, target_is_directory=True)
+        with UNPACKING:
+            programs = unpacked().name
+        place.symlink_to(programs, target_is_directory=True)
     return place
 
 
