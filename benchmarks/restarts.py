@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from e2e import faults, kept_environments  # noqa: E402
-from e2e.local_hosts import Operator, cluster, run_id, wait_until  # noqa: E402
+from e2e.launcher_runs import operator_of  # noqa: E402
+from e2e.local_hosts import Operator, run_id, wait_until  # noqa: E402
 
 LIMIT = 5.0  # seconds
 SECONDS = 300.0  # of a launch
@@ -100,18 +101,12 @@ def main() -> int:
 def ready() -> Iterator[Operator]:
     """Somebody with two local hosts that are ready."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    with tempfile.TemporaryDirectory() as place:
-        home, folder = Path(place, "home"), Path(place, "folder")
-        home.mkdir()
-        folder.mkdir()
-        operator = Operator(home, folder, caches)
-        with cluster(home, "ready", caches):
-            with kept_environments.alone(caches) as kept:
-                kept_environments.give_to_hosts(kept, home)
-            operator.fab("bootstrap", seconds=3600).ended(0)
-            operator.write("steps.py", SCRIPT)
-            operator.write("hosts.sh", HOSTS).chmod(0o755)
-            yield operator
+    row = kept_environments.DEFAULT
+    with tempfile.TemporaryDirectory() as place, operator_of(Path(place), caches, row) as operator:
+        operator.fab("bootstrap", seconds=3600).ended(0)
+        operator.write("steps.py", SCRIPT)
+        operator.write("hosts.sh", HOSTS).chmod(0o755)
+        yield operator
 
 
 def of_railhead(operator: Operator, rank: int) -> tuple[float, float]:
@@ -169,13 +164,9 @@ def times_in(log: Path) -> Times:
 
 
 def kill_worker(rank: int) -> None:
-    """Kill a process that horovodrun has started for this rank."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            is_worker = (entry / "cmdline").read_bytes().endswith(b"\0steps.py\0")
-            if is_worker and b"HOROVOD_RANK=%d" % rank in variables:
-                os.kill(int(entry.name), signal.SIGKILL)
+    """Kill the process that horovodrun has started for this rank."""
+    for pid in faults.processes_with(f"\0HOROVOD_RANK={rank}\0", "\0steps.py\0"):
+        os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,16 @@ FROZEN = 3.0  # seconds, fewer than after which a host counts as lost
 
 def processes_of(operator: Operator, *words: str) -> list[int]:
     """The pids of this person's runs whose command line or variables have the words."""
+    return processes_with(f"RAILHEAD_HOME={operator.home}", *words)
+
+
+def processes_with(*words: str) -> list[int]:
+    """The pids of all processes whose command line or variables have the words."""
     pids = []
-    home = f"RAILHEAD_HOME={operator.home}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             text = (entry / "environ").read_bytes() + b"\0" + (entry / "cmdline").read_bytes()
-            if home in text and all(word.encode() in text for word in words):
+            if all(word.encode() in text for word in words):
                 pids.append(int(entry.name))
     return pids
 

@@ -122,7 +122,7 @@ def operator_of(folder: Path, caches: Path, row: str, hosts: int = 2) -> Iterato
     for path in (home, work):
         path.mkdir()
     operator = Operator(home, work, caches)
-    with cluster(home, row.replace(".", "-"), caches, hosts):
+    with cluster(home, "ready", caches, hosts):
         with kept_environments.alone(caches) as kept:
             kept_environments.give_to_hosts(kept, home, row)
         yield operator

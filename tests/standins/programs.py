@@ -25,14 +25,18 @@ def place(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / NAME
     if not place.is_symlink():
-        with UNPACKING:
-            programs = unpacked().name
-        place.symlink_to(programs, target_is_directory=True)
+        place.symlink_to(unpacked().name, target_is_directory=True)
     return place
 
 
-@cache
 def unpacked() -> TemporaryDirectory[str]:
+    """The programs, which the first caller of this process has unpacked."""
+    with UNPACKING:
+        return _unpacked()
+
+
+@cache
+def _unpacked() -> TemporaryDirectory[str]:
     """The programs and their bytecode: compiling them takes half of the time of a start. Python
     compares the hash of the source, so a module that a test changes is compiled again."""
     folder = TemporaryDirectory(prefix="railhead-programs-")

@@ -40,7 +40,7 @@ def _answer(
     """The text of an answer; None if it is an error.
 
     Raises:
-        OSError: there is no answer. ValueError: it is not a text of HTTP.
+        OSError: nothing answers. ValueError: the answer is not HTTP.
     """
     import http.client  # loads many modules, and is rarely needed
 

@@ -87,7 +87,7 @@ class LogFile:
         before them if its text is longer."""
         lines = [shown(line) for line in self.tail]
         exception, last = exception_in(lines), lines[-TAIL:]
-        return last if exception is None or exception in last else [exception, "...", *last]
+        return last if not exception or exception in last else [exception, "...", *last]
 
     def _write(self, data: bytes) -> None:
         """Write a whole line or nothing: a full disk leaves no partial line."""
@@ -109,14 +109,14 @@ class LogFile:
         self.size = os.fstat(self.file.fileno()).st_size
 
 
-def exception_in(lines: Sequence[str]) -> str | None:
+def exception_in(lines: Sequence[str]) -> str:
     """The first line about the exception of the last traceback: the first one without a space,
-    with the next one if its text begins there."""
+    with the next one if its text begins there; "" if there is none."""
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent")]
     after = [line for line in lines[starts[-1] + 1 :] if line.strip()] if starts else []
     at = next((i for i, line in enumerate(after) if not line[0].isspace()), len(after))
-    name, text = "".join(after[at : at + 1]), "".join(after[at + 1 : at + 2])
-    return f"{name} {text.strip()}" if name.endswith("Error:") and text else name or None
+    name, text = [*after[at : at + 2], "", ""][:2]
+    return f"{name} {text.strip()}" if name.endswith("Error:") and text else name
 
 
 def shown(text: bytes) -> str:
