@@ -168,16 +168,16 @@ class View:
 def made(config: TrainConfig) -> list[Any]:
     """The callbacks that the settings name."""
     callbacks: list[Any] = []
+    if config.plateau_epochs:
+        own = keras.callbacks.ReduceLROnPlateau(
+            patience=config.plateau_epochs, factor=config.plateau_factor
+        )
+        callbacks.append(own)
     for text in config.own_callbacks:
         place = text if ":" in text else f"keras.callbacks:{text}"
         for one in call("callbacks", place):
             _check(one, place)
             callbacks.append(one)
-    if config.plateau_epochs:
-        own = keras.callbacks.ReduceLROnPlateau(
-            patience=config.plateau_epochs, factor=config.plateau_factor
-        )
-        callbacks.insert(0, own)
     return callbacks
 
 
