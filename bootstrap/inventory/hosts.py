@@ -65,7 +65,7 @@ class Inventory:
     """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
     `stack` is the Pulumi stack that created them; None for other hosts. `cluster_id` is its id,
-    which its resources have as a tag; None for other hosts.
+    which its resources have as a tag; None for other hosts. `is_part`: the cluster has more hosts.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Inventory:
     price: Price | None = None
     stack: str | None = None
     cluster_id: str | None = None
+    is_part: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")
@@ -106,7 +107,8 @@ class Inventory:
 
     def only(self, names: Collection[str]) -> Inventory:
         """The same inventory with these hosts alone, in its own order."""
-        return replace(self, hosts=tuple(h for h in self.hosts if h.name in names))
+        hosts = tuple(host for host in self.hosts if host.name in names)
+        return replace(self, hosts=hosts, is_part=self.is_part or len(hosts) < len(self.hosts))
 
     @property
     def kind(self) -> CloudKind:

@@ -259,10 +259,12 @@ class _Installation:
 
     def _exchange_keys(self, working: Mapping[str, Session]) -> None:
         """Create a key pair on each leader, where its private key stays; authorize them
-        everywhere. A run in progress may have another leader: it keeps its rights."""
+        everywhere. A run in progress and the whole of this part of a cluster may have other
+        leaders: they keep their rights."""
         lines = [self._line_of(leader) for leader in self.cluster.leaders]
         name, facts = self.cluster.inventory.name, self.cluster.facts.values()
-        keep = any(host.run_processes or host.standbys for host in facts)
+        in_progress = any(host.run_processes or host.standbys for host in facts)
+        keep = in_progress or self.cluster.inventory.is_part
         everywhere(
             working,
             lambda session: authorize(session, name, lines, keep=keep),

@@ -100,6 +100,7 @@ def operator(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local
     if processes := local_hosts.marked(ready):
         somebody.fab("cancel")  # so that one failure is not reported as many
         pytest.fail(f"the test left processes of a run: {processes}")
+    assert local_hosts.are_ready(ready), "the test left hosts that are not ready"
 
 
 @pytest.fixture(scope="session")

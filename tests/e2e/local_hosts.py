@@ -235,6 +235,17 @@ def homes_of_hosts(home: Path) -> list[Path]:
     return [*home.glob(".railhead/clusters/ready/hosts/*/home")]
 
 
+def are_ready(home: Path) -> bool:
+    """Whether the local hosts in `home` have a runtime and let the first one log in."""
+    homes = homes_of_hosts(home)
+    key = next(iter(sorted(homes))) / ".railhead/cluster/key.pub"
+    return key.exists() and all(
+        [*host.glob(".railhead/envs/*/.ok")]
+        and key.read_text().strip() in (host / ".ssh/authorized_keys").read_text()
+        for host in homes
+    )
+
+
 @contextlib.contextmanager
 def with_rights(homes: Iterable[Path], store: object_stores.S3) -> Iterator[None]:
     """In these homes, clients have the store's address and its keys, as a role would give them."""

@@ -127,6 +127,15 @@ MUTANTS = [
         caught_by=(f"{RUN_FAULTS}::test_a_killed_supervisor_ends_the_ranks_and_is_reported",),
     ),
     Mutant(
+        what="the trials on a slice take the chief of all hosts its rights on them",
+        file="bootstrap/provision/apply.py",
+        old="keep = in_progress or self.cluster.inventory.is_part",
+        new="keep = in_progress",
+        caught_by=(
+            "tests/e2e/runs/test_sweep.py::test_trials_at_once_one_is_killed_and_the_others_end",
+        ),
+    ),
+    Mutant(
         what="hosts that cannot reach each other start a run that hangs",
         file="bootstrap/runs/start.py",
         old="    if any(closed.values()):",

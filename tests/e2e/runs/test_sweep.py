@@ -61,6 +61,7 @@ def test_trials_at_once_one_is_killed_and_the_others_end(operator: Operator) -> 
     on_second = next(run for run in hosts if hosts[run] == "h2")
     operator.fab("logs", "--run", on_second).ended(0, "accuracy")
     operator.fab(*command).ended(0, "all trials have already ended", "best of 3 trials: rate=0.3")
+    operator.fab("plan").ended(0, "[h1] nothing to do", "[h2] nothing to do")
 
 
 def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:
