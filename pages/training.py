@@ -10,7 +10,7 @@ from training import data, models
 from .marked import ROOT, about, table
 
 PROGRAMS = import_module("tests.tested_programs")  # for mypy: the module `tested_programs`
-FOLDERS = ("configs", "evaluation", "models", "serving", "strategies")
+FOLDERS = ("checkpoints", "configs", "evaluation", "learning", "models", "serving", "strategies")
 
 
 def parts() -> dict[str, str]:

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from .config import ConfigError, TrainConfig
-from .optimizer import Schedule
+from .learning.optimizer import Schedule
 from .own import call
 from .results import TrainingError
 from .strategies.protocol import Strategy

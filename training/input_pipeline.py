@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .checkpoint import Position
+from .checkpoints.checkpoint import Position
 from .config import TrainConfig
 from .data import augment, unreadable
 from .data.assignment import (

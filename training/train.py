@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from .callbacks import Callbacks, Decision
+from .checkpoints.state import State, plan_start
 from .config import TrainConfig
 from .data import splits
 from .data.splits import HeldOut
@@ -27,7 +28,10 @@ from .events import Events
 from .export import export
 from .input_pipeline import batches, next_batch, plan_for
 from .job import Job
-from .learner import Learner
+from .learning.learner import Learner
+from .learning.step import SUMS, Step, accumulation_note
+from .learning.variables import moving, tensors_of
+from .learning.watch import check_finite
 from .process import work_together
 from .results import (
     MODEL,
@@ -39,12 +43,8 @@ from .results import (
     held_out_figures,
     judge,
 )
-from .state import State, plan_start
-from .step import SUMS, Step, accumulation_note
 from .strategies.protocol import Strategy
 from .tasks import task_of
-from .variables import moving, tensors_of
-from .watch import check_finite
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:

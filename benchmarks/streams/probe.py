@@ -29,9 +29,9 @@ from training.data.shard_writer import write_all, write_to_bucket
 from training.data.store import open_store
 from training.data.uri import DataSource
 from training.input_pipeline import Lanes, batches, plan_for
+from training.learning.optimizer import build_optimizer, schedule
+from training.learning.step import Step
 from training.models.build import build_model
-from training.optimizer import build_optimizer, schedule
-from training.step import Step
 from training.strategies.distributed import Distributed
 from training.tasks import task_of
 

@@ -9,19 +9,19 @@ STRATEGIES = "tests/training/strategies/test_strategies.py"
 MUTANTS = [
     Mutant(
         what="two replicas make steps twice as long as one: each divides by its own batch",
-        file="training/step.py",
+        file="training/learning/step.py",
         old="loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total",
         new="loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / tf.reduce_sum(weights)",
         caught_by=(
-            "tests/training/cases_steps.py::two_replicas_with_padding_make_the_model_of_one",
+            "tests/training/learning/cases_steps.py::two_replicas_with_padding_make_the_model_of_one",
         ),
     ),
     Mutant(
         what="padding counts in the loss and the accuracy that are reported",
-        file="training/step.py",
+        file="training/learning/step.py",
         old="counted = weights > 0",
         new="counted = weights >= 0",
-        caught_by=("tests/training/cases_steps.py::the_accuracy_counts_no_padding",),
+        caught_by=("tests/training/learning/cases_steps.py::the_accuracy_counts_no_padding",),
     ),
     Mutant(
         what="a resumed epoch begins at its first sample: some are trained twice",
@@ -30,13 +30,13 @@ MUTANTS = [
         new="            position=replace(self.position, samples=0),\n        )\n"
         "        self.position = replace(",
         caught_by=(
-            "tests/training/cases_checkpoints.py"
+            "tests/training/checkpoints/cases_checkpoints.py"
             "::an_interrupted_training_ends_as_the_uninterrupted_one",
         ),
     ),
     Mutant(
         what="after a resume every rank drops out the same units",
-        file="training/state.py",
+        file="training/checkpoints/state.py",
         old="values = np.array([own[0], values[1]], own.dtype)",
         new="values = np.array([values[0], values[1]], own.dtype)",
         caught_by=(
@@ -45,7 +45,7 @@ MUTANTS = [
     ),
     Mutant(
         what="early stopping waits anew after each resume",
-        file="training/state.py",
+        file="training/checkpoints/state.py",
         old="        waited=waited,\n",
         new="        waited=0,\n",
         caught_by=(
@@ -80,33 +80,33 @@ MUTANTS = [
         old='variable.assign(self.strategy.reduce("MEAN", own, axis=None))',
         new="pass",
         caught_by=(
-            "tests/training/cases_checkpoints.py::moving_averages_go_on_as_each_replica_had_them",
+            "tests/training/checkpoints/cases_checkpoints.py::moving_averages_go_on_as_each_replica_had_them",
         ),
     ),
     Mutant(
         what="a checkpoint has its name before its arrays are on the disk",
-        file="training/checkpoint.py",
+        file="training/checkpoints/checkpoint.py",
         old="        os.fsync(file.fileno())\n",
         new="",
-        caught_by=("tests/training/test_checkpoint.py",),
+        caught_by=("tests/training/checkpoints/test_checkpoint.py",),
     ),
     Mutant(
         what="a kill while the last checkpoint is written again leaves none",
-        file="training/checkpoint.py",
+        file="training/checkpoints/checkpoint.py",
         old="elif not exchanged(partial, final):",
         new="elif True:",
-        caught_by=("tests/training/test_checkpoint.py", "-k", "kill"),
+        caught_by=("tests/training/checkpoints/test_checkpoint.py", "-k", "kill"),
     ),
     Mutant(
         what="a checkpoint that is written late has the weights of later steps",
-        file="training/state.py",
+        file="training/checkpoints/state.py",
         old="iter(list(arrays)) if has_memory else arrays",
         new="arrays",
-        caught_by=("tests/training/cases_checkpoint_thread.py",),
+        caught_by=("tests/training/checkpoints/cases_checkpoint_thread.py",),
     ),
     Mutant(
         what="the exported model is the last one, its evaluation that of the best epoch",
-        file="training/state.py",
+        file="training/checkpoints/state.py",
         old="        self._assign(model.weights, self.best or None)\n",
         new="",
         caught_by=(

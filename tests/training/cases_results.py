@@ -15,7 +15,7 @@ from samples.files import image_folder
 from samples.trainings import cut, folder_with, run
 from standins.case_runner import case, refused, replaced
 
-from training.checkpoint import Checkpoints
+from training.checkpoints.checkpoint import Checkpoints
 from training.results import Progress
 
 

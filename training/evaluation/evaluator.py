@@ -17,8 +17,8 @@ import tensorflow as tf
 from ..config import TrainConfig
 from ..data.assignment import lanes_for
 from ..input_pipeline import batches, next_batch, plan_for
+from ..learning.step import SUMS, compiled, sums
 from ..results import Metrics
-from ..step import SUMS, compiled, sums
 from ..strategies.protocol import Strategy
 from ..tasks import Task
 from ..ticks import ticker

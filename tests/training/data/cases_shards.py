@@ -89,7 +89,7 @@ def shards_give_the_same_global_batches_to_one_two_and_four_replicas(folder: Pat
 
 @case
 def shards_go_on_at_the_exact_sample(folder: Path) -> None:
-    from training.checkpoint import Position
+    from training.checkpoints.checkpoint import Position
 
     whole = batches_of_one_replica()
     for mode, step in [("file", 2), ("stream", 5)]:
@@ -101,7 +101,7 @@ def shards_go_on_at_the_exact_sample(folder: Path) -> None:
 
 @case
 def lanes_of_an_interrupted_epoch_stay_with_another_number_of_replicas(folder: Path) -> None:
-    from training.checkpoint import Position
+    from training.checkpoints.checkpoint import Position
 
     samples = load("shards", kept_shards()).train
     three = [batches_of(samples, 4, replicas=3, replica=r, global_batch=9) for r in range(3)]

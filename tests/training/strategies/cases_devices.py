@@ -17,9 +17,10 @@ import keras
 import tensorflow as tf
 from standins.case_runner import case, refused, replaced, replaced_module
 
-from training import optimizer, process
+from training import process
 from training.config import TrainConfig
 from training.job import Job
+from training.learning import optimizer
 from training.strategies import distributed, gpus, horovod
 
 

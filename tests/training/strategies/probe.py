@@ -22,12 +22,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training import models, optimizer, strategies, train
+from training import models, strategies, train
 from training.__main__ import main
 from training.job import Job
+from training.learning import optimizer
+from training.learning.variables import is_seed, moving
 from training.strategies import distributed, horovod
 from training.strategies.protocol import Strategy
-from training.variables import is_seed, moving
 
 
 class Killed(BaseException):

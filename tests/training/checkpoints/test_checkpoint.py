@@ -20,7 +20,7 @@ pytest.importorskip("numpy")
 
 import numpy as np
 
-from training.checkpoint import Checkpoints, Position
+from training.checkpoints.checkpoint import Checkpoints, Position
 from training.results import TrainingError
 
 POSITION = Position(step=1, epoch=2, samples=64, global_batch=32, lanes=8, tallies=(1.5, 64.0, 3.0))

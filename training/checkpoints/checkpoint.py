@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from .data.manifest import sha256_of
-from .results import TrainingError
+from ..data.manifest import sha256_of
+from ..results import TrainingError
 
 FORMAT = "railhead-checkpoint"
 VERSION = 1

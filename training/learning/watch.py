@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .results import TrainingError
+from ..results import TrainingError
 from .variables import moving, tensors_of
 
 LOSS = "the loss of step {step}"

@@ -10,8 +10,8 @@ import numpy as np
 from samples.trainings import losses, prepared, run, same
 from standins.case_runner import case, replaced
 
-from training import memory
-from training.checkpoint import Checkpoints
+from training.checkpoints import memory
+from training.checkpoints.checkpoint import Checkpoints
 from training.train import Training
 
 SECONDS = 300.0  # a bound of waiting: a failure

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import keras
 
+from ..config import ConfigError, TrainConfig
+from ..data import Dataset
+from ..input_pipeline import Plan
+from ..models.build import build_model
+from ..models.unfreeze import frozen_layers, unfreeze
+from ..strategies.protocol import Strategy
+from ..tasks import Task
 from .averages import Averages
-from .config import ConfigError, TrainConfig
-from .data import Dataset
-from .input_pipeline import Plan
-from .models.build import build_model
-from .models.unfreeze import frozen_layers, unfreeze
 from .optimizer import build_optimizer, schedule
-from .strategies.protocol import Strategy
-from .tasks import Task
 
 
 class Learner:

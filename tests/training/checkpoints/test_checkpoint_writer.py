@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from training import checkpoint_writer
-from training.checkpoint_writer import Writer
-from training.memory import available_memory
+from training.checkpoints.memory import available_memory
+from training.checkpoints.writer import Writer
 
 MB = 1 << 20
 
@@ -38,7 +37,7 @@ def test_to_wait_for_a_slow_disk_is_no_stall(monkeypatch: pytest.MonkeyPatch) ->
     ticks, module = [], types.ModuleType("railhead_ticks")
     module.tick = lambda: ticks.append(1)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "railhead_ticks", module)
-    monkeypatch.setattr(checkpoint_writer, "TICK", 0.01)
+    monkeypatch.setattr("training.checkpoints.writer.TICK", 0.01)
     writer, release = Writer(), threading.Event()
     writer.start(7, time.monotonic(), lambda: release.wait(300))
     assert not writer.wait(0.2) and len(ticks) > 1
@@ -62,7 +61,7 @@ def test_an_error_is_the_outcome_and_the_next_checkpoint_can_be_written(method: 
 TERMINATED = """
 import os, signal, sys, time
 from pathlib import Path
-from training.checkpoint_writer import Writer
+from training.checkpoints.writer import Writer
 
 def write():
     os.kill(os.getpid(), signal.SIGTERM)

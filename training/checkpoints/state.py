@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ..config import ConfigError, TrainConfig
+from ..job import Job
+from ..learning.variables import is_seed, moving, tensors_of
+from ..results import Records, TrainingError
+from ..strategies.protocol import Strategy
 from .checkpoint import Beside, Checkpoint, Checkpoints, Position
-from .checkpoint_writer import WAIT, Writer
-from .config import ConfigError, TrainConfig
-from .job import Job
 from .memory import missing_memory
-from .results import Records, TrainingError
-from .strategies.protocol import Strategy
-from .variables import is_seed, moving, tensors_of
+from .writer import WAIT, Writer
 
 # With other values of these, a checkpoint would continue with other samples or arrays.
 FIXED = (

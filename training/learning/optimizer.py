@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .config import OPTIMIZERS, TrainConfig
+from ..config import OPTIMIZERS, TrainConfig
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]

@@ -20,7 +20,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     stand_in.where, stand_in.reduce_sum, stand_in.stack = np.where, np.sum, np.stack
     monkeypatch.setitem(sys.modules, "tensorflow", stand_in)
     before = set(sys.modules)
-    yield importlib.import_module("training.step")
+    yield importlib.import_module("training.learning.step")
     for name in set(sys.modules) - before:
         if name.startswith("training."):
             del sys.modules[name]

@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from .config import TrainConfig
-from .strategies.protocol import Strategy
-from .tasks import Task
+from ..config import TrainConfig
+from ..strategies.protocol import Strategy
+from ..tasks import Task
 from .variables import is_seed, moving, tensors_of
 from .watch import Watch
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .ticks import ticker
+from ..ticks import ticker
 
 # Seconds for which the training waits for a checkpoint that is being written: before the next one,
 # and at its end. A disk that writes 20 MB a second writes 12 GB meanwhile.

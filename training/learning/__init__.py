@@ -1,0 +1,1 @@
+"""The model, and what updates it in a step."""
