@@ -16,13 +16,14 @@ import time
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Restored, Uploaded, UploadedCheckpoints
 
-from . import checkpoint_files, json_file, manifest, upload
+from ..buckets.folder import BucketFolder, bucket_folder
+from . import checkpoint_files, json_file, manifest
 
 PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
 
-def restore(bucket: upload.Destination, folder: str, *, keep_times: bool = False) -> Restored:
+def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> Restored:
     """Fetch all files of the manifest; with `keep_times`, they have the times of their last change,
     so the same run does not upload them again.
 
@@ -49,7 +50,7 @@ def restore(bucket: upload.Destination, folder: str, *, keep_times: bool = False
     return Restored(len(entries) - len(damaged), total, damaged)
 
 
-def get(bucket: upload.Destination, name: str, path: str) -> None:
+def get(bucket: BucketFolder, name: str, path: str) -> None:
     """Download an object, again after a pause if its connection broke: the machines wait for it."""
     for pause in PAUSES:
         try:
@@ -60,7 +61,7 @@ def get(bucket: upload.Destination, name: str, path: str) -> None:
     bucket.get(name, path)
 
 
-def fetched(bucket: upload.Destination, entry: Uploaded, folder: str) -> bool:
+def fetched(bucket: BucketFolder, entry: Uploaded, folder: str) -> bool:
     """Fetch one file and put it in its place; False if its content is not as in the manifest."""
     path = os.path.join(folder, entry.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -75,4 +76,4 @@ def fetched(bucket: upload.Destination, entry: Uploaded, folder: str) -> bool:
 
 def main(url: str, folder: str) -> None:
     """Restore, and print the outcome."""
-    print(json.dumps(encode(restore(upload.destination(url), os.path.abspath(folder)))))
+    print(json.dumps(encode(restore(bucket_folder(url), os.path.abspath(folder)))))

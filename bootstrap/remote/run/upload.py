@@ -9,31 +9,21 @@ credentials are those of the machine's role. Python 3.10.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.runs.manifest import Manifest, home_name
-from railhead.documents.uri import BucketUri, bucket_uri
 
-from ..buckets import gcs, s3
-from ..buckets.objects import SILENCE, SharedObjects
+from ..buckets.folder import BucketFolder, bucket_folder
 from ..takeover.fence import Fence, fence_of
 from . import json_file, manifest
 
-OPENERS: Mapping[str, Callable[[str, float], SharedObjects]] = {  # by scheme
-    "s3": s3.open_objects,
-    "gs": gcs.open_objects,
-}
-
 
 @dataclass(frozen=True)
-class Destination:
-    """A folder of a bucket, which the cloud writes as it was sent or refuses. `fence`: only the
-    holder of the run's lease writes it; LeaseLost otherwise."""
+class Destination(BucketFolder):
+    """The bucket folder in which a host publishes what it has of a run. `fence`: only the holder of
+    the run's lease writes it; LeaseLost otherwise."""
 
-    uri: BucketUri
-    objects: SharedObjects
     fence: Fence | None = None
 
     def put(self, path: str, name: str, sha256: str = "", *, short_lived: bool = False) -> None:
@@ -43,18 +33,12 @@ class Destination:
         sha256 = sha256 or manifest.size_and_sha256(path)[1]
         self.objects.upload(self.uri.key(name), Path(path), sha256, short_lived=short_lived)
 
-    def get(self, name: str, path: str) -> None:
-        """Download one object into a file."""
-        with open(path, "wb") as file:
-            file.writelines(self.objects.read(self.uri.key(name)))
 
-
-def destination(url: str, run: str = "", silence: float = SILENCE) -> Destination:
-    """The bucket folder of a URL, with the rights of this machine; for what is published of a run,
-    with the run's folder on this host. `silence`: seconds until a request is repeated."""
-    uri = bucket_uri(url)
-    objects = OPENERS[uri.scheme](uri.bucket, silence)
-    return Destination(uri, objects, fence_of(run) if run else None)
+def destination(url: str, run: str = "") -> Destination:
+    """The destination with this URL; `run`: the run's folder on this host, for what only the holder
+    of its lease may publish."""
+    folder = bucket_folder(url)
+    return Destination(folder.uri, folder.objects, fence_of(run) if run else None)
 
 
 def upload(folder: str, url: str) -> None:

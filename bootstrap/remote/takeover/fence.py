@@ -12,20 +12,17 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.manifest import UploadedCheckpoints
 from railhead.documents.runs.takeover import Taken, Term
 
+from ..buckets.folder import BucketFolder
 from ..buckets.objects import WriteInProgress
 from ..programs import TAKEOVER
 from ..run import json_file
 from . import held
 from .terms import Terms
-
-if TYPE_CHECKING:
-    from ..run.upload import Destination
 
 CHECKPOINTS = "checkpoints/manifest.json"
 # To write the list: another host changed it, or this one with a request that was repeated.
@@ -53,12 +50,12 @@ class Fence:
             return not json_file.read(os.path.join(self.folder, TAKEOVER), Taken).why
         return True
 
-    def check(self, bucket: Destination) -> None:
+    def check(self, bucket: BucketFolder) -> None:
         """Raise LeaseLost unless this host holds the lease."""
         if not held.is_held(self.folder) or Terms(bucket).is_over(self.term):
             raise LeaseLost()
 
-    def create(self, bucket: Destination, path: str, name: str) -> None:
+    def create(self, bucket: BucketFolder, path: str, name: str) -> None:
         """Upload the file that completes the results: first this host makes its term the last one.
         From then on no other host takes the run over, also if the lease ends during the upload."""
         self.check(bucket)
@@ -72,7 +69,7 @@ class Fence:
             if stored is None or stored.data != data:
                 raise LeaseLost()
 
-    def write_checkpoints(self, bucket: Destination, document: UploadedCheckpoints) -> None:
+    def write_checkpoints(self, bucket: BucketFolder, document: UploadedCheckpoints) -> None:
         """Write the list of the checkpoints in the bucket."""
         self.check(bucket)
         rewrite_checkpoints(bucket, self.term.number, lambda _: document)
@@ -87,7 +84,7 @@ def fence_of(folder: str) -> Fence | None:
 Rewrite = Callable[[UploadedCheckpoints], UploadedCheckpoints]
 
 
-def rewrite_checkpoints(bucket: Destination, term: int, rewrite: Rewrite) -> UploadedCheckpoints:
+def rewrite_checkpoints(bucket: BucketFolder, term: int, rewrite: Rewrite) -> UploadedCheckpoints:
     """Write the list of the checkpoints in the bucket in a term: `rewrite` makes it from the
     present one. The host of an earlier term cannot write it after that.
 
@@ -115,7 +112,7 @@ def rewrite_checkpoints(bucket: Destination, term: int, rewrite: Rewrite) -> Upl
     raise OSError(f"{CHECKPOINTS} was changed by others during each of {TRIES} tries")
 
 
-def adopt_checkpoints(bucket: Destination, term: int) -> UploadedCheckpoints:
+def adopt_checkpoints(bucket: BucketFolder, term: int) -> UploadedCheckpoints:
     """Take over the list of the checkpoints, as it is, into a new term: the first step after a
     claim. Without a list there are no files."""
     return rewrite_checkpoints(bucket, term, lambda before: before)

@@ -21,7 +21,8 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Beat, Term
 
-from ..run import bounded, end_processes, json_file, upload
+from ..buckets.folder import bucket_folder
+from ..run import bounded, end_processes, json_file
 from . import held
 from .lease import Holder, holder
 from .terms import Terms, claim_of
@@ -142,7 +143,7 @@ def main(folder: str, url: str) -> None:
     """Hold the lease."""
     term = held.term_of(folder)
     assert term
-    terms = Terms(upload.destination(url, silence=SILENCE))
+    terms = Terms(bucket_folder(url, silence=SILENCE))
     LeaseHolder(folder, term, terms).hold(lambda: not held.is_frozen(folder))
     if held.has_lost(folder):
         end_ranks(folder)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from ..run import upload
+from ..buckets.folder import bucket_folder
 from . import held
 from .holder import SILENCE
 from .lease import OTHER_LEADS
@@ -32,5 +32,5 @@ def reclaim(folder: str, terms: Terms) -> bool:
 
 def main(folder: str, url: str) -> None:
     """Claim the term."""
-    if not reclaim(folder, Terms(upload.destination(url, silence=SILENCE))):
+    if not reclaim(folder, Terms(bucket_folder(url, silence=SILENCE))):
         sys.exit(OTHER_LEADS)

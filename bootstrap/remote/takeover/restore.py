@@ -22,8 +22,8 @@ from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import HEAD, PIECES, LiveUploads, Piece, Progress
 from railhead.documents.runs.manifest import fault
 
-from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints, upload
-from ..run.upload import Destination
+from ..buckets.folder import BucketFolder, bucket_folder
+from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints
 from . import fence
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
@@ -32,7 +32,7 @@ SUPERVISOR = "supervisor"  # its log is that of the standby, which is open
 T = TypeVar("T")
 
 
-def restore(bucket: Destination, folder: str, term: int) -> None:
+def restore(bucket: BucketFolder, folder: str, term: int) -> None:
     """Restore all of a run for this term of its lease.
 
     Raises:
@@ -47,7 +47,7 @@ def restore(bucket: Destination, folder: str, term: int) -> None:
     place(part, folder)
 
 
-def download(bucket: Destination, folder: str, term: int) -> None:
+def download(bucket: BucketFolder, folder: str, term: int) -> None:
     """Download all of a run into an empty folder."""
     checkpoints = again(lambda: fence.adopt_checkpoints(bucket, term))
     if checkpoints.files:
@@ -67,7 +67,7 @@ def download(bucket: Destination, folder: str, term: int) -> None:
     json_file.save(os.path.join(folder, live_upload.GROWN), LiveUploads(logs, files))
 
 
-def join_file(bucket: Destination, folder: str, name: str) -> int:
+def join_file(bucket: BucketFolder, folder: str, name: str) -> int:
     """Join the pieces of a file that grows; its bytes. A line that is not complete gets an end."""
     path, size, last = os.path.join(folder, "results", name), 0, b"\n"
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -80,7 +80,7 @@ def join_file(bucket: Destination, folder: str, name: str) -> int:
     return size
 
 
-def join_log(bucket: Destination, folder: str, name: str, progress: Progress) -> Progress:
+def join_log(bucket: BucketFolder, folder: str, name: str, progress: Progress) -> Progress:
     """Join the pieces of a log; how much of the new file was uploaded."""
     pieces = []
     for number in range(min(progress.number + 1, PIECES)):
@@ -106,7 +106,7 @@ def place(part: str, folder: str) -> None:
         os.rmdir(at)
 
 
-def look(bucket: Destination, name: str) -> bytes | None:
+def look(bucket: BucketFolder, name: str) -> bytes | None:
     """An object of the run; None if there is none."""
     stored = again(lambda: bucket.objects.look(bucket.uri.key(name)))
     return stored.data if stored else None
@@ -124,4 +124,4 @@ def again(request: Callable[[], T]) -> T:
 
 def main(folder: str, url: str, term: str) -> None:
     """Restore; the last line of an error is its reason."""
-    restore(upload.destination(url), folder, int(term))
+    restore(bucket_folder(url), folder, int(term))

@@ -28,8 +28,8 @@ from .. import programs
 from ..agent import files
 from ..agent.temporary import make_temporary
 from ..attempts import time_left
-from ..run import bounded, end_processes, json_file, manifest, upload
-from ..run.upload import Destination
+from ..buckets.folder import BucketFolder, bucket_folder
+from ..run import bounded, end_processes, json_file, manifest
 from . import held, lease
 from .holder import new_mark, print_line
 from .restore import RESTORED
@@ -84,7 +84,7 @@ class Standby:
         assert run.bucket
         self.run, self.secrets = run, secrets
         self.url = run.bucket.place_of(run.run_id)
-        self.bucket: Destination = upload.destination(self.url)
+        self.bucket: BucketFolder = bucket_folder(self.url)
         self.terms = Terms(self.bucket)
         self.begun = held.now()
         self.watch = Watch(self.terms, self.begun, self.begun)

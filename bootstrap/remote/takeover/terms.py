@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.takeover import Beat, Claim, Term
 
+from ..buckets.folder import BucketFolder
 from .lease import LAST, Standby
-
-if TYPE_CHECKING:
-    from ..run.upload import Destination
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ class Terms:
     """The terms of the run whose folder in the bucket this is. Every method may raise an error of
     the cloud's library."""
 
-    bucket: Destination
+    bucket: BucketFolder
 
     def claim(self, number: int, claim: Claim) -> bool:
         """Try to get a term; True also where this claim has it already. Of several hosts that try,
