@@ -68,17 +68,15 @@ def command_with_client(
 
 
 def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
-    """Start a program that ends with this process. It has no RAILHEAD_RUN: ending the processes of
-    the run does not end it.
+    """Start a program that ends with this process. Ending the processes of the run does not end it.
 
     Raises:
         OSError: it cannot be started.
     """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
     with open(log, "ab") as output:
         return subprocess.Popen(
             command,
-            env=environment,
+            env=unmarked(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

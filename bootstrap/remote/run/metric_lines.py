@@ -43,7 +43,7 @@ class MetricLines:
         os.truncate(self.at, 1)
         self.process = subprocess.Popen(
             programs.command("run.metric_lines", str(self.at)),
-            env={k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")},
+            env=bounded.unmarked(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
