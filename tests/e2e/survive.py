@@ -130,7 +130,7 @@ def survive(
         attempts = operator.result().get("attempts", [])
         assert {a["cause"]["class"] for a in attempts} <= {"host", "network"}, attempts
         assert {a["kind"] for a in attempts} <= {"retry"} and len(attempts) <= len(happened), out
-    assert not marked(operator.home)
+    wait_until(lambda: not marked(operator.home), 20, "the supervisor has ended")
     return happened
 
 

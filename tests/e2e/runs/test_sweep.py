@@ -71,6 +71,6 @@ def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:
     sweep.send_signal(signal.SIGINT)
     out, _ = sweep.communicate(timeout=60)
     assert sweep.returncode == 130 and "none of its runs is in progress" in out, out
-    assert not marked(operator.home)
+    wait_until(lambda: not marked(operator.home), 20, "the supervisors have ended")
     go.touch()
     operator.fab(*command).ended(0, "best of 2 trials: rate=0.2")
