@@ -48,6 +48,11 @@ def with_own_network(config: Mapping[str, str]) -> bool:
     return not config.get("network")
 
 
+def with_spot(config: Mapping[str, str]) -> bool:
+    """Whether its machines are spot machines."""
+    return config.get("spot") == "true"
+
+
 def with_quota_request(config: Mapping[str, str]) -> bool:
     """Whether the stack requests quotas."""
     return config.get("quotas") == "request"

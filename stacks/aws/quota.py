@@ -99,7 +99,8 @@ def _to_request(
     if unknown:
         raise ConfigError(
             "\n".join([*unknown, "a request without it could decrease the quota"])
-            + "\n  next: get the permission servicequotas:GetServiceQuota"
+            + "\n  next: get the permissions servicequotas:GetServiceQuota and "
+            "servicequotas:GetAWSDefaultServiceQuota"
         )
     small = tuple(
         replace(need, amount=need.amount + int(state.used or 0))

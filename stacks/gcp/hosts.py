@@ -13,7 +13,7 @@ from ..parts import Part
 from .identity import SCOPE
 from .image import Image
 from .labels import ID, labels, tag
-from .machine_types import has_local_ssds
+from .machine_types import has_local_ssds, only_migrates
 from .zone import Location
 
 # Changes of the first three would replace existing machines and their disks: the name (of the
@@ -77,8 +77,13 @@ def _machine(
         allow_stopping_for_update=True,
         opts=pulumi.ResourceOptions.merge(
             opts,
-            # Its name is in use until the old one is removed.
-            pulumi.ResourceOptions(ignore_changes=_fixed(config), delete_before_replace=True),
+            pulumi.ResourceOptions(
+                ignore_changes=_fixed(config),
+                # Compute refuses this change of what exists.
+                replace_on_changes=["scheduling.onHostMaintenance"],
+                # Its name is in use until the old one is removed.
+                delete_before_replace=True,
+            ),
         ),
     )
 
@@ -126,12 +131,13 @@ def _interface(subnet: pulumi.Input[str]) -> compute.InstanceNetworkInterfaceArg
 
 
 def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
-    """Machines with GPUs cannot be migrated for maintenance, only stopped.
+    """Machines with GPUs cannot be migrated for maintenance, only stopped; some types only migrate.
 
     None restarts by itself: it would cost, with a new deadline and without a run.
     """
+    migrates = only_migrates(config.machine_type, spot=config.spot)
     return compute.InstanceSchedulingArgs(
-        on_host_maintenance="TERMINATE",
+        on_host_maintenance="MIGRATE" if migrates else "TERMINATE",
         automatic_restart=False,
         preemptible=config.spot,
         provisioning_model="SPOT" if config.spot else "STANDARD",

@@ -98,6 +98,12 @@ def has_local_ssds(name: str) -> bool:
     return name.startswith("a2-ultragpu-")
 
 
+def only_migrates(name: str, *, spot: bool) -> bool:
+    """Whether Compute moves machines of this type to another host for maintenance, and refuses to
+    stop them for it. Source: the VM host options of Compute Engine."""
+    return name.startswith("e2-") and not spot
+
+
 def same_gpus(name: str) -> list[str]:
     """The other types with the same number of the same built-in GPU."""
     own = WITH_GPUS.get(name)

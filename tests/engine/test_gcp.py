@@ -266,7 +266,10 @@ def test_machines_with_gpus_of_their_own_and_without(
     cloud.watch = changes.append
     stack.config(owner="bob").up().ended(0)
     assert changes == []
-    stack.config(machine_type="e2-standard-4").up().ended(0)
+    replaced = stack.config(machine_type="e2-standard-4").up().ended(0)
+    assert "replace" in {step.op for step in replaced.steps if step.name == "host-1"}
+    (host,) = cloud.every(INSTANCE).values()
+    assert host.request.body["scheduling"]["onHostMaintenance"] == "MIGRATE"
     described = stack.output()["cluster"]["hosts"][0]
     assert (described["slots"], described["gpu"]) == (1, None)
     assert described["zone"] == "us-central1-c"

@@ -66,6 +66,7 @@ def test_a_good_machine_is_good() -> None:
         ("scheduling.instanceTerminationAction", "HALT", "'HALT' is none of"),
         ("scheduling.onHostMaintenance", "MIGRATE", "need onHostMaintenance TERMINATE"),
         ("scheduling.provisioningModel", "SPOT", "spot is preemptible"),
+        ("machineType", "e2-standard-4", "e2 does not support onHostMaintenance TERMINATE"),
         ("scheduling.maxRunDuration", {"seconds": 29}, "from 30 seconds to 120 days"),
         ("scheduling.onInstanceStopAction", {"discardLocalSsd": True}, "only for machines with"),
         ("machineType", "a2-ultragpu-1g", "need discardLocalSsd"),

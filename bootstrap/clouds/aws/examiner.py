@@ -218,7 +218,10 @@ def _principal(identity: Identity, client: AwsClient) -> str:
     if kind != "assumed-role":
         return identity.Arn.replace(":sts:", ":iam:")
     name = rest.partition("/")[0]
-    return ask(GetRole, client, "iam", "get_role", RoleName=name).Role.Arn
+    try:
+        return ask(GetRole, client, "iam", "get_role", RoleName=name).Role.Arn
+    except Refused:  # as it is where the role has no path
+        return f"arn:aws:iam::{identity.Account}:role/{name}"
 
 
 def _simulate(

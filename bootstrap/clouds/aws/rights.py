@@ -10,9 +10,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..request import Part, StackRequest, with_bucket, with_own_network, with_quota_request
+from ..request import (
+    Part,
+    StackRequest,
+    with_bucket,
+    with_own_network,
+    with_quota_request,
+    with_spot,
+)
 
 ROLES = "arn:aws:iam::{account}:role/railhead-*"
+SPOT_ROLE = "arn:aws:iam::{account}:role/aws-service-role/spot.amazonaws.com/*"
 PROFILES = "arn:aws:iam::{account}:instance-profile/railhead-*"
 SCHEDULES = "arn:aws:scheduler:{region}:{account}:schedule/default/railhead-*"
 BUCKETS = "arn:aws:s3:::railhead-*"
@@ -42,12 +50,13 @@ RESOURCES: dict[str, Part] = {
     ),
     "ec2.DefaultSecurityGroup": Part(
         "firewalls",
-        "ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
+        "ec2:DescribeSecurityGroups ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
         when=with_own_network,
     ),
     "ec2.Subnet": Part(
         "networks",
-        "ec2:CreateSubnet ec2:DescribeSubnets ec2:ModifySubnetAttribute ec2:DeleteSubnet",
+        "ec2:CreateSubnet ec2:DescribeSubnets ec2:ModifySubnetAttribute ec2:DeleteSubnet"
+        " ec2:DescribeNetworkInterfaces",
         when=with_own_network,
     ),
     "ec2.InternetGateway": Part(
@@ -81,7 +90,9 @@ RESOURCES: dict[str, Part] = {
         "firewalls",
         "ec2:CreateSecurityGroup ec2:DescribeSecurityGroups ec2:DescribeSecurityGroupRules"
         " ec2:AuthorizeSecurityGroupIngress ec2:AuthorizeSecurityGroupEgress"
-        " ec2:DeleteSecurityGroup",
+        # AWS adds a rule to a new group, which the provider removes.
+        " ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress"
+        " ec2:DescribeNetworkInterfaces ec2:DeleteSecurityGroup",
     ),
     "iam.Role": Part(
         "roles",
@@ -132,16 +143,28 @@ RESOURCES: dict[str, Part] = {
     ),
     "servicequotas.ServiceQuota": Part(
         "quotas",
-        "servicequotas:RequestServiceQuotaIncrease"
-        " servicequotas:ListRequestedServiceQuotaChangeHistoryByQuota",
+        "servicequotas:RequestServiceQuotaIncrease servicequotas:GetRequestedServiceQuotaChange",
         when=with_quota_request,
     ),
 }
+SPOT = Part("spot machines", "ec2:DescribeSpotInstanceRequests", when=with_spot)
+# What a stack is created without: for another size of the disks or another bucket; for another name
+# of the cluster; for the first spot machine of an account.
+LATER = (
+    Part(
+        "machines",
+        "ec2:ModifyVolume ec2:DescribeVolumesModifications"
+        " ec2:DescribeIamInstanceProfileAssociations ec2:AssociateIamInstanceProfile"
+        " ec2:ReplaceIamInstanceProfileAssociation ec2:DisassociateIamInstanceProfile",
+    ),
+    Part("roles", "iam:UpdateRoleDescription", ROLES),
+    Part("spot machines", "iam:CreateServiceLinkedRole", SPOT_ROLE, when=with_spot),
+)
 # What a preview reads, and the calls of `fab` besides; `action_of` gives an action for a call.
 LOOKUPS = Part(
     "lookups",
     "ec2:DescribeInstanceTypeOfferings ec2:DescribeAvailabilityZones ec2:DescribeImages"
-    " servicequotas:GetServiceQuota ssm:GetParameter",
+    " servicequotas:GetServiceQuota servicequotas:GetAWSDefaultServiceQuota ssm:GetParameter",
 )
 CALLS = {
     "ec2": "describe_instances describe_volumes describe_security_group_rules describe_vpcs"
@@ -167,6 +190,8 @@ BESIDES = {
     "scheduler": "list_schedules",
     "s3": "list_buckets get_bucket_tagging get_bucket_location delete_bucket",
 }
+# `fab doctor` reads the role of whoever calls it, which may have any name.
+OWN_ROLE = Part("fab", "iam:GetRole")
 _PREFIX = {"service-quotas": "servicequotas"}
 # Calls whose action has another name; those without any need no right.
 _ACTIONS = {
@@ -183,8 +208,8 @@ _ACTIONS = {
 
 
 def parts() -> tuple[Part, ...]:
-    """All rights: of the resources, of the preview, and of the calls."""
-    return (*RESOURCES.values(), LOOKUPS, *(_part_of(s, calls) for s, calls in CALLS.items()))
+    """What a stack needs: of the resources, of the preview, and of the calls."""
+    return (*RESOURCES.values(), SPOT, LOOKUPS, *(_part_of(s, calls) for s, calls in CALLS.items()))
 
 
 def _part_of(service: str, calls: str) -> Part:
@@ -211,8 +236,10 @@ def by_resource(
         if part.is_needed(request):
             resource = part.resource.format(account=account, region=region)
             names.setdefault(resource, set()).update({*part.names} - unneeded)
-    specific = set().union(*(rights for arn, rights in names.items() if arn != "*"))
-    names["*"] -= specific
+    anywhere = {*OWN_ROLE.names} if OWN_ROLE in more else set()
+    for arn in {*names} - {"*"}:
+        names[arn] -= anywhere
+        names["*"] -= names[arn]
     return {arn: sorted(rights) for arn, rights in sorted(names.items())}
 
 
@@ -243,8 +270,10 @@ class Policy:
 
 
 def policy(request: StackRequest | None) -> Policy:
-    """A policy document of IAM with all rights, those of `fab leaks` and `fab doctor` too."""
+    """A policy document of IAM with all rights: also of later changes of a stack, of `fab leaks`
+    and of `fab doctor`."""
     besides = [Part("fab", _part_of(service, calls).rights) for service, calls in BESIDES.items()]
+    besides += [OWN_ROLE, *LATER]
     account, region = "*", request.region if request else "*"
     return Policy(
         tuple(
@@ -256,7 +285,7 @@ def policy(request: StackRequest | None) -> Policy:
 
 def _statement_id(arn: str) -> str:
     service = "all" if arn == "*" else arn.split(":")[2]
-    kind = re.sub("[^a-z]", "", arn.partition("/")[0].rpartition(":")[2]) if arn != "*" else ""
+    kind = re.sub("[^a-z]", "", arn.rpartition("/")[0].rpartition(":")[2])
     return f"railhead{service.capitalize()}{kind.capitalize()}"
 
 

@@ -55,13 +55,16 @@ RESOURCES: dict[str, Part] = {
         when=with_bucket,
     ),
     "cloudquota.SQuotaPreference": Part(
-        "quotas", "cloudquotas.quotas.get cloudquotas.quotas.update", when=with_quota_request
+        "quotas", "cloudquotas.quotas.update", when=with_quota_request
     ),
 }
 LOOKUPS = Part(
     "lookups",
-    "compute.projects.get compute.networks.get compute.regions.get compute.acceleratorTypes.list"
-    " compute.machineTypes.list compute.images.getFromFamily serviceusage.services.get",
+    "compute.projects.get compute.networks.get compute.regions.get compute.zones.list"
+    " compute.acceleratorTypes.list compute.machineTypes.list compute.images.get"
+    " compute.images.getFromFamily cloudquotas.quotas.get serviceusage.services.get"
+    # Each request names the project that pays for it. An image may be one of the project.
+    " serviceusage.services.use compute.images.useReadOnly",
 )
 # By the method of the discovery documents; `""`: it needs no permission on the project.
 CALLS = {

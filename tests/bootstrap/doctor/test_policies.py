@@ -25,15 +25,22 @@ Statement = Mapping[str, Any]
 
 @dataclass
 class Iam:
-    """A user with a policy. `simulates`: whether the user may simulate it."""
+    """A user with a policy. `simulates`: whether the user may simulate it; `arn`: who it is."""
 
     statements: Sequence[Statement]
     simulates: bool = True
+    arn: str = f"arn:aws:iam::{ACCOUNT}:user/ann"
 
     def __call__(self, service: str, operation: str, **parameters: Any) -> Any:
         if operation == "get_caller_identity":
-            return {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:user/ann"}
+            return {"Account": ACCOUNT, "Arn": self.arn}
+        if operation == "get_role":
+            role = f"arn:aws:iam::{ACCOUNT}:role/path/{parameters['RoleName']}"
+            if self._decide("iam:GetRole", role)[0] != "allowed":
+                raise Refused("not authorized to read the role", "AccessDenied")
+            return {"Role": {"Arn": role, "RoleName": parameters["RoleName"]}}
         if operation == "simulate_principal_policy":
+            self.simulated = parameters["PolicySourceArn"]
             if not self.simulates:
                 raise Refused("not authorized to simulate", "AccessDenied")
             actions, arns = parameters["ActionNames"], parameters["ResourceArns"]
@@ -88,7 +95,27 @@ def aws(**config: str) -> StackRequest:
     return StackRequest("aws", {"cloud": "aws", "region": "us-east-1", **config})
 
 
-@pytest.mark.parametrize("config", [{}, {"network": "vpc-1"}, {"bucket_name": "ours"}])
+ASSUMED = f"arn:aws:sts::{ACCOUNT}:assumed-role/team/ann"
+
+
+@pytest.mark.parametrize(
+    ("reads", "role"), [(True, "role/path/team"), (False, "role/team")], ids=["reads", "does not"]
+)
+def test_whoever_has_assumed_a_role_has_its_rights(reads: bool, role: str) -> None:
+    """The document is enough to read it; without this right, a role without a path is known."""
+    statements = [
+        {**one, "Action": [a for a in one["Action"] if reads or a != "iam:GetRole"]}
+        for one in full(aws())
+    ]
+    iam = Iam([*statements, allow("iam:GetRole", on=rights.ROLES.format(account="*"))], arn=ASSUMED)
+    checks = {check.name: check for check in examiner.checks(aws(), iam)}
+    assert checks["rights"].state == "ok"
+    assert iam.simulated == f"arn:aws:iam::{ACCOUNT}:{role}"
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"network": "vpc-1"}, {"bucket_name": "ours"}, {"spot": "true"}]
+)
 def test_the_document_for_an_administrator_is_enough(config: dict[str, str]) -> None:
     assert found(aws(**config), *full(aws(**config)))["rights"].state == "ok"
 

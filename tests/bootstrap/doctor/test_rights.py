@@ -78,6 +78,38 @@ def test_a_policy_is_the_least_on_what_has_a_name() -> None:
     assert len(by_action) == sum(len(one.Action) for one in statements), "one is there twice"
 
 
+# What the providers call besides the obvious, by their source: aws_security_group and aws_subnet
+# remove leftover network interfaces, a new group loses its rule, aws_instance reads the request of
+# a spot machine, aws_servicequotas_service_quota reads the default first.
+CALLS_OF_PROVIDERS = [
+    ({"network": "vpc-1"}, "ec2:DescribeNetworkInterfaces ec2:RevokeSecurityGroupEgress"),
+    ({"network": "vpc-1"}, "ec2:RevokeSecurityGroupIngress ec2:ModifyVolume"),
+    ({}, "ec2:DescribeNetworkInterfaces servicequotas:GetAWSDefaultServiceQuota"),
+    ({}, "ec2:ReplaceIamInstanceProfileAssociation iam:UpdateRoleDescription"),
+    ({"spot": "true"}, "ec2:DescribeSpotInstanceRequests iam:CreateServiceLinkedRole"),
+    ({"quotas": "request"}, "servicequotas:GetRequestedServiceQuotaChange"),
+]
+
+
+@pytest.mark.parametrize(("config", "actions"), CALLS_OF_PROVIDERS)
+def test_the_policy_has_what_providers_call_besides(config: dict[str, str], actions: str) -> None:
+    statements = aws.policy(StackRequest("aws", config)).Statement
+    assert {*actions.split()} <= {action for one in statements for action in one.Action}
+    assert len({one.Sid for one in statements}) == len(statements), "IAM refuses a Sid twice"
+
+
+def test_only_the_role_of_spot_machines_may_be_created_for_a_service() -> None:
+    statements = aws.policy(StackRequest("aws", {"spot": "true"})).Statement
+    (role,) = (one.Resource for one in statements if "iam:CreateServiceLinkedRole" in one.Action)
+    assert role == ("arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/*",)
+    without = aws.policy(StackRequest("aws", {})).Statement
+    assert not [one for one in without if "iam:CreateServiceLinkedRole" in one.Action]
+
+
+def test_each_request_to_google_names_the_project_that_pays_for_it() -> None:
+    assert "serviceusage.services.use" in gcp.names(StackRequest("gcp", {}))
+
+
 def test_a_bucket_with_another_name_is_in_the_policy() -> None:
     config = {"bucket_name": "our-results"}
     resources = [one.Resource for one in aws.policy(StackRequest("aws", config)).Statement]

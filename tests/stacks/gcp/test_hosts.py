@@ -17,13 +17,31 @@ from .world import ACCOUNT, BUCKET, INSTANCE, made
 def test_every_machine_ends_by_itself_and_none_starts_again(spot: bool) -> None:
     for host in made(spot=spot, count=3, deadline_hours=1.5).every(INSTANCE):
         scheduling = host.inputs["scheduling"]
-        assert scheduling["onHostMaintenance"] == "TERMINATE"  # else Compute refuses the cards
+        assert scheduling["onHostMaintenance"] == "TERMINATE"
+        assert host.replace_on_changes == ("scheduling.onHostMaintenance",)
         assert scheduling["automaticRestart"] is False
         assert scheduling["maxRunDuration"] == {"seconds": 5400}
         assert scheduling["instanceTerminationAction"] == "STOP"
         assert scheduling["provisioningModel"] == ("SPOT" if spot else "STANDARD")
         assert scheduling["preemptible"] is spot
         assert "desiredStatus" not in host.inputs
+
+
+@pytest.mark.parametrize(
+    ("name", "spot", "action"),
+    [
+        ("e2-standard-4", False, "MIGRATE"),
+        ("e2-standard-4", True, "TERMINATE"),
+        ("n2-standard-4", False, "TERMINATE"),
+    ],
+)
+def test_compute_does_for_maintenance_what_the_type_allows(
+    name: str, spot: bool, action: str
+) -> None:
+    """It refuses e2 that would be stopped, unless it is spot."""
+    no_gpus = {"gpu_type": None, "gpu_count": None}
+    host = made(None, machine_type=name, spot=spot, **no_gpus).every(INSTANCE)[0]
+    assert host.inputs["scheduling"]["onHostMaintenance"] == action
 
 
 @pytest.mark.parametrize(

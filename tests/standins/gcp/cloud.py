@@ -126,8 +126,13 @@ class Cloud:
         return path
 
     def update(self, path: str, inputs: Mapping[str, Any], where: str) -> None:
-        """Change what exists."""
+        """Change what exists. Refused: what Compute does for maintenance of a machine cannot
+        change; with cards only one is possible, and with e2 only the other."""
         old = self.things[path]
+        if old.kind == INSTANCE and maintenance(old.request.body) != maintenance(
+            self.check(old.kind, inputs, where).body
+        ):
+            raise Refused(f"400: {where}: onHostMaintenance cannot be changed")
         new = self._computed(old.kind, path, inputs)
         self.things[path] = Thing(old.kind, self.check(old.kind, inputs, where), new)
 
@@ -206,12 +211,20 @@ class Cloud:
         return {"id": quotaId, "dimensionsInfos": self.quotas[quotaId]}
 
 
+def maintenance(body: Mapping[str, Any]) -> str:
+    """What Compute does with a machine for maintenance of its host."""
+    return str(body["scheduling"].get("onHostMaintenance", "MIGRATE"))
+
+
 def _check_instance(body: Mapping[str, Any], where: str) -> None:
     """Rules of Compute's documentation that its description cannot say."""
     scheduling = body["scheduling"]
-    if body["guestAccelerators"] and scheduling.get("onHostMaintenance") != "TERMINATE":
-        raise Wrong(f"{where}: machines with cards need onHostMaintenance TERMINATE")
     spot = scheduling.get("provisioningModel") == "SPOT"
+    series = body["machineType"].rpartition("/")[2].partition("-")[0]
+    if (body["guestAccelerators"] or series in ("g2", "a2")) and maintenance(body) != "TERMINATE":
+        raise Wrong(f"{where}: machines with cards need onHostMaintenance TERMINATE")
+    if series == "e2" and not spot and maintenance(body) != "MIGRATE":
+        raise Wrong(f"{where}: e2 does not support onHostMaintenance TERMINATE unless it is spot")
     if spot and (scheduling.get("automaticRestart", True) or not scheduling.get("preemptible")):
         raise Wrong(f"{where}: spot is preemptible and does not restart by itself")
     longest = scheduling.get("maxRunDuration")

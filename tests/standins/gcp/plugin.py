@@ -188,12 +188,19 @@ def _changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 def _diff(changes: Iterable[str], fixed: tuple[str, ...]) -> provider_pb2.DiffResponse:
-    changed = list(changes)
+    replaced = {path: _is_fixed(path, fixed) for path in changes}
     some, none = provider_pb2.DiffResponse.DIFF_SOME, provider_pb2.DiffResponse.DIFF_NONE
+    update = provider_pb2.PropertyDiff.UPDATE, provider_pb2.PropertyDiff.UPDATE_REPLACE
     return provider_pb2.DiffResponse(
-        changes=some if changed else none,
-        diffs=sorted({_top(path) for path in changed}),
-        replaces=sorted({_top(path) for path in changed if _is_fixed(path, fixed)}),
+        changes=some if replaced else none,
+        diffs=sorted({_top(path) for path in replaced}),
+        replaces=sorted({_top(path) for path, is_fixed in replaced.items() if is_fixed}),
+        # As the real provider: by path, for what a program itself replaces for a change.
+        detailedDiff={
+            path: provider_pb2.PropertyDiff(kind=update[is_fixed], inputDiff=True)
+            for path, is_fixed in replaced.items()
+        },
+        hasDetailedDiff=True,
     )
 
 
