@@ -63,7 +63,7 @@ class Cluster(pulumi.ComponentResource):
         found = _look_up(config, own.value, invoke)
         requests = quota.check(config, own.value, found.location, found.google, invoke)
         if requests:
-            quota.refuse_machines(config)
+            quota.refuse_others(requests, config, found.google)
         own_id = own.output
         transforms = [
             cluster_id.on_every_resource(TYPES, "labels", ID, own_id),

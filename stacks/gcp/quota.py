@@ -14,8 +14,8 @@ from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as R
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
 from ..next_command import naming
-from ..quotas import EVERYWHERE, QuotaNeed, QuotaState, comparison
-from .lookups import usage
+from ..quotas import QuotaNeed, QuotaState, comparison
+from .lookups import preferences, usage
 from .lookups.rest import Google
 from .lookups.usage import Usage
 from .zone import Location
@@ -88,14 +88,13 @@ def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Re
     granted.
     """
     for need in needs:
-        where = {} if need.place == EVERYWHERE else {"region": need.place}
         cloudquota.SQuotaPreference(
             need.code.lower(),
             parent=f"projects/{config.project}",
             name=f"railhead-{need.code}-{need.place}".lower(),
             service=need.service,
             quota_id=need.code,
-            dimensions=where,
+            dimensions=preferences.dimensions(need),
             quota_config=cloudquota.SQuotaPreferenceQuotaConfigArgs(
                 preferred_value=str(need.amount)
             ),
@@ -109,22 +108,30 @@ def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Re
     )
 
 
-def refuse_machines(config: ClusterConfig) -> None:
+def refuse_others(needs: Sequence[QuotaNeed], config: ClusterConfig, google: Google | None) -> None:
     """An error if the stack has machines: one that only requests quotas has none, so they would be
-    removed.
+    removed. Also if another stack, or a person, has requested one of these quotas: Google has one
+    request for each, and refuses a second.
 
     It waits for the state, and nothing else may be registered meanwhile: where the state is in a
     folder, Pulumi cannot read it while it writes it.
     """
     own = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    document = pulumi.StackReference(own).get_output("cluster")
-    if _sync_await(document.future()) is not None:
+    outputs = pulumi.StackReference(own)
+    if _sync_await(outputs.get_output("cluster").future()) is not None:
         message = (
             "quotas: request makes no machines, and would remove those of this stack\n"
             f"  next: pulumi config rm quotas, and request it in the console: "
             f"{CONSOLE}?project={config.project}"
         )
         raise pulumi.RunError(naming(message, pulumi.get_stack()))
+    if _sync_await(outputs.get_output("next").future()):
+        return  # the requests are its own, and may be changed
+    if requested := preferences.requested(needs, google):
+        raise ConfigError(
+            "\n".join(f"quotas: there is a request already: {one}" for one in requested)
+            + f"\n  next: change it in the console: {CONSOLE}?project={config.project}"
+        )
 
 
 def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:

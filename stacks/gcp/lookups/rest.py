@@ -20,6 +20,7 @@ ADDRESSES = {
     "compute": "https://compute.googleapis.com/compute/v1/",
     "serviceusage": "https://serviceusage.googleapis.com/",
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com/",
+    "cloudquotas": "https://cloudquotas.googleapis.com/",
     "oslogin": "https://oslogin.googleapis.com/",
 }
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other addresses

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoDetailResult as Detail
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
-from standins.gcp.rest import Rest
+from standins.gcp.rest import PREFERENCES, Rest
 
+from stacks.gcp.machine_types import SERVICE
 from stacks.gcp.quota import amount_in
 from stacks.quotas import QuotaNeed, QuotaState
-from tests.stacks.mocks import refused
+from tests.stacks.mocks import make, refused
 
 from .world import (
     ALL_GPUS,
     INSTANCE,
     PREFERENCE,
+    STACK_REFERENCE,
     T4,
     T4_SPOT,
     asking,
@@ -156,6 +158,35 @@ def test_a_request_that_could_be_a_decrease_is_refused() -> None:
     message, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
     assert "a request without it could decrease the quota" in message
     assert not left.kinds
+
+
+def preference(**changes: Any) -> dict[str, Any]:
+    """A request of another stack, or of a person."""
+    quota = {"preferredValue": "2", "grantedValue": "1"}
+    place = {"region": "us-central1"}
+    usual = {"service": SERVICE, "quotaId": T4, "dimensions": place, "quotaConfig": quota}
+    return {**usual, **changes}
+
+
+@pytest.mark.parametrize("listed", [200, 403])
+@pytest.mark.parametrize("own", [False, True], ids=["of others", "its own"])
+def test_a_quota_that_was_requested_before_is_not_requested_again(own: bool, listed: int) -> None:
+    """Google has one request for each quota and place, and refuses a second."""
+    others = [preference(quotaId=T4_SPOT), preference(dimensions={"region": "us-east1"})]
+    rest = Rest(preferences=[*others, preference()])
+    if listed != 200:
+        rest.refused[PREFERENCES] = listed
+    with asking(rest) as token:
+        there = world({T4: [row("1", "us-central1")]}, **token)
+        outputs = {"outputs": {"next": "wait"} if own else {}}
+        there.computed = {**there.computed, STACK_REFERENCE: lambda name, inputs: outputs}
+        if own or listed != 200:
+            everything = make(cluster(config(**ASKING)), there)
+            assert [one.inputs["quotaId"] for one in everything.every(PREFERENCE)] == [T4]
+            return
+        message, left = refused(cluster(config(**ASKING)), there)
+    assert f"({T4}, us-central1): requested 2, granted 1" in message and "us-east1" not in message
+    assert "next: change it in the console" in message and PREFERENCE not in left.kinds
 
 
 REGION: dict[str, tuple[float, float]] = {

@@ -27,6 +27,7 @@ FIREWALL = "gcp:compute/firewall:Firewall"
 BUCKET = "gcp:storage/bucket:Bucket"
 ACCOUNT = "gcp:serviceaccount/account:Account"
 MEMBER = "gcp:storage/bucketIAMMember:BucketIAMMember"
+STACK_REFERENCE = "pulumi:pulumi:StackReference"
 PREFERENCE = "gcp:cloudquota/sQuotaPreference:SQuotaPreference"
 
 T4 = "NVIDIA-T4-GPUS-per-project-region"
@@ -123,7 +124,7 @@ def world(
             INSTANCE: _instance,
             ACCOUNT: _account,
             BUCKET: _bucket,
-            "pulumi:pulumi:StackReference": lambda name, inputs: {"outputs": {"next": ""}},
+            STACK_REFERENCE: lambda name, inputs: {"outputs": {"next": ""}},
         },
     )
 

@@ -22,6 +22,7 @@ from .server import Answer, Call
 APIS = ("compute", "serviceusage", "cloudresourcemanager", "oslogin")
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 TOKEN = "ya29.of-a-test"
+PREFERENCES = "cloudquotas.projects.locations.quotaPreferences.list"
 CLUSTER_ID = "0a1b2c3d4e5f"  # of the stack under test, as tests/stacks/mocks.py has it
 T4 = "nvidia-tesla-t4"
 # Where n1 is, unless a test says otherwise: n1 is not in every zone.
@@ -44,6 +45,7 @@ class Rest:
     permissions: set[str] = field(default_factory=set)
     users: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    preferences: list[dict[str, Any]] = field(default_factory=list)  # requests for quotas
     refused: dict[str, int] = field(default_factory=dict)  # by method, as in compute.regions.get
 
     def answer(self, method: str, params: Mapping[str, str], body: Any) -> tuple[int, Any]:
@@ -59,6 +61,7 @@ class Rest:
             "compute.acceleratorTypes.aggregatedList": lambda p: self._types("acceleratorTypes", p),
             "compute.machineTypes.aggregatedList": lambda p: self._types("machineTypes", p),
             "oslogin.users.getLoginProfile": self._profile,
+            PREFERENCES: self._preferences,
         }
         if method == "cloudresourcemanager.projects.testIamPermissions":
             return 200, {"permissions": sorted(self.permissions & set(body["permissions"]))}
@@ -112,6 +115,12 @@ class Rest:
             return {"items": {**empty, **first}, "nextPageToken": "2"}
         return {"items": {zone: _listed(kind, name) for zone in every[1:]}}
 
+    def _preferences(self, params: Mapping[str, str]) -> Any:
+        """Two pages."""
+        if "pageToken" not in params:
+            return {"quotaPreferences": self.preferences[:1], "nextPageToken": "2"}
+        return {"quotaPreferences": self.preferences[1:]}
+
     def _profile(self, params: Mapping[str, str]) -> Any:
         return {
             "name": "1",
@@ -137,7 +146,7 @@ def _error(code: int, message: str) -> dict[str, Any]:
 def serving(rest: Rest) -> Iterator[dict[str, str]]:
     """The environment by which programs ask this one, while the block runs."""
     with server.serving(lambda call: _answer(rest, call)) as base:
-        found = {f"{OVERRIDE}{api.upper()}": f"{base}/{api}/" for api in APIS}
+        found = {f"{OVERRIDE}{api.upper()}": f"{base}/{api}/" for api in (*APIS, "cloudquotas")}
         yield {**found, f"{OVERRIDE}COMPUTE": f"{base}/compute/compute/v1/"}
 
 
@@ -173,6 +182,9 @@ def _methods() -> dict[str, tuple[str, str, set[str]]]:
             )
             known = {*method.get("parameters", {}), *document["parameters"]}
             found[method["id"]] = (method["httpMethod"], pattern, known)
+    # Cloud Quotas has no discovery document in the package.
+    listed = r"v1/projects/(?P<project>[^/]+)/locations/global/quotaPreferences"
+    found[PREFERENCES] = ("GET", listed, {"pageSize", "pageToken", "filter", "orderBy"})
     return found
 
 
