@@ -88,11 +88,25 @@ MUTANTS = [
     Mutant(
         what="a request for more quota removes the machines of a stack on Google Cloud",
         file="stacks/gcp/cluster.py",
-        old="            quota.refuse_machines(config)",
+        old="            quota.refuse_others(requests, config, found.google)",
         new="            pass",
         caught_by=(
             "tests/engine/test_gcp.py::test_what_replaces_machines_takes_the_old_ones_away_first",
         ),
+    ),
+    Mutant(
+        what="machines of Google Cloud that can only migrate are to be stopped for maintenance",
+        file="stacks/gcp/machine_types.py",
+        old='    return name.startswith("e2-") and not spot',
+        new="    return False",
+        caught_by=("tests/stacks/gcp/test_hosts.py",),
+    ),
+    Mutant(
+        what="a quota that another stack has requested is requested again",
+        file="stacks/gcp/quota.py",
+        old="    if requested := preferences.requested(needs, google):",
+        new="    if requested := preferences.requested((), google):",
+        caught_by=("tests/stacks/gcp/test_quota.py",),
     ),
     Mutant(
         what="a request could decrease a quota whose value is unknown",
