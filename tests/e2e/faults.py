@@ -7,6 +7,7 @@ continues it.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from places import ROOT
 
 from bootstrap.clouds.local import processes
 from bootstrap.untrusted.records import records
+from railhead.documents.runs.state import FINAL
 
 CONTINUES = ("rank 0", "rank 1", "daemon", "link", "freeze")
 ENDS = ("supervisor", "chief")
@@ -121,9 +123,14 @@ def step_times(metrics: Path) -> list[tuple[float, float]]:
 
 
 def wait_for_steps(metrics: Path, more: int) -> None:
-    """Wait until so many more steps are recorded."""
-    count = len(step_times(metrics)) + more
-    wait_until(lambda: len(step_times(metrics)) >= count, 300, "it trains")
+    """Wait until so many more steps are recorded, or the run has ended: it may have done so before
+    that."""
+    count, state = len(step_times(metrics)) + more, metrics.parents[1] / "state.json"
+
+    def has_ended() -> bool:
+        return json.loads(state.read_text())["state"] in FINAL
+
+    wait_until(lambda: len(step_times(metrics)) >= count or has_ended(), 280, "it trains")
 
 
 def steps_of(metrics: Path) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 
@@ -20,6 +21,9 @@ from railhead.documents.agent.network import (
 from .channel import operations
 
 HELLO = b"railhead\n"
+OUTGOING = "/proc/sys/net/ipv4/ip_local_port_range"  # the kernel's ports of outgoing connections
+LOWEST = 20_000
+TRIES = 20
 LISTENERS: list[socket.socket] = []
 
 
@@ -77,12 +81,33 @@ def free_port(request: FindPort) -> FoundPort:
 
 
 def ports(request: Ports) -> FreePorts:
-    """Different ports that are free on every address now."""
+    """Different ports that are free on every address now. Not, where there are others, of those
+    that the kernel gives to outgoing connections: one could take it before the rank is started."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(request.count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return FreePorts(tuple(one.getsockname()[1] for one in sockets))
+        return FreePorts(tuple(_bound(one) for one in sockets))
+
+
+def _bound(one: socket.socket) -> int:
+    """Bind to a free port; its number."""
+    for port in _random_ports():
+        with contextlib.suppress(OSError):
+            one.bind(("", port))
+            return port
+    one.bind(("", 0))
+    return int(one.getsockname()[1])
+
+
+def _random_ports() -> tuple[int, ...]:
+    """Some ports below those of outgoing connections; none where there is no room."""
+    try:
+        with open(OUTGOING) as file:
+            room = int(file.read().split()[0]) - LOWEST
+    except (OSError, ValueError, IndexError):
+        return ()
+    if room <= 0:
+        return ()
+    return tuple(LOWEST + int.from_bytes(os.urandom(4), "big") % room for _ in range(TRIES))
 
 
 OPS = operations((Listen, listen), (Dial, dial), (Ports, ports), (FindPort, free_port))

@@ -209,6 +209,7 @@ ROWS = (
         r"Stale file handle",
         r"Transport endpoint is not connected",
         r"\b[Rr]ead timed out",
+        r"[Aa]ddress already in use",
     ),
     # TensorFlow indents an exception of a tf.function below a line that says only where it was.
     _row("program", LINES, r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception): (?!in user code:)"),
@@ -233,7 +234,8 @@ MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooti
     "data": "a missing or damaged file",
     "memory": "the kernel killed the rank for its memory; a failed allocation on the host or GPU",
     "disk": "no space, a quota, an I/O error",
-    "network": "a broken or refused connection; an error of Horovod, NCCL or Open MPI",
+    "network": "a broken or refused connection; a port in use; an error of Horovod, NCCL or"
+    " Open MPI",
     "host": "a lost or silent host; a rank that somebody else killed (signals 1, 2, 9, 15)",
     "preempted": "the cloud takes a spot machine back",
     "gpu": "an Xid in the kernel's log; an error that ECC cannot correct",

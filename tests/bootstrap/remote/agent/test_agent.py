@@ -85,3 +85,5 @@ def test_peers_are_called_and_report_who_answers(agent: Agent, address: str) -> 
 def test_ports_are_free_and_different(agent: Agent) -> None:
     numbers = agent.call("ports", count=50)[0]["ports"]
     assert len(set(numbers)) == 50
+    outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert outgoing < 30_000 or max(numbers) < outgoing, "an outgoing connection could take one"

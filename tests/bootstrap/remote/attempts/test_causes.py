@@ -39,6 +39,7 @@ LINES = {
     "ResourceExhaustedError: OOM when allocating tensor": ("memory", REPEATED),
     "horovod.common.exceptions.HorovodInternalError: Connection reset": ("network", ALWAYS),
     "ConnectionRefusedError: [Errno 111] Connection refused": ("network", REPEATED),
+    "OSError: [Errno 98] Address already in use": ("network", REPEATED),
     "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error": ("gpu", ALWAYS),
     "a line that no row knows": ("program", REPEATED),
 }
