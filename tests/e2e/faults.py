@@ -20,7 +20,7 @@ from places import ROOT
 
 from bootstrap.clouds.local import processes
 from bootstrap.untrusted.records import records
-from railhead.documents.runs.state import FINAL
+from railhead.documents.runs.result import FINAL
 
 CONTINUES = ("rank 0", "rank 1", "daemon", "link", "freeze")
 ENDS = ("supervisor", "chief")
@@ -128,7 +128,7 @@ def wait_for_steps(metrics: Path, more: int) -> None:
     count, state = len(step_times(metrics)) + more, metrics.parents[1] / "state.json"
 
     def has_ended() -> bool:
-        return json.loads(state.read_text())["state"] in FINAL
+        return state.exists() and json.loads(state.read_text())["state"] in FINAL
 
     wait_until(lambda: len(step_times(metrics)) >= count or has_ended(), 280, "it trains")
 
