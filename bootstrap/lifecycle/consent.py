@@ -13,6 +13,8 @@ from ..errors import Command, Hint, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..runs.results import BY_HAND, LEFT
+from ..runs.run import find_run
+from ..runs.takeover import is_fetched
 
 DESTROY = Command("teardown", destroy=True)
 TEARDOWN, STOP, UP = Command("teardown"), Command("stop"), Command("up")
@@ -86,7 +88,7 @@ def not_all_here(inventory: Inventory) -> list[str]:
 def unfetched(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results were never fetched to this computer, oldest first."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
-    return [i for i in ids if not (_results(inventory, i) / "result.json").exists()]
+    return [i for i in ids if not is_fetched(find_run(inventory, i))]
 
 
 def _results(inventory: Inventory, run_id: str) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.runs.records import Record
-from railhead.documents.runs.takeover import NO_LEASE
+from railhead.documents.runs.takeover import is_lost_lease
 
 from ..console import log
 from ..console.live import Board, name_of_run
@@ -121,7 +121,7 @@ def _is_continued(connection: RunConnection, state: FollowState) -> bool:
     """Whether a run that has ended on this host continues on its standby: its supervisor died, or
     has lost the lease."""
     ended = None if state.lost else read_state(connection.chief, connection.run)
-    return state.lost or bool(ended and ended.cause and NO_LEASE in ended.cause.evidence)
+    return state.lost or bool(ended and is_lost_lease(ended.cause))
 
 
 def follow(

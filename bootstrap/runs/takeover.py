@@ -16,6 +16,7 @@ from railhead.documents.agent.runs import EndRun
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunDocument
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
+from railhead.documents.runs.takeover import is_lost_lease
 
 from ..console.output import print_lines
 from ..console.wait import wait_until
@@ -31,6 +32,7 @@ from ..ssh.connect import attempts, open_sessions, start_agent
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
 from ..untrusted.unpack import Hostile
+from .results import result_of
 from .run import REMOVAL_SECONDS, Run, find_run, read_state
 
 T = TypeVar("T")
@@ -128,14 +130,28 @@ def start_standby(cluster: ConnectedCluster, run: Run) -> None:
         )
 
 
+def is_fetched(run: Run) -> bool:
+    """Whether the result of the run is here, and not only that of a chief from which a standby may
+    have taken the run over."""
+    return (run.results / "result.json").exists() and not standby_of(run)
+
+
 def standby_of(run: Run) -> str:
     """The name of the host that continues the run if its chief is lost; "" if there is none, or
     none any more, as after the end of the run."""
-    if (run.results / "result.json").exists():
+    if (run.results / "result.json").exists() and not _is_of_lost_lease(run):
         return ""
     if not local_state.is_recorded(run.run_id):
         return run.standby
     return standby_in(local_state.recorded_run(run.run_id).run)
+
+
+def _is_of_lost_lease(run: Run) -> bool:
+    """Whether the result here is that of a chief that has lost the lease of the run."""
+    with contextlib.suppress(Hostile):
+        result = result_of(run.results)
+        return result is not None and is_lost_lease(result.cause)
+    return False
 
 
 def standby_in(document: RunDocument | None) -> str:
@@ -198,6 +214,8 @@ def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) 
     document = local_state.recorded_run(run.run_id).run
     assert document  # `standby_of` has read it
     local_state.record_document(run.run_id, encode(_taken_over(document)))
+    if _is_of_lost_lease(run):
+        (run.results / "result.json").unlink(missing_ok=True)
     return find_run(inventory, run.run_id)
 
 
@@ -213,7 +231,8 @@ def record_no_standby(run_id: str) -> None:
     """Record that a run has no standby any more, if it is recorded here."""
     if not local_state.is_recorded(run_id):
         return
-    if document := local_state.recorded_run(run_id).run:
+    document = local_state.recorded_run(run_id).run
+    if document and document.takeover:
         local_state.record_document(run_id, encode(replace(document, takeover=False)))
 
 

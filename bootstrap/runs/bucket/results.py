@@ -16,6 +16,7 @@ from ...inventory.files import refuse_too_much
 from ...inventory.hosts import Inventory
 from ...untrusted import unpack
 from ...untrusted.manifest import is_same, refuse_changed, skipped_line
+from .. import takeover
 from ..results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
 from ..run import Run
 
@@ -27,7 +28,7 @@ def run_line(inventory: Inventory, run: Run | None) -> str:
     if run is None:
         return "no run yet"
     inventory, result = run.part_of(inventory), result_of(run.results)
-    if not result:
+    if not result or not takeover.is_fetched(run):
         return f"run {run.run_id}: results {_place(inventory, run.run_id)}"
     fetched = where(run, inventory.chief.name)
     remaining = (
@@ -71,6 +72,7 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
             hint=Hint(Command("start"), "   # then: ", Command("fetch")),
         )
     _fetch_files(source, run, manifest, report)
+    takeover.record_no_standby(run.run_id)  # whoever publishes has the last term
     return result_of(run.results)
 
 

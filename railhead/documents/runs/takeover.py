@@ -9,9 +9,15 @@ from dataclasses import dataclass
 
 from railhead.documents.codec import key
 from railhead.documents.names import NAME
+from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.result import LARGEST, TIME, Attempt
 
 NO_LEASE = "this chief has lost the lease of the run"  # the begin of a cause
+
+
+def is_lost_lease(cause: Cause | None) -> bool:
+    """Whether a run failed on one chief only, and another host may continue it."""
+    return cause is not None and NO_LEASE in cause.evidence
 
 
 @dataclass(frozen=True)

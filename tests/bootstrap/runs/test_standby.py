@@ -18,9 +18,11 @@ from standins.runs.run_documents import record_run, run_document
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.lifecycle import consent
 from bootstrap.plan.hostfile import Peer
 from bootstrap.remote.run import end_processes
 from bootstrap.runs import elsewhere, launch, start, takeover
+from bootstrap.runs.bucket import results as bucket_results
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import pack_folder
@@ -28,9 +30,12 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
 from railhead.documents.codec import encode
+from railhead.documents.runs.cause import Cause
+from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import RunData, RunHost, Stop
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.swept import OF_STANDBYS
+from railhead.documents.runs.takeover import NO_LEASE
 
 STANDBY = "#!/bin/sh\necho {} >before.json\nexec sleep 60\n"  # in place of the Python that runs it
 
@@ -225,12 +230,14 @@ class Standby:
 
     has_agent = True
 
-    def __init__(self) -> None:
-        self.host = parse_hosts("h2").hosts[0]
+    def __init__(self, leads: bool = True) -> None:
+        self.host, self.leads = parse_hosts("h2").hosts[0], leads
 
-    def read(self, path: str) -> str:
+    def read(self, path: str) -> str | None:
         forged = replace(RUN, stop=Stop((("halt",),) * 3, 0), bundle="0" * 64)
-        return "{}" if path.endswith("takeover.json") else json.dumps(encode(forged))
+        if path.endswith("takeover.json"):
+            return "{}" if self.leads else None
+        return json.dumps(encode(forged))
 
 
 def test_a_host_that_takes_over_changes_only_the_order_of_what_is_recorded(
@@ -248,3 +255,27 @@ def test_a_host_that_takes_over_changes_only_the_order_of_what_is_recorded(
         stop=Stop((("b",), ("c",), ("a",)), 0),
         takeover=False,
     )
+
+
+LOST = Cause("host", f"{NO_LEASE}, because its sign of life did not arrive", "h1")
+
+
+@pytest.mark.parametrize(
+    ("cause", "chiefs", "is_fetched"),
+    [(LOST, ("h1", "h2"), False), (Cause("program", "ValueError", "h1"), ("h1", "h1"), True)],
+)
+def test_the_result_of_a_chief_that_lost_the_lease_does_not_end_the_run(
+    home: Path, tmp_path: Path, cause: Cause, chiefs: tuple[str, str], is_fetched: bool
+) -> None:
+    """Its results are fetched while the standby restores the run, which then leads it."""
+    record_run(tmp_path / "r1", RUN)
+    (tmp_path / "r1").mkdir()
+    file = tmp_path / "r1/result.json"
+    file.write_text(json.dumps(encode(Result(run_id="r1", state="failed", cause=cause))))
+    inventory, run = replace(parse_hosts("h1,h2,h3"), name="c"), Run("r1", tmp_path / "r1")
+    for leads, chief in zip((False, True), chiefs, strict=True):
+        sessions: Any = {"h2": Standby(leads)}
+        assert takeover.current_of(sessions, inventory, run).hosts[0] == chief
+        assert (consent.unfetched(inventory) == []) == is_fetched
+        assert ("failed" in bucket_results.run_line(inventory, run)) == is_fetched
+    assert file.exists() == is_fetched

@@ -22,6 +22,7 @@ pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 from botocore.exceptions import ClientError, ReadTimeoutError  # noqa: E402
 from standins.gcp.storage import flipped  # noqa: E402
 from standins.runs.manifests import manifest  # noqa: E402
+from standins.runs.run_documents import record_run, run_document  # noqa: E402
 from standins.stores import object_stores  # noqa: E402
 from standins.stores.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
 
@@ -36,12 +37,18 @@ from bootstrap.clouds.storage import BucketContents, count_objects
 from bootstrap.errors import Command, RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
+from bootstrap.lifecycle import consent
 from bootstrap.lifecycle.receipt import price  # noqa: E402
 from bootstrap.remote.buckets import gcs, s3  # noqa: E402
 from bootstrap.runs.bucket import results as bucket_results  # noqa: E402
 from bootstrap.runs.run import Run, find_run  # noqa: E402
+from railhead.documents.codec import encode
+from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.manifest import home_name  # noqa: E402
+from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import RunHost
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.runs.takeover import NO_LEASE
 
 FILES = {
     "run.json": b"{}",
@@ -66,6 +73,30 @@ def uploaded(world: World, tmp_path: Path) -> list[str]:
         world.put(f"runs/r1/{name}", FILES[entry["path"]])
     world.put("runs/r1/manifest.json", json.dumps(whole).encode())
     return names
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_is_in_the_bucket_ends_the_run_whichever_chief_wrote_it(
+    world: World, tmp_path: Path, is_first: bool
+) -> None:
+    """Whoever publishes has the last term. Before, the result of a first chief that lost the lease
+    does not count."""
+    run, cause = Run("r1", tmp_path / "results/r1"), Cause("host", NO_LEASE, "m1")
+    hosts = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("m1", "m2"))
+    document = run_document(cluster="dev", hosts=hosts, size=2, takeover=True)
+    record_run(run.results, document)
+    of_first = json.dumps(encode(Result(run_id="r1", state="failed", cause=cause)))
+    run.results.mkdir(parents=True)
+    (run.results / "result.json").write_text(of_first)
+    assert consent.unfetched(world.inventory) == ["r1"]
+    path = tmp_path / "host/results/result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(of_first if is_first else '{"state": "succeeded"}')
+    world.put("runs/r1/result.json", path.read_bytes())
+    world.put("runs/r1/manifest.json", json.dumps(manifest(str(tmp_path / "host"))).encode())
+    result = bucket_results.fetch(world.inventory, run)
+    assert result and result.state == ("failed" if is_first else "succeeded")
+    assert consent.unfetched(world.inventory) == []
 
 
 @pytest.fixture
