@@ -12,6 +12,7 @@ from railhead.documents.runs.swept import Swept
 from ..console.text import count
 from ..console.wait import wait_until
 from ..errors import Command, HostsFailed, RailheadError
+from ..remote.programs import SUPERVISOR
 from ..ssh.connect import everywhere
 from ..ssh.session import Session
 from ..untrusted.unpack import Hostile
@@ -49,9 +50,10 @@ def _outcome(swept: Swept) -> str:
 
 
 def _cancel_by_supervisor(chief: Session, run: Run) -> None:
-    """Send SIGTERM to the supervisor of a run in progress, and wait until it has ended the run."""
+    """Send SIGTERM to the supervisor of a run in progress, and wait until it has ended the run.
+    After a reboot another process may have its pid."""
     state = _state(chief, run)
-    if not state or state.has_ended:
+    if not state or state.has_ended or not chief.is_running(state.pid, run.folder, SUPERVISOR):
         return
     chief.run(["sh", "-c", f"kill -TERM {state.pid}"])
     wait_until(lambda: _has_ended(chief, run), seconds=SUPERVISOR_SECONDS, every=0.2)
