@@ -41,7 +41,9 @@ RUN_ID = os.path.basename(RUN)
 HostStop = tuple[str, str, tuple[str, ...] | None]  # name, alias in the cluster, argv
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
+BEGUN = "railhead-stops"  # what another host prints before its stop command
 COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
+SSH_FAILED = 255  # exit code of ssh itself
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
 STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
@@ -134,7 +136,8 @@ class MachineStopper:
         others = [alias for name, alias, _ in stop_policy.stops(self.run) if name != term.host]
         with ThreadPoolExecutor(max(1, len(others))) as pool:
             locks = pool.map(lambda alias: ssh(alias, f"cat {programs.LOCK}"), others)
-            runs = [text for code, text in locks if code == 0 and is_name(text)]
+            texts = [lock.out.strip() for lock in locks if lock.code == 0]
+            runs = [text for text in texts if is_name(text)]
         return max((run for run in runs if run > RUN_ID), default="")  # ids begin with the time
 
     def report(self, phase: str, **more: Any) -> None:
@@ -271,38 +274,43 @@ def stop_remote_host(alias: str, argv: Sequence[str] | None) -> str:
     why = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
-        code, text = ssh(alias, shlex.join(argv))
-        if code == 0 or (code == 255 and connection_closed(text)):
+        ended = ssh(alias, f"echo {BEGUN}; {shlex.join(argv)}")
+        if ended.code == 0 or went_down(ended):
             return "ok" if is_silent(alias) else "got its stop command and still answers"
-        why = f"not reached: {text}" if code == 255 else f"its command ended with {code}: {text}"
+        reached = ended.code != SSH_FAILED or BEGUN in ended.out
+        text = (ended.err or ended.out.replace(BEGUN, "")).strip()[-300:]
+        why = f"its command ended with {ended.code}: {text}" if reached else f"not reached: {text}"
     return why
 
 
-def connection_closed(text: str) -> bool:
-    """Whether the connection closed because the host went down."""
-    return not text or stop_policy.cut_off(text)
+def went_down(ended: bounded.Ended) -> bool:
+    """Whether a host went down during its stop command. A host with too many connections, or too
+    little memory, closes a connection before the command begins."""
+    if ended.code != SSH_FAILED or BEGUN not in ended.out:
+        return False
+    return not ended.err.strip() or stop_policy.cut_off(ended.err)
 
 
 def is_silent(alias: str) -> bool:
     """Whether a host stops answering within GONE seconds."""
     end = time.monotonic() + GONE
     while time.monotonic() < end:
-        if ssh(alias, "true")[0] == 255:
+        if ssh(alias, "true").code == SSH_FAILED:
             return True
         time.sleep(1)
     return False
 
 
-def ssh(alias: str, command: str) -> tuple[int, str]:
-    """Run a command on another host of the cluster: its exit code and the end of its output."""
+def ssh(alias: str, command: str) -> bounded.Ended:
+    """Run a command on another host of the cluster; exit code 254 if ssh does not start or end."""
     argv = ["ssh", "-n", "-F", path("ssh_config"), alias, command]
     try:
         process = subprocess.run(
             argv, capture_output=True, text=True, timeout=COMMAND, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return 254, str(error)
-    return process.returncode, (process.stderr or process.stdout).strip()[-300:]
+        return bounded.Ended(254, "", str(error))
+    return bounded.Ended(process.returncode, process.stdout, process.stderr)
 
 
 def stop_this_host(argv: Sequence[str]) -> str:

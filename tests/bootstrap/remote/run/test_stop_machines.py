@@ -30,18 +30,27 @@ from bootstrap.ssh.session import START_AGENT
 from railhead.documents.runs.run import AfterRun
 from railhead.documents.runs.takeover import Term
 
-# Notes each command; a host that got its stop command answers no more.
+# Notes each command, and runs the `echo` before it, unless the connection ends before that; a host
+# that got its stop command answers no more.
 SSH = """#!/bin/sh
 for word; do before=$alias; alias=$last; last=$word; done
-echo "$alias: $last" >>"$HOME/commands"
+command=${last#*; }
+echo "$alias: $command" >>"$HOME/commands"
 [ -e "$HOME/$alias.gone" ] && { echo "no route" >&2; exit 255; }
-[ "$last" = true ] && exit 0
-case $last in
+case $command in
+  true) exit 0;;
+  refused*) echo "Permission denied (publickey)." >&2; exit 255;;
+  parted*) echo "ssh: connect to host b port 22: Connection timed out" >&2; exit 255;;
+  dropped*) echo "kex_exchange_identification: Connection closed by remote host" >&2; exit 255;;
+  reset*) echo "Connection reset by 10.0.0.2 port 22" >&2; exit 255;;
+  ended*) exit 255;;
+esac
+[ "$command" = "$last" ] || eval "${last%%; *}"
+case $command in
   cat*) cat "$HOME/$alias.lock" 2>&1; exit;;
   never*) exit 0;;
   wrong*) echo "no such command" >&2; exit 127;;
-  refused*) echo "Permission denied (publickey)." >&2; exit 255;;
-  parted*) echo "ssh: connect to host b port 22: Connection timed out" >&2; exit 255;;
+  killed*) touch "$HOME/$alias.gone"; exit 255;;
   frozen*) exec sleep 600;;
   cut*) touch "$HOME/$alias.gone"; echo "Connection closed by remote host" >&2; exit 255;;
 esac
@@ -166,8 +175,9 @@ def test_a_chief_that_serves_an_endpoint_is_left_to_it(
     assert output["stopped"]["b"] == output["stopped"]["c"] == "ok"
 
 
-def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path) -> None:
-    argv = [["true"], ["cut"], ["off"]]
+@pytest.mark.parametrize("command", ["cut", "killed"])
+def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path, command: str) -> None:
+    argv = [["true"], [command], ["off"]]
     output = Kept(home, stop={"argv": argv, "keep_minutes": 0}).end()
     assert output["stopped"]["b"] == "ok"
 
@@ -194,7 +204,14 @@ def test_a_host_that_answers_on_is_reported(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "why"), [("refused", "Permission denied"), ("parted", "Connection timed out")]
+    ("command", "why"),
+    [
+        ("refused", "Permission denied"),
+        ("parted", "Connection timed out"),
+        ("dropped", "Connection closed"),
+        ("reset", "Connection reset"),
+        ("ended", ""),
+    ],
 )
 def test_a_host_that_ssh_cannot_reach_is_not_reported_as_stopped(
     home: Path, command: str, why: str
@@ -202,6 +219,7 @@ def test_a_host_that_ssh_cannot_reach_is_not_reported_as_stopped(
     """It may run on, and cost money: that it is silent proves nothing."""
     kept = Kept(home, stop={"argv": [["true"], [command], ["off"]], "keep_minutes": 0})
     kept.change("PAUSE", "0.1")
+    kept.change("GONE", "0.1")
     outcome = kept.end()["stopped"]["b"]
     assert outcome.startswith("not reached: ") and why in outcome
     assert orders(kept.requests).count(f"railhead-2: {command}") == 3

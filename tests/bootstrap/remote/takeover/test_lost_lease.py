@@ -81,7 +81,7 @@ def test_a_run_that_ends_by_itself_is_published_and_is_not_taken_over(chief: Chi
     assert of_first and chief.terms.chief(2) == of_first
     assert not chief.terms.claim(2, Claim("b", "mark-2"))
     stops = (chief.run.home / "commands").read_text().splitlines()
-    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+    assert stops[-1] == "chief stops" and any(line.endswith("; off") for line in stops)
 
 
 def test_the_time_and_the_attempts_of_a_run_continue_in_a_later_term(chief: Chief) -> None:
@@ -112,7 +112,7 @@ def test_a_run_that_is_not_restored_is_published_as_failed_and_its_machines_stop
         "it was not restored: the disk is full",
     )
     stops = (chief.run.home / "commands").read_text().splitlines()
-    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+    assert stops[-1] == "chief stops" and any(line.endswith("; off") for line in stops)
     assert chief.has_results and not (chief.folder / "ranks").exists()
     assert not [name for name in chief.objects() if "/checkpoints/" in name]
 
@@ -156,6 +156,6 @@ def test_a_chief_that_nobody_has_taken_over_from_stops_all_machines(
     stopper = stopper_of_a_lost_lease(chief)
     assert stopper.wait(60) == 0
     stops = (chief.run.home / "commands").read_text().splitlines()
-    assert stops[-1] == "chief stops" and any(line.endswith("railhead-2 off") for line in stops)
+    assert stops[-1] == "chief stops" and any(line.endswith("; off") for line in stops)
     assert chief.has_results and chief.terms.chief(2) == Claim("a", "mark-1")
     assert not chief.terms.claim(2, Claim("b", "mark-2")), "a standby that comes too late"
