@@ -25,7 +25,7 @@ from railhead.documents.runs.state import Machines, RunState
 from .. import programs
 from ..serve import machine_use
 from ..takeover import held
-from ..takeover.lease import OTHER_LEADS
+from ..takeover.lease import CUT_OFF, OTHER_LEADS
 from . import (
     bounded,
     checkpoint_files,
@@ -50,7 +50,8 @@ STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
 # Seconds without a rank after which a host whose run was taken over is not needed: the host that
 # supervises the run waits for 10 minutes for others.
 UNUSED = 1200.0
-LOOK = 5.0  # seconds between two looks for ranks
+LOOK = 10.0  # seconds between two looks for ranks, and between two claims
+IN_USE = "not stopped: another host may lead the run"
 
 
 def path(name: str) -> str:
@@ -87,9 +88,8 @@ class MachineStopper:
             self.report("left to " + (self.successor() or "you"), until=None)
             return
         if self.is_lost:
-            self.wait_until_unused()
-            if reclaim(self.run):
-                self.is_lost = False
+            self.is_lost = not self.leads_again()
+            if not self.is_lost:
                 self.upload_all()
         with machine_use.run_lock() as free:
             if not free or self.successor():
@@ -204,26 +204,34 @@ class MachineStopper:
                 return
         self.report("not uploaded", upload=why)
 
-    def wait_until_unused(self) -> None:
-        """Wait until this host has had no rank of the run for UNUSED seconds: the host that
-        supervises the run now may train here again, and stops this machine at the end."""
+    def leads_again(self) -> bool:
+        """Whether this host leads the run again. Wait until it has had no rank of the run for
+        UNUSED seconds: the host that supervises the run now may train here again, and stops this
+        machine at the end. Then claim, again while the bucket is away: until a standby that was cut
+        off from it too has left."""
         self.report("left to the host that took the run over, unless it does not use this one")
         used = time.monotonic()
-        while time.monotonic() - used < UNUSED:
+        while (unused := time.monotonic() - used) < UNUSED + CUT_OFF:
             if end_processes.processes(RUN_ID):
                 used = time.monotonic()
+            elif unused >= UNUSED and (leads := reclaim(self.run)) is not None:
+                return leads
             time.sleep(LOOK)
+        return False
 
     def stop(self) -> None:
         """Stop the other hosts first, this one last; only this one if the lease of the run is lost:
         another host uses the others."""
-        *others, (name, _, argv) = stop_policy.stops(self.run)
+        *others, (name, _, argv) = hosts = stop_policy.stops(self.run)
+        in_use: dict[str, str] = {}
         if self.is_lost:
             others, (name, _, argv) = [], self.own_stop()
+            in_use = {host: IN_USE for host, _, _ in hosts if host != name}
         self.report("stopping", stopped={}, until=None)
         with ThreadPoolExecutor(max(1, len(others))) as pool:
             outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)
             outcomes = {host: why for (host, _, _), why in zip(others, outcome, strict=True)}
+        outcomes |= in_use
         self.report("stopping", stopped=outcomes)
         if argv is None:
             self.report("stopped", stopped={**outcomes, name: "has no stop command"})
@@ -243,17 +251,14 @@ class MachineStopper:
         return next((stop for stop in stops if term and stop[0] == term.host), stops[-1])
 
 
-def reclaim(run: AfterRun) -> bool:
-    """Whether no host has taken over the run whose lease is lost, and none can any more."""
-    if not run.bucket:
-        return False
-    for attempt in range(TRIES):
-        time.sleep(PAUSE if attempt else 0)
-        with contextlib.suppress(OSError):
-            ended = bounded.run(bounded.command_with_client(run, RUN, "takeover.reclaim"), COMMAND)
-            if ended.code in (0, OTHER_LEADS):
-                return ended.code == 0
-    return False
+def reclaim(run: AfterRun) -> bool | None:
+    """Whether no host has taken over the run whose lease is lost, and none can any more; None if
+    the bucket does not answer."""
+    with contextlib.suppress(OSError):
+        ended = bounded.run(bounded.command_with_client(run, RUN, "takeover.reclaim"), COMMAND)
+        if ended.code in (0, OTHER_LEADS):
+            return ended.code == 0
+    return None
 
 
 def upload(run: AfterRun, seconds: float, *only: str) -> str:

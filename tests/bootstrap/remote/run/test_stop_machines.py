@@ -87,7 +87,7 @@ class Kept:
         """Give a constant of the keeper another value."""
         program = programs.own(self.folder) / "remote/run/stop_machines.py"
         changed, count = re.subn(
-            rf"(?m)^{constant} = [^ ]*", f"{constant} = {value}", program.read_text()
+            rf"(?m)^{constant} = \S*", f"{constant} = {value}", program.read_text()
         )
         assert count == 1
         program.write_text(changed)
@@ -384,6 +384,42 @@ def test_an_upload_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     assert output["upload"] == "it had not finished after 1 s"
     assert output["results"] == "only on a" and orders(kept.requests)[-1] == "chief"
     assert (home / "tries").read_text() == "tried\n"
+
+
+# A client whose claim fails until it is try number 5; `$1` is what each claim does first.
+CLAIMS = """case "$*" in *takeover.reclaim*)
+  echo >>"$HOME/tries"
+  [ "$(wc -l <"$HOME/tries")" -ge 5 ] || { %s exit 1; }
+esac
+"""
+TRAINS = 'RAILHEAD_RUN=r1 RAILHEAD_HOME=$HOME sh -c "sleep 2; touch $HOME/trained" >&2 &'
+LEFT = "not stopped: another host may lead the run"
+
+
+@pytest.mark.parametrize(
+    ("claims", "cut_off", "others"),
+    [
+        (CLAIMS % "", "60.0", "ok"),
+        (CLAIMS % TRAINS, "0.5", LEFT),
+        ("exit 3", "60.0", LEFT),
+    ],
+)
+def test_a_chief_that_lost_the_lease_claims_it_again_while_the_bucket_is_away(
+    home: Path, claims: str, cut_off: str, others: str
+) -> None:
+    """Until a standby that was cut off too has left. Meanwhile another host may train here."""
+    kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
+    held.begin(str(kept.folder), Term(1, "a", "mark"), held.now() - 50)
+    kept.make_client(claims)
+    for constant, value in (("PAUSE", "0.1"), ("UNUSED", "0.0"), ("LOOK", "0.1")):
+        kept.change(constant, value)
+    programs.change(kept.folder, "takeover/lease.py", "CUT_OFF = 3600.0", f"CUT_OFF = {cut_off}")
+    output = kept.end()
+    assert output["stopped"] == {"b": others, "c": others, "a": "stop command sent"}
+    assert orders(kept.requests)[-1] == "chief"
+    assert len(orders(kept.requests)) == (3 if others == "ok" else 1)
+    assert (output["results"] == "in s3://b/runs/r1") == (others == "ok")
+    assert (home / "trained").exists() == (claims == CLAIMS % TRAINS)
 
 
 def agent() -> subprocess.Popen[bytes]:

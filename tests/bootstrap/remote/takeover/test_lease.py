@@ -11,6 +11,7 @@ from bootstrap.remote.takeover.lease import (
     CUT_OFF,
     EXPIRED,
     HOLD,
+    LAST,
     RENEW,
     Holder,
     Standby,
@@ -78,6 +79,7 @@ class Host:
     beat: int = -1
     late: tuple[float, float] | None = None
     led: bool = False
+    over: bool = False
     stays: bool = True  # as a standby
     last: bool = False  # no other host takes over from it
     unused: int = 0  # seconds since it gave up
@@ -99,16 +101,17 @@ class Host:
     def watch(self, bucket: Bucket, t: int) -> bool:
         """A step of a standby; True if it takes over."""
         now = t * self.rate
-        if self.cut > t:
-            return False
-        if t % 10 == 0:
+        if t % 10 == 0 and self.cut <= t:
             self.read, self.looks, self.led = now, self.looks + 1, bucket.led
+            self.over = self.last and bucket.term >= LAST
             if (bucket.term, bucket.beats) != (self.term, self.beat):
                 self.term, self.beat = bucket.term, bucket.beats
                 self.seen, self.looks = now, 0
-        facts = Standby(now, self.seen, self.read, self.looks, led=self.led)
+        facts = Standby(now, self.seen, self.read, self.looks, self.over, self.led)
         if standby(facts) != "claim":
             self.stays = standby(facts) != "end"
+            return False
+        if self.cut > t:
             return False
         self.seen, self.looks = now, 0
         if bucket.term > self.term:
@@ -118,9 +121,11 @@ class Host:
         return True
 
     def reclaim(self, bucket: Bucket, t: int) -> None:
-        """A step of a host that gave up: it leads again where no other has taken over."""
+        """A step of a host that gave up: it leads again where no other has taken over. At some time
+        it stops only itself."""
         self.unused += 1
-        if self.unused > 1200 and self.cut <= t and bucket.term == self.term:
+        claims = 1200 < self.unused < 1200 + CUT_OFF
+        if claims and self.cut <= t and bucket.term == self.term:
             bucket.term, self.term = self.term + 1, self.term + 1
             self.holds = self.last = True
 
@@ -167,17 +172,19 @@ def test_two_chiefs_are_never_at_work_whatever_freezes_or_is_cut_off() -> None:
     assert sum(run.takeovers for run in runs) > 50
 
 
-def lead(draw: random.Random) -> tuple[int, int]:
-    """A chief and its only standby, and faults for 1,500 seconds: the seconds in which both led,
-    and how many lead at the end."""
+def lead(draw: random.Random, outage: int = 0) -> tuple[int, int]:
+    """A chief and its only standby, faults for 1,500 seconds, and an outage of the bucket from
+    second 100 on: the seconds in which both led, and how many lead at the end."""
     chief, other, bucket, both = Host(1.05, holds=True), Host(0.95, last=True), Bucket(), 0
-    for t in range(1, 3500):
+    for t in range(1, 3500 + outage):
         for host in draw.sample([chief, other], 2):
+            if t == 100:
+                host.cut = max(host.cut, t + outage)
             fault = draw.random() if t < 1500 else 1
             if fault < 0.004:
                 host.frozen = t + draw.choice(FAULTS)
             elif fault < 0.008:
-                host.cut = t + draw.choice(FAULTS)
+                host.cut = max(host.cut, t + draw.choice(FAULTS))
             if host.frozen > t:
                 continue
             if host.holds:
@@ -192,6 +199,16 @@ def lead(draw: random.Random) -> tuple[int, int]:
 
 def test_one_host_is_left_that_stops_the_machines() -> None:
     assert {lead(random.Random(seed)) for seed in range(60)} == {(0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("outage", "leaders"), [(60, 1), (600, 1), (1500, 1), (3000, 1), (4500, 1), (6000, 0)]
+)
+def test_one_host_stops_the_machines_after_an_outage_of_the_bucket(
+    outage: int, leaders: int
+) -> None:
+    """After a longer one both have left: then the timers of the machines stop them."""
+    assert {lead(random.Random(seed), outage) for seed in range(10)} == {(0, leaders)}
 
 
 def test_a_holder_that_does_not_look_at_its_clock_makes_a_second_chief() -> None:

@@ -132,7 +132,7 @@ def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
 
 def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
     programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 5.0")
-    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 5.0", "LOOK = 0.5")
+    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 10.0", "LOOK = 0.5")
     chief.is_taken_over()
     environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}
