@@ -6,6 +6,7 @@ a dead network mount may never end. Standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -44,7 +45,8 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
         out, err = process.communicate(stdin.encode(), timeout=seconds)
         return Ended(process.returncode, text(out), text(err))
     except subprocess.TimeoutExpired:
-        process.kill()
+        with contextlib.suppress(PermissionError):  # it runs as another user, such as root
+            process.kill()
     try:
         out, err = process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired as late:

@@ -325,14 +325,15 @@ def stop_this_host(argv: Sequence[str]) -> str:
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
         try:
-            process = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND
-            )
-            why = f"its command ended with {process.returncode}: {process.stderr.strip()[-300:]}"
-            if process.returncode == 0:
-                return "stop command sent"
-        except (OSError, subprocess.TimeoutExpired) as error:
+            ended = bounded.run(argv, COMMAND)
+        except OSError as error:
             why = str(error)
+            continue
+        if ended.code == 0:
+            return "stop command sent"
+        why = f"its command ended with {ended.code}: {ended.err.strip()[-300:]}"
+        if ended.code is None:
+            why = f"it had not finished after {COMMAND:g} s"
     return why
 
 

@@ -99,9 +99,10 @@ class Kept:
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *before: str) -> subprocess.Popen[bytes]:
+        """Start the keeper; `before`: words before its command."""
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}"}
-        argv = programs.command(self.folder, "run.stop_machines")
+        argv = [*before, *programs.command(self.folder, "run.stop_machines")]
         err = (self.home / "err").open("wb")
         return subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=err)
 
@@ -226,10 +227,11 @@ def test_a_host_that_ssh_cannot_reach_is_not_reported_as_stopped(
 
 
 def test_a_chief_whose_own_command_fails_reports_so(home: Path) -> None:
-    script = f"echo chief >>{home}/commands; echo may not >&2; exit 5"
+    """Also in bytes that are not UTF-8."""
+    script = f"echo chief >>{home}/commands; printf 'may \\377 not' >&2; exit 5"
     kept = Kept(home, stop={"argv": [["sh", "-c", script], ["off"], ["off"]], "keep_minutes": 0})
     kept.change("PAUSE", "0.1")
-    assert kept.end()["stopped"]["a"] == "its command ended with 5: may not"
+    assert kept.end()["stopped"]["a"] == "its command ended with 5: may \ufffd not"
     assert orders(kept.requests)[2:] == ["chief"] * 3
 
 
@@ -241,7 +243,26 @@ def test_a_host_that_is_frozen_does_not_keep_the_others_running(home: Path) -> N
     kept.change("COMMAND", "0.5")
     stopped = kept.end(60)["stopped"]
     assert stopped["c"] == "ok"
-    assert "timed out" in stopped["a"] and "timed out" in stopped["b"]
+    assert stopped["a"] == "it had not finished after 0.5 s" and "timed out" in stopped["b"]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
+def test_a_command_of_the_chief_that_may_not_be_killed_is_tried_again(home: Path) -> None:
+    """As `sudo` of a user: here of a root that may not signal other users."""
+    script = f"echo $$ >>{home}/pids; exec setpriv --reuid=65534 --clear-groups sleep 600"
+    kept = Kept(home, stop={"argv": [["sh", "-c", script], None, None], "keep_minutes": 0})
+    kept.change("PAUSE", "0.1")
+    kept.change("COMMAND", "0.5")
+    programs.change(kept.folder, "run/bounded.py", "GRACE = 5.0", "GRACE = 0.1")
+    user = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]
+    try:
+        assert kept.start(*user).wait(20) == 0
+    finally:
+        pids = [int(pid) for pid in (home / "pids").read_text().split()]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    assert kept.record()["stopped"]["a"] == "it had not finished after 0.5 s" and len(pids) == 3
 
 
 def test_a_disk_that_takes_no_record_does_not_keep_the_machines(home: Path) -> None:
