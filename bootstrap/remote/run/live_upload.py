@@ -30,6 +30,7 @@ from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.runs.run import AfterRun, RunDocument
 
+from ..log_lines import print_line
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp
 from .live.logs import LogUpload
@@ -177,7 +178,7 @@ def failure_of(work: Callable[[], object]) -> str | None:
         work()
     except Exception as error:
         why = f"{type(error).__name__}: {error}"[:400]
-        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why, flush=True)
+        print_line(why)
         return why
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -217,6 +218,21 @@ def test_a_failed_upload_is_counted_and_the_next_one_succeeds(s3: Any, run: Path
     assert (status.failed, status.why) == (1, "OSError: 503 Slow Down")
     assert loop.checkpoint_step()
     assert live_upload.load_status(str(run)).why is None
+
+
+@pytest.mark.parametrize(("log", "why"), [("/dev/full", "503"), ("/dev/null", "no \udcff.h5")])
+def test_a_failure_that_cannot_be_noted_does_not_end_the_uploads(
+    monkeypatch: pytest.MonkeyPatch, log: str, why: str
+) -> None:
+    """Their log is on the disk that the run has filled; and a file may have any name."""
+
+    def refuse() -> None:
+        raise OSError(why)
+
+    with Path(log).open("wb", buffering=0) as file:
+        stdout = io.TextIOWrapper(file, "utf-8", write_through=True)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert live_upload.failure_of(refuse) == f"OSError: {why}"
 
 
 def test_a_changed_object_is_left_out_and_named(s3: Any, run: Path, tmp_path: Path) -> None:
