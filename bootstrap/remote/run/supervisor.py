@@ -237,6 +237,7 @@ class Supervisor:
                 self.state.beat(begun=self.output.unfinished, stall=self.watch.stall)
                 controller.is_connected(path("attached"))
                 self.returning.look()
+                self.state.start_uploads(self.run)
             self.watch.look(time_now)
             if stop_policy.is_over(self.run, self.state.run_seconds):
                 CANCELLED.set()

@@ -18,8 +18,10 @@ import pytest
 from places import ROOT
 from standins import programs
 from standins.runs.run_documents import run_document
+from standins.runs.supervisor_here import SupervisorHere
 
 from bootstrap.console.wait import wait_until
+from bootstrap.remote.attempts import run_state
 from bootstrap.remote.programs import NAME
 from bootstrap.remote.run import (
     checkpoint_files,
@@ -360,6 +362,28 @@ def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Pat
             return True
 
     assert wait_until(gone, seconds=60, every=0.05)
+
+
+def test_uploads_that_have_ended_start_again_after_a_while(
+    client: None, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a client that always fails fill no log."""
+    starts = home / "starts"
+    fails = f"#!/bin/sh\necho x >>{starts}; exit 1\n"
+    (home / ".railhead/envs/client/bin/python").write_text(fails)
+    run = SupervisorHere(tmp_path / "r1", monkeypatch, bucket=encode(DOCUMENT.bucket))
+    state, document = run.supervisor.state, run.supervisor.run
+    state.start_uploads(document)
+    first = state.uploads
+    assert isinstance(first, subprocess.Popen) and first.wait(60) == 1
+    state.start_uploads(document)
+    assert state.uploads is first
+    monkeypatch.setattr(run_state, "AGAIN", 0.0)
+    until_next = f"timeout 60 sh -c 'until [ $(wc -l <{starts}) = 2 ]; do sleep 0.1; done'"
+    with subprocess.Popen(["sh", "-c", until_next]) as mpirun:
+        assert run.supervisor.wait(mpirun) == 0
+    state.end_uploads()
+    assert "exit code 1" in state.unfinished[0]
 
 
 def test_without_a_client_or_a_bucket_there_are_not_uploads_and_the_first_is_reported(
