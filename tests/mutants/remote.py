@@ -258,7 +258,7 @@ MUTANTS = [
     Mutant(
         what="a checkpoint that the program is writing is uploaded",
         file=f"{RUN}/live_upload.py",
-        old="return not times or time.time() - max(times) / 1e9 >= SETTLED",
+        old="return max(time.time() - newest, time.monotonic() - self.own_since) >= SETTLED",
         new="return True",
         caught_by=(f"{TESTS}/run/test_live_upload.py",),
     ),

@@ -169,6 +169,21 @@ def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
     assert sender.step() and "checkpoints/manifest.json" in names(s3)
 
 
+def test_files_of_a_later_time_than_that_of_the_chief_are_uploaded_when_they_rest(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a clock was set back, or on a file server whose clock is ahead."""
+    monkeypatch.setattr(live_upload, "SETTLED", 0.2)
+    sender = uploads(run)
+    own_file(run, "a.h5", "half", age=-3600)
+    assert not sender.step()
+    time.sleep(0.2)
+    own_file(run, "a.h5", "whole", age=-3601)
+    assert not sender.step()
+    assert wait_until(sender.step, seconds=20, every=0.05)
+    assert restored(tmp_path)[0] == {"a.h5": "whole"}
+
+
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
     s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
