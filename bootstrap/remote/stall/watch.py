@@ -68,7 +68,8 @@ class StallWatch:
         elif silence >= self.next_look and not (self.thread and self.thread.is_alive()):
             self.next_look = silence + limit
             self.thread = threading.Thread(target=self._examine, args=(silence, limit), daemon=True)
-            self.thread.start()
+            with contextlib.suppress(RuntimeError):  # no thread can be started now
+                self.thread.start()
 
     def culprit(self, stall: Stall) -> Culprit:
         """The failure of a run that was terminated because of this stall."""
