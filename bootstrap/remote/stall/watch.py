@@ -6,7 +6,6 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import threading
@@ -14,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railhead.documents.codec import decode
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.stall import Stall
@@ -191,10 +189,8 @@ def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sa
     if ended.code is None:
         return f"no answer within {REPLY:g} seconds"
     try:
-        samples: tuple[Sample, ...] = decode(
-            tuple[Sample, ...], json.loads(ended.out.splitlines()[-1])
-        )
-    except (ValueError, IndexError):
+        samples: tuple[Sample, ...] = end_processes.document_of(tuple[Sample, ...], ended.out)
+    except ValueError:
         last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
         return last[-300:]
     ranks = run.ranks_of(index)
