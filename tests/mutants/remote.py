@@ -70,6 +70,27 @@ MUTANTS = [
         caught_by=(f"{TESTS}/takeover/test_lost_lease.py",),
     ),
     Mutant(
+        what="an error of the disk ends the signs of life, and costs the lease",
+        file=f"{TAKEOVER}/held.py",
+        old="            pass  # of the disk",
+        new="            return  # of the disk",
+        caught_by=(f"{TESTS}/takeover/test_terms.py", "-k", "signs_of_life"),
+    ),
+    Mutant(
+        what="a full disk ends the uploads of a run",
+        file="bootstrap/remote/log_lines.py",
+        old="contextlib.suppress(OSError, ValueError)",
+        new="contextlib.suppress(ValueError)",
+        caught_by=(f"{TESTS}/run/test_live_upload.py", "-k", "cannot_be_noted"),
+    ),
+    Mutant(
+        what="the hosts of a second attempt are not prepared after a copy that takes hours",
+        file=f"{ATTEMPTS}/restarts.py",
+        old="            copies.add(host)\n",
+        new='            copies.add(host)\n        return run, ""\n',
+        caught_by=(f"{TESTS}/attempts/test_restarts.py", "-k", "during_the_copy"),
+    ),
+    Mutant(
         what="a rank that writes a file for minutes ends the run as one that hangs",
         file=f"{STALL}/diagnosis.py",
         old="works = works or uses >= IDLE or sample.bytes != 0",
@@ -258,7 +279,7 @@ MUTANTS = [
     Mutant(
         what="a checkpoint that the program is writing is uploaded",
         file=f"{RUN}/live_upload.py",
-        old="return not times or time.time() - max(times) / 1e9 >= SETTLED",
+        old="return max(time.time() - newest, time.monotonic() - self.own_since) >= SETTLED",
         new="return True",
         caught_by=(f"{TESTS}/run/test_live_upload.py",),
     ),

@@ -94,7 +94,7 @@ class Returning:
         self.back, self.since = "", 0.0  # the first host that answers again, and when
 
     def look(self) -> None:
-        """Look again, if it is time; never waits."""
+        """Look again, if it is time; never waits, and never ends the run of the others."""
         if not self.absent or self.back:
             return
         for name, process in [*self.looks.items()]:
@@ -104,7 +104,9 @@ class Returning:
                     self.back, self.since = name, time.time()
         if not self.looks and time.monotonic() - self.looked >= LOOK:
             self.looked = time.monotonic()
-            self.looks = {name: self._start(name) for name in self.absent}
+            with contextlib.suppress(OSError):  # no process can be started now
+                for name in self.absent:
+                    self.looks[name] = self._start(name)
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         """Start a program that does nothing there, without the run's marks."""

@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from railhead.documents.codec import decode, encode, key
+from railhead.documents.codec import encode, key
 from railhead.documents.runs.cause import LONGEST
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
@@ -67,9 +67,9 @@ def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) ->
     if number > 1:
         command = " ".join(("attempts.evidence", *arguments))
         argv = end_processes.command_on_host(run, folder, number, command)
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, ValueError):
         ended = bounded.run(argv, OF_LOST if is_lost else SECONDS)
-        evidence = decode(Evidence, json.loads(ended.out.splitlines()[-1]))
+        evidence = end_processes.document_of(Evidence, ended.out)
         return Evidence(cloud=evidence.cloud) if is_lost else evidence
     return Evidence()
 

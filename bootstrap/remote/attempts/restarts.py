@@ -20,7 +20,7 @@ from typing import Any
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.result import Attempt, Result, other_keras
-from railhead.documents.runs.run import BuiltIn, RunDocument, Script
+from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
 from ..programs import REPLACING, WHOLE
 from ..run import bounded, controller, end_processes, json_file
@@ -33,7 +33,7 @@ BACK = 600.0  # seconds that a lost host has to come back
 AGAIN = 5.0  # seconds between two looks for it
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
-SPREAD = """tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
+COPY = """tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
 ssh -F ssh_config "$1" "cd && tar -C .railhead/runs/$2/checkpoints -xf -" """
 
 
@@ -106,8 +106,8 @@ class Restarts:
         if not ended.grows and (why := self._refusal(ended, checkpoints)):
             return Decision(why=why)
         self.error = (_key(ended.result.cause), point)
-        run, why = _hosts_ready(ended)
-        if why := why or _spread(run, ended, point):
+        run, why = _hosts_with_checkpoints(ended, point)
+        if why:
             end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
             return Decision(why=why)
         lost = time.time() - (point.at or time.time() - ended.times.seconds)
@@ -190,6 +190,28 @@ def _interval(run: RunDocument, checkpoints: Checkpoints, seconds: float) -> flo
     return measured or 0.0
 
 
+def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, str]:
+    """Prepare the hosts; those of a script also get the chief's checkpoint files, as in a resume.
+    The document for the hosts of the next attempt, and why it failed, or "".
+
+    A copy may take hours, and the run has no process meanwhile: each agent that starts on a host
+    removes its temporary folders. So the hosts are prepared again after it, until all those that
+    are ready have a copy.
+    """
+    copies: set[RunHost] = set()
+    while True:
+        run, why = _hosts_ready(ended)
+        if why or not isinstance(ended.run.program, Script) or not point.files:
+            return run, why
+        lacking = {n: host for n, host in run.present.items() if n and host not in copies}
+        if not lacking:
+            return run, ""
+        for index, host in lacking.items():
+            if why := _copied(run, ended, index):
+                return run, f"{host.name}: {why}"
+            copies.add(host)
+
+
 def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
     """Prepare the hosts; the document for those of the next attempt, and why it failed, or "".
 
@@ -240,23 +262,11 @@ def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
     return ""
 
 
-def _spread(run: RunDocument, ended: Ended, point: Point) -> str:
-    """Copy the chief's checkpoint files of a script to the other hosts, as a resume does. Why this
-    failed, or ""."""
-    if not isinstance(run.program, Script) or not point.files:
-        return ""
-    for index, host in run.present.items():
-        if index == 0:
-            continue
-        argv = ["sh", "-c", f"cd {shlex.quote(ended.folder)} && {SPREAD}", "spread"]
-        if why := _copied([*argv, f"railhead-{index + 1}", run.run_id], ended):
-            return f"{host.name}: {why}"
-    return ""
-
-
-def _copied(argv: list[str], ended: Ended) -> str:
-    """Run a copy, which may take hours: a cancel, also by --max-hours, ends it. Why it failed, or
-    ""."""
+def _copied(run: RunDocument, ended: Ended, index: int) -> str:
+    """Copy the chief's checkpoint files to another host; a cancel, also by --max-hours, ends this.
+    Why it failed, or ""."""
+    argv = ["sh", "-c", f"cd {shlex.quote(ended.folder)} && {COPY}", "copy"]
+    argv += [f"railhead-{index + 1}", run.run_id]
     null, until = subprocess.DEVNULL, time.monotonic() + COPYING
     try:
         process = subprocess.Popen(

@@ -24,6 +24,7 @@ from ..takeover import held
 from .restarts import Restarts
 
 RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
+AGAIN = 300.0  # seconds at least between two starts of the uploads
 STARTED = time.monotonic()
 
 
@@ -45,6 +46,7 @@ class State:
         self.restarts = Restarts(term.attempts if term else ())
         self.numbers: dict[str, int] = {}  # of the values of each --metric so far
         self.uploads: subprocess.Popen[bytes] | OSError | None = None
+        self.uploads_started = -AGAIN
         self.lease: subprocess.Popen[bytes] | None = None
         self.document = RunState(
             state="starting",
@@ -94,10 +96,13 @@ class State:
             self.lease = holder.start(run, self.folder, first)
 
     def start_uploads(self, run: RunDocument) -> None:
-        """Start the uploads of a run; they continue over its attempts."""
-        if self.uploads is None and run.bucket:
+        """Start the uploads of a run, which continue over its attempts; again where something has
+        ended them, such as a lack of memory."""
+        is_running = isinstance(self.uploads, subprocess.Popen) and self.uploads.poll() is None
+        if run.bucket and not is_running and time.monotonic() - self.uploads_started >= AGAIN:
             from ..run import live_upload  # loaded only where there is a bucket
 
+            self.uploads_started = time.monotonic()
             self.uploads = live_upload.start(run, self.folder)
 
     def end_uploads(self) -> None:

@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.run import RunDocument
@@ -32,6 +32,7 @@ GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
 TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
+T = TypeVar("T")
 
 
 def processes(run_id: str, variable: str = OF_RUNS) -> list[int]:
@@ -182,6 +183,18 @@ def command_on_host(run: RunDocument, folder: str, number: int, program: str) ->
     return [*ssh, f"exec {python} -I -S {archive} {program}"]
 
 
+def document_of(kind: type[T], output: str | bytes) -> T:
+    """The document in the last line that a program has printed on another host.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        return decode(kind, json.loads(output.splitlines()[-1]))
+    except (IndexError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
 def reply_of(process: subprocess.Popen[bytes] | OSError) -> Swept | NotSwept:
     """The reply of another host."""
     if isinstance(process, OSError):
@@ -192,8 +205,8 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Swept | NotSwept:
         process.kill()
         return NotSwept(f"no answer within {REPLY:g} seconds")
     try:
-        return decode(Swept, json.loads(text.splitlines()[-1]))
-    except (ValueError, IndexError):
+        return document_of(Swept, text)
+    except ValueError:
         return NotSwept(text.decode(errors="replace").strip()[-600:])
 
 

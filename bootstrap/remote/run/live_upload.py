@@ -30,6 +30,7 @@ from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.runs.run import AfterRun, RunDocument
 
+from ..log_lines import print_line
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp
 from .live.logs import LogUpload
@@ -55,6 +56,8 @@ class CheckpointUpload:
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
         self.term = bucket.fence.term.number if bucket.fence else 1
+        self.own: dict[str, Stamp] = {}  # the program's files in the last look
+        self.own_since = 0.0  # when they were first seen so, of the monotonic clock
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -68,7 +71,7 @@ class CheckpointUpload:
         stamps = checkpoint_files.complete_files(self.folder)
         if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded
-        if not is_settled(stamps):
+        if not self._is_settled(stamps):
             return False
         try:
             entries = tuple(self._entries(stamps))
@@ -78,6 +81,15 @@ class CheckpointUpload:
             return False
         self._publish(entries)
         return True
+
+    def _is_settled(self, stamps: dict[str, Stamp]) -> bool:
+        """Whether the program's own files have not changed for SETTLED seconds: by their times, or
+        between the looks of this process, because a file may have a time in the future."""
+        own = {path: stamp for path, stamp in stamps.items() if not checkpoint_files.is_fixed(path)}
+        if own != self.own:
+            self.own, self.own_since = own, time.monotonic()
+        newest = max((ns for _, ns in own.values()), default=0) / 1e9
+        return max(time.time() - newest, time.monotonic() - self.own_since) >= SETTLED
 
     def _entries(self, stamps: dict[str, Stamp]) -> Iterator[Uploaded]:
         """An entry of the manifest for each file, uploaded where the bucket does not have it."""
@@ -152,12 +164,6 @@ def stamp_of(file: Uploaded) -> Stamp:
     return file.bytes, file.mtime_ns
 
 
-def is_settled(stamps: dict[str, Stamp]) -> bool:
-    """Whether the program's own files have not changed for SETTLED seconds."""
-    times = [ns for path, (_, ns) in stamps.items() if not checkpoint_files.is_fixed(path)]
-    return not times or time.time() - max(times) / 1e9 >= SETTLED
-
-
 def load_status(run: str) -> Uploads:
     """What was uploaded so far."""
     with contextlib.suppress(OSError, ValueError):
@@ -177,7 +183,7 @@ def failure_of(work: Callable[[], object]) -> str | None:
         work()
     except Exception as error:
         why = f"{type(error).__name__}: {error}"[:400]
-        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why, flush=True)
+        print_line(why)
         return why
     return None
 

@@ -57,7 +57,7 @@ SHOWN = 12  # lines of mpirun, when it names no rank
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
 LIBC = ctypes.CDLL(None)
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
-CANCELLED = threading.Event()
+CANCELLED = False  # not an Event: SIGTERM may come while its lock is held, and would wait for ever
 LOST_LEASE = (
     f"{NO_LEASE}, because its sign of life did not arrive in the bucket for {HOLD:g} s: another"
     " host may supervise the run"
@@ -67,6 +67,12 @@ LOST_LEASE = (
 def path(name: str) -> str:
     """A path in the run's folder."""
     return os.path.join(RUN, name)
+
+
+def cancel(*_: object) -> None:
+    """Cancel the run; also the handler of SIGTERM."""
+    global CANCELLED
+    CANCELLED = True
 
 
 def secrets_of(run: RunDocument) -> dict[str, str]:
@@ -173,7 +179,7 @@ class Supervisor:
             outputs=self.outputs,
             secrets=self.secrets,
             tick=self.tick,
-            cancelled=lambda: CANCELLED.is_set() or self.loses_lease(),
+            cancelled=lambda: CANCELLED or self.loses_lease(),
             grows=self.grows,
         )
 
@@ -186,12 +192,12 @@ class Supervisor:
         """Note that the supervisor lives, between two attempts; cancel a run whose time is over."""
         self.state.beat()
         if stop_policy.is_over(self.run, self.state.run_seconds):
-            CANCELLED.set()
+            cancel()
 
     def unless_cancelled(self, result: Result) -> Result:
         """The result; also of a run that was cancelled after its ranks had ended."""
         could_restart = self.run.keras_auto or self.run.retries
-        if result.state == "failed" and could_restart and CANCELLED.is_set():
+        if result.state == "failed" and could_restart and CANCELLED:
             return replace(result, state="cancelled", culprit=None, why=self.why())
         return result
 
@@ -237,9 +243,10 @@ class Supervisor:
                 self.state.beat(begun=self.output.unfinished, stall=self.watch.stall)
                 controller.is_connected(path("attached"))
                 self.returning.look()
+                self.state.start_uploads(self.run)
             self.watch.look(time_now)
             if stop_policy.is_over(self.run, self.state.run_seconds):
-                CANCELLED.set()
+                cancel()
             if not terminated and self.must_end():
                 terminated = time_now
                 process.terminate()
@@ -254,7 +261,7 @@ class Supervisor:
         """Whether the run must be ended: it was cancelled, its lease lost, only parameter servers
         are left, a host fell silent, or it has stalled. The result needs to know which."""
         self.ended_servers = self.only_servers_are_left()
-        if CANCELLED.is_set() or self.loses_lease() or self.ended_servers:
+        if CANCELLED or self.loses_lease() or self.ended_servers:
             return True
         self.grows = self.returning.is_due(self.lacks_time) and not self.known()
         if self.grows:
@@ -307,7 +314,7 @@ class Supervisor:
             code = 0  # not that of the servers, which were ended
         elif self.is_lost or self.silent is not None or self.grows or self.watch.ends_run:
             code = code or 1
-        state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
+        state = "cancelled" if CANCELLED else "failed" if code else "succeeded"
         return Result(
             run_id=self.run.run_id,
             state=state,
@@ -457,7 +464,7 @@ def other_run(free: bool) -> str:
 
 def main() -> int:
     """Supervise the run; exit code 1 when it never started."""
-    signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
+    signal.signal(signal.SIGTERM, cancel)
     with contextlib.ExitStack() as stack:
         try:
             other = other_run(stack.enter_context(locks.try_lock(LOCK)))

@@ -6,7 +6,6 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import threading
@@ -14,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railhead.documents.codec import decode
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.stall import Stall
@@ -68,7 +66,8 @@ class StallWatch:
         elif silence >= self.next_look and not (self.thread and self.thread.is_alive()):
             self.next_look = silence + limit
             self.thread = threading.Thread(target=self._examine, args=(silence, limit), daemon=True)
-            self.thread.start()
+            with contextlib.suppress(RuntimeError):  # no thread can be started now
+                self.thread.start()
 
     def culprit(self, stall: Stall) -> Culprit:
         """The failure of a run that was terminated because of this stall."""
@@ -190,10 +189,8 @@ def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sa
     if ended.code is None:
         return f"no answer within {REPLY:g} seconds"
     try:
-        samples: tuple[Sample, ...] = decode(
-            tuple[Sample, ...], json.loads(ended.out.splitlines()[-1])
-        )
-    except (ValueError, IndexError):
+        samples: tuple[Sample, ...] = end_processes.document_of(tuple[Sample, ...], ended.out)
+    except ValueError:
         last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
         return last[-300:]
     ranks = run.ranks_of(index)

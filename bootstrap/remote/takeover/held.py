@@ -104,10 +104,14 @@ def stay_alive(folder: str) -> None:
 
 
 def _give_signs(folder: str) -> None:
-    with contextlib.suppress(OSError):  # everything is published
-        while True:
+    while True:
+        try:
             _set(folder, ALIVE, now())
-            time.sleep(SIGN)
+        except FileNotFoundError:
+            return  # everything is published
+        except OSError:
+            pass  # of the disk, perhaps not of the next sign
+        time.sleep(SIGN)
 
 
 def is_over(folder: str) -> bool:

@@ -22,6 +22,7 @@ from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Beat, Term
 
 from ..buckets.folder import bucket_folder
+from ..log_lines import print_line
 from ..run import bounded, end_processes, json_file
 from . import held
 from .lease import Holder, holder
@@ -95,12 +96,6 @@ class LeaseHolder:
             state = json_file.read(os.path.join(self.folder, "state.json"), RunState)
             started, attempts = state.started, state.attempts
         return Beat(self.number, round(now - self.begun, 1), started, attempts)
-
-
-def print_line(text: str) -> None:
-    """Print a line of the log, with the time, UTC. A full disk is not a reason to end."""
-    with contextlib.suppress(OSError):
-        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)
 
 
 def new_mark() -> str:

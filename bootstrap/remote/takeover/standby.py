@@ -29,9 +29,10 @@ from ..agent import files
 from ..agent.temporary import make_temporary
 from ..attempts import time_left
 from ..buckets.folder import BucketFolder, bucket_folder
+from ..log_lines import print_line
 from ..run import bounded, end_processes, json_file, manifest
 from . import held, lease
-from .holder import new_mark, print_line
+from .holder import new_mark
 from .restore import RESTORED
 from .terms import Terms, Watch, claim_of
 

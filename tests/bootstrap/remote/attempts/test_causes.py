@@ -17,6 +17,7 @@ from standins.runs.supervised_run import Run, says
 from bootstrap.remote.attempts import causes, cgroups, evidence, preempted, time_left
 from bootstrap.remote.attempts.causes import Failure, diagnosed
 from bootstrap.remote.attempts.retry import ALWAYS, NEVER, REPEATED
+from bootstrap.remote.stall.watch import ask_host
 from railhead.documents.codec import decode
 from railhead.documents.runs.cause import KINDS
 from railhead.documents.runs.result import Culprit
@@ -209,6 +210,19 @@ def test_a_lost_machine_of_a_cloud_shows_that_it_is_taken_back(
     document = decode(RunDocument, run.read("run.json"))
     shown = evidence.collect(document, str(run.folder), failure, 5.0)
     assert (shown.kernel, shown.cloud) == ((), ("it is taken back",) * of_cloud)
+
+
+def test_a_host_whose_reply_is_not_a_document_shows_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(home, "")
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    document = decode(RunDocument, run.read("run.json"))
+    failure = Failure(Culprit(1, "b", ()))
+    for reply in ("", "[" * 100_000, '{"kernel": 1}'):
+        (home / "bin/ssh").write_text(f"#!/bin/sh\ncat <<E\n{reply}\nE\n")
+        assert evidence.collect(document, str(run.folder), failure, 5.0) == failure
+        assert isinstance(ask_host(document, str(run.folder), 1, 0.1), str)
 
 
 def test_the_result_of_a_real_run_has_its_cause(home: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from standins.runs.run_documents import run_document
 from standins.runs.supervised_run import Run
+from standins.waiting import wait_until
 
 from bootstrap.remote.attempts import elastic
 from bootstrap.remote.attempts.elastic import Returning
@@ -159,3 +160,16 @@ def test_an_absent_host_is_looked_for_without_waiting(
     whole = Returning(three_hosts(), str(tmp_path))
     whole.look()
     assert not whole.looks and not whole.is_due(lambda _: False)
+
+
+def test_a_look_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without memory for a process: the other hosts train on."""
+    monkeypatch.setattr(elastic, "LOOK", 0.0)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    returning = Returning(elastic.without(three_hosts(), ["b"]), str(tmp_path))
+    returning.look()
+    (tmp_path / "ssh").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    wait_until(lambda: returning.look() or returning.back == "b")

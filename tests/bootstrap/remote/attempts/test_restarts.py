@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import programs
 from standins.runs.run_documents import run_document
 from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
 from standins.waiting import wait_until
@@ -18,6 +19,7 @@ from standins.waiting import wait_until
 from bootstrap.remote.agent.temporary import make_temporary
 from bootstrap.remote.attempts import points, restarts, retry, time_left
 from bootstrap.remote.attempts.causes import Failure, diagnosed
+from bootstrap.remote.attempts.points import Point
 from bootstrap.remote.attempts.restarts import Ended, Restarts, Times
 from bootstrap.remote.programs import REPLACING
 from bootstrap.untrusted.records import records
@@ -25,7 +27,7 @@ from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.result import Culprit, Result
-from railhead.documents.runs.run import RunDocument, RunHost
+from railhead.documents.runs.run import RunDocument, RunHost, Script
 from railhead.documents.runs.stall import Stall
 
 KILLED = "echo 'mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9' >&2"
@@ -209,6 +211,25 @@ def test_a_cancel_ends_the_copy_of_checkpoints_to_a_host(home: Path) -> None:
     assert not [*run.folder.glob("memory/*")]
 
 
+def test_an_agent_that_starts_during_the_copy_does_not_end_the_run(home: Path) -> None:
+    """It removes the temporary folders of a run that has no process: the copy has no marks."""
+    first = f"mkdir -p checkpoints; echo 1 >checkpoints/w.h5; {FAILS}"
+    run = Run(home, "", secrets=["TOKEN"], retries=1, program=PROGRAM)
+    make_temporary(MakeTemporary(str(run.folder)))
+    run.write("memory/secrets.json", {"TOKEN": "hunter2"})
+    run.write(
+        "mpirun.json", ["sh", "-c", by_attempt(first, "ls tmp/ && [ -s memory/secrets-0.json ]")]
+    )
+    agent = " ".join(programs.command(run.folder, "agent.agent"))
+    ends = f"touch -h -d @0 memory tmp; {agent} </dev/null"
+    slow = f'{ends}; [ -e "$(readlink tmp)" ] || touch removed'
+    ssh = home / "bin/ssh"
+    ssh.write_text(f'#!/bin/sh\ncase "$*" in *"tar -C"*) {slow};; esac\n{ssh.read_text()[10:]}')
+    result = run.result()
+    assert (run.folder / "removed").exists()
+    assert (result["state"], len(result["attempts"])) == ("succeeded", 1)
+
+
 def test_a_host_that_does_not_answer_is_waited_for(home: Path) -> None:
     """The second look finds it; a host that refuses its preparation ends the run."""
     run = Run(home, by_attempt(FAILS, "true"), retries=1, retries_from_start=True)
@@ -263,6 +284,23 @@ def test_an_absent_host_keeps_its_place_and_the_address_that_it_gets_meanwhile(
     assert (why, [host.slots for host in again.hosts]) == ("", [1, 1, 0])
     host = run.read("whole.json")["hosts"][2]
     assert (host["peer_address"], host["slots"]) == (address, 1)
+
+
+def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
+    document = run_document(hosts=hosts, size=3, elastic=1, program=decode(Script, PROGRAM))
+    run = Run(home, "")
+    run.write("run.json", encode(document))
+    copy = f'*"tar -C"*) echo $3 >>{home}/copies;;'
+    lost = f"*railhead-3*) [ -e {home}/copies ] || exit 255;;"
+    (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in {copy} {lost} esac\n')
+    again, why = restarts._hosts_with_checkpoints(ended_with(run, document), Point(None, 1.0, 1))
+    assert (why, [host.slots for host in again.hosts]) == ("", [1, 1, 1])
+    assert (home / "copies").read_text().split() == ["railhead-2", "railhead-3"]
 
 
 def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -17,8 +18,10 @@ import pytest
 from places import ROOT
 from standins import programs
 from standins.runs.run_documents import run_document
+from standins.runs.supervisor_here import SupervisorHere
 
 from bootstrap.console.wait import wait_until
+from bootstrap.remote.attempts import run_state
 from bootstrap.remote.programs import NAME
 from bootstrap.remote.run import (
     checkpoint_files,
@@ -166,6 +169,21 @@ def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
     assert sender.step() and "checkpoints/manifest.json" in names(s3)
 
 
+def test_files_of_a_later_time_than_that_of_the_chief_are_uploaded_when_they_rest(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a clock was set back, or on a file server whose clock is ahead."""
+    monkeypatch.setattr(live_upload, "SETTLED", 0.2)
+    sender = uploads(run)
+    own_file(run, "a.h5", "half", age=-3600)
+    assert not sender.step()
+    time.sleep(0.2)
+    own_file(run, "a.h5", "whole", age=-3601)
+    assert not sender.step()
+    assert wait_until(sender.step, seconds=20, every=0.05)
+    assert restored(tmp_path)[0] == {"a.h5": "whole"}
+
+
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
     s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +235,21 @@ def test_a_failed_upload_is_counted_and_the_next_one_succeeds(s3: Any, run: Path
     assert (status.failed, status.why) == (1, "OSError: 503 Slow Down")
     assert loop.checkpoint_step()
     assert live_upload.load_status(str(run)).why is None
+
+
+@pytest.mark.parametrize(("log", "why"), [("/dev/full", "503"), ("/dev/null", "no \udcff.h5")])
+def test_a_failure_that_cannot_be_noted_does_not_end_the_uploads(
+    monkeypatch: pytest.MonkeyPatch, log: str, why: str
+) -> None:
+    """Their log is on the disk that the run has filled; and a file may have any name."""
+
+    def refuse() -> None:
+        raise OSError(why)
+
+    with Path(log).open("wb", buffering=0) as file:
+        stdout = io.TextIOWrapper(file, "utf-8", write_through=True)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert live_upload.failure_of(refuse) == f"OSError: {why}"
 
 
 def test_a_changed_object_is_left_out_and_named(s3: Any, run: Path, tmp_path: Path) -> None:
@@ -321,7 +354,7 @@ def test_the_uploads_are_none_of_the_runs_processes_and_end_when_it_ends(
     process = live_upload.start(DOCUMENT, str(run))
     assert isinstance(process, subprocess.Popen)
     marks = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-    assert not [mark for mark in marks if mark.startswith(b"RAILHEAD_")]
+    assert not [mark for mark in marks if mark.startswith((b"RAILHEAD_RUN=", b"RAILHEAD_HOME="))]
     assert live_upload.end(process, str(run)) == ""
     assert process.poll() is not None
 
@@ -344,6 +377,28 @@ def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Pat
             return True
 
     assert wait_until(gone, seconds=60, every=0.05)
+
+
+def test_uploads_that_have_ended_start_again_after_a_while(
+    client: None, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a client that always fails fill no log."""
+    starts = home / "starts"
+    fails = f"#!/bin/sh\necho x >>{starts}; exit 1\n"
+    (home / ".railhead/envs/client/bin/python").write_text(fails)
+    run = SupervisorHere(tmp_path / "r1", monkeypatch, bucket=encode(DOCUMENT.bucket))
+    state, document = run.supervisor.state, run.supervisor.run
+    state.start_uploads(document)
+    first = state.uploads
+    assert isinstance(first, subprocess.Popen) and first.wait(60) == 1
+    state.start_uploads(document)
+    assert state.uploads is first
+    monkeypatch.setattr(run_state, "AGAIN", 0.0)
+    until_next = f"timeout 60 sh -c 'until [ $(wc -l <{starts}) = 2 ]; do sleep 0.1; done'"
+    with subprocess.Popen(["sh", "-c", until_next]) as mpirun:
+        assert run.supervisor.wait(mpirun) == 0
+    state.end_uploads()
+    assert "exit code 1" in state.unfinished[0]
 
 
 def test_without_a_client_or_a_bucket_there_are_not_uploads_and_the_first_is_reported(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,24 @@ def test_a_stall_ends_the_run_unless_it_may_wait(
         result = run.result(-15)
         assert result.culprit and (result.state, result.culprit.stall) == ("failed", STALL)
         assert (result.culprit.rank, result.culprit.lines) == (1, ("the last line",))
+
+
+def test_a_look_that_gets_no_thread_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = SupervisorHere(tmp_path / "r1", monkeypatch, stall_after=10).supervisor.watch
+    examined = threading.Event()
+    monkeypatch.setattr(watch, "_examine", lambda *_: examined.set())
+    usual = threading.stack_size(1 << 47)  # bytes: there are not so many addresses
+    try:
+        for second in range(200):  # without progress
+            watch.look(float(second))
+    finally:
+        threading.stack_size(usual)
+    assert not examined.is_set()
+    for second in range(200, 400):
+        watch.look(float(second))
+    assert examined.wait(60)
 
 
 def test_a_stall_is_shown_at_once_and_ends_the_run_if_it_lasts(

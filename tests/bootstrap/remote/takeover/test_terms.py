@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,29 @@ def test_a_supervisor_that_gives_no_sign_of_life_gets_no_beats(
     assert holder.step(lives=False) and holder.number == 1
     os.utime(first / held.LEASE, (held.now() - 50, held.now() - 50))
     assert not holder.step(lives=True) and held.has_lost(str(first))
+
+
+def test_signs_of_life_continue_after_an_error_until_their_file_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a disk costs a sign; a chief without signs loses the lease."""
+    alive = tmp_path / held.ALIVE
+    alive.symlink_to(alive)  # too many links
+
+    def times() -> Iterator[float]:
+        yield 1.0
+        alive.unlink()
+        alive.touch()
+        yield 2.0
+        assert alive.stat().st_mtime == 2.0
+        alive.unlink()
+        yield 3.0
+
+    signs = times()
+    monkeypatch.setattr(held, "SIGN", 0.0)
+    monkeypatch.setattr(held, "now", lambda: next(signs))
+    held._give_signs(str(tmp_path))
+    assert next(signs, None) is None
 
 
 def checkpoint(run: Path, step: int) -> None:
