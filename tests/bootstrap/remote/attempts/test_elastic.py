@@ -172,4 +172,9 @@ def test_a_look_that_cannot_be_started_is_tried_again(
     returning.look()
     (tmp_path / "ssh").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path))
-    wait_until(lambda: returning.look() or returning.back == "b")
+
+    def is_back() -> bool:
+        returning.look()
+        return returning.back == "b"
+
+    wait_until(is_back)
