@@ -194,9 +194,9 @@ def update(
     if document.server == TENSORFLOW_SERVING:
         tensorflow_serving.require_saved_model(place, model)
     session.write(_file(folder, document))
-    listed = session.run(["ls", f"{folder}/versions"])
+    listed = session.run(["ls", "-A", f"{folder}/versions"])
     state = read_state(session, folder)
-    used = [*listed.tail, *(state.failed if state else ())]
+    used = [*(name.lstrip(".") for name in listed.tail), *(state.failed if state else ())]
     numbers = [int(name) for name in used if name.isdecimal() and len(name) < 10]
     number = 1 + max(numbers, default=0)
     _link_version(session, folder, model, number)
@@ -234,6 +234,8 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
         why = state.failed.get(str(number)) or state.reason
     if number > 1:  # the version before serves on; a restart does not try this one again
         session.remove(f"{endpoint.folder}/versions/{number}")
+        # The server may still load it: with this number, it would be taken for the next version.
+        session.write(TextFile(f"{endpoint.folder}/versions/.{number}", ""))
     shown = printable(why) or "\n".join(_log_tail(session, endpoint))
     deploy = Command("deploy", name=endpoint.name)
     raise RailheadError(
