@@ -351,6 +351,22 @@ def test_a_version_that_is_still_loading_does_not_serve_under_the_number_of_the_
     assert [number for number, _ in versions_in(versions)] == [1]
 
 
+def test_an_endpoint_has_more_than_a_hundred_versions(
+    home: Path, session: SharedSession, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that is in use would count as served already, with the model before."""
+    monkeypatch.setattr(deploying, "LOADING", 0.1)
+    versions = home / ".railhead/endpoints/m/versions"
+    for number in range(2, 101):
+        (versions / str(number)).symlink_to(home / "good")
+    request, folder = DeployRequest("m", update=True), str(home / "better")
+    with pytest.raises(RailheadError, match="version 101 of endpoint m does not serve"):
+        deploying.update(session.place(), request, deployed, folder, lambda _: None)
+    with pytest.raises(RailheadError, match="version 7 could not be created"):
+        deploying._link_version(session, deployed.folder, folder, 7)
+    assert [path.name for path in (home / "good").iterdir()] == ["saved_model.pb"]
+
+
 @contextmanager
 def here(session: SharedSession) -> Iterator[EndpointPlace]:
     yield session.place()
