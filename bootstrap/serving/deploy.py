@@ -36,6 +36,8 @@ from .state import (
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
 TRIED = 100  # ports that an endpoint may get
+# The highest number in a folder of versions: of one that serves, or .N of one that did not.
+HIGHEST = 'ls -A "$1" | tr -d . | grep -xE "[0-9]{1,9}" | sort -n | tail -n 1'
 
 
 def check_deadline(place: EndpointPlace, seconds: float) -> None:
@@ -194,9 +196,9 @@ def update(
     if document.server == TENSORFLOW_SERVING:
         tensorflow_serving.require_saved_model(place, model)
     session.write(_file(folder, document))
-    listed = session.run(["ls", f"{folder}/versions"])
+    highest = session.run(["sh", "-c", HIGHEST, "highest", f"{folder}/versions"])
     state = read_state(session, folder)
-    used = [*listed.tail, *(state.failed if state else ())]
+    used = [*highest.tail, *(state.failed if state else ())]
     numbers = [int(name) for name in used if name.isdecimal() and len(name) < 10]
     number = 1 + max(numbers, default=0)
     _link_version(session, folder, model, number)
@@ -213,8 +215,8 @@ def _file(folder: str, document: EndpointDocument) -> TextFile:
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:
-    """Create a version, a link to a folder with the model, in one step."""
-    link = session.run(["ln", "-s", model, f"{folder}/versions/{number}"])
+    """Create a version, a link to a folder with the model, in one step; not within a version."""
+    link = session.run(["ln", "-sn", model, f"{folder}/versions/{number}"])
     if link.rc:
         raise RailheadError(f"version {number} could not be created: {'; '.join(link.tail)}")
 
@@ -234,6 +236,8 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
         why = state.failed.get(str(number)) or state.reason
     if number > 1:  # the version before serves on; a restart does not try this one again
         session.remove(f"{endpoint.folder}/versions/{number}")
+        # The server may still load it: with this number, it would be taken for the next version.
+        session.write(TextFile(f"{endpoint.folder}/versions/.{number}", ""))
     shown = printable(why) or "\n".join(_log_tail(session, endpoint))
     deploy = Command("deploy", name=endpoint.name)
     raise RailheadError(

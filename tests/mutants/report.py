@@ -106,8 +106,15 @@ MUTANTS = [
     Mutant(
         what="`fab prune` removes runs whose results are only on the hosts",
         file="bootstrap/workflows/prune.py",
-        old="old = old_runs(names, keep, {*needed, *busy})",
-        new="old = old_runs(names, keep, busy)",
+        old="old = old_runs(names, keep, {*needed, *busy, *unfetched})",
+        new="old = old_runs(names, keep, {*busy, *unfetched})",
+        caught_by=(f"{TESTS}/workflows/test_prune.py",),
+    ),
+    Mutant(
+        what="`fab prune` removes the only results of a run that was started with other --hosts",
+        file="bootstrap/workflows/prune.py",
+        old="old = old_runs(names, keep, {*needed, *busy, *unfetched})",
+        new="old = old_runs(names, keep, {*needed, *busy})",
         caught_by=(f"{TESTS}/workflows/test_prune.py",),
     ),
     Mutant(

@@ -40,7 +40,8 @@ class Model:
                 try:
                     self.functions[name](signature.zeros(size))
                 except Exception as error:
-                    failed.append(f"{name}: {str(error).splitlines()[0][:200]}")
+                    reason = str(error).strip() or type(error).__name__
+                    failed.append(f"{name}: {reason.splitlines()[0][:200]}")
                     break
         return failed
 

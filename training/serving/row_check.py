@@ -34,13 +34,13 @@ def find_mixed(model: Model, max_batch: int) -> tuple[Model, list[str]]:
 def _rows_stay_apart(predict: Predict, signature: Signature, max_batch: int) -> bool:
     """Whether rows have the same outputs alone and together; False if no trial succeeds."""
     for length in LENGTHS:
-        rows = _trial_rows(signature, min(ROWS, max_batch), length)
         try:
+            rows = _trial_rows(signature, min(ROWS, max_batch), length)
             together = predict(rows)
             alone = [predict({n: a[i : i + 1] for n, a in rows.items()}) for i in range(_len(rows))]
-        except Exception:  # the model's own: it takes other values only
+            return all(_alike(together[name], [each[name] for each in alone]) for name in together)
+        except Exception:  # it takes other values only, or there is no memory for these
             continue
-        return all(_alike(together[name], [each[name] for each in alone]) for name in together)
     return False
 
 

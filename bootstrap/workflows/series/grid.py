@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 
 from railhead.documents.options.runs import ProgramOptions
 
@@ -47,17 +48,25 @@ def read_trials(
     if not values:
         rule = "--set NAME=VALUE,VALUE,...: at least one"
         raise UsageError(rule, hint=Command("sweep", set="learning_rate=0.01,0.001"))
-    trials = [
-        Trial(dict(zip(values, combination, strict=True)))
-        for combination in product(*values.values())
-    ]
-    if drawn is not None and drawn < len(trials):
-        trials = random.Random(0).sample(trials, drawn)
-    if len(trials) > MOST:
+    total = math.prod(map(len, values.values()))  # which may be too many to list
+    if total > sys.maxsize:
+        raise UsageError(f"{total} combinations: --random draws from at most {sys.maxsize}")
+    if (total if drawn is None else min(drawn, total)) > MOST:
         raise UsageError(
-            f"{len(trials)} combinations: at most {MOST}", hint=f"--random {MOST}   # draws some"
+            f"{total} combinations: at most {MOST}", hint=f"--random {MOST}   # draws some"
         )
-    return tuple(trials)
+    some = drawn is not None and drawn < total
+    numbers = random.Random(0).sample(range(total), drawn or 0) if some else range(total)
+    return tuple(_combination(values, number) for number in numbers)
+
+
+def _combination(values: Mapping[str, tuple[str, ...]], number: int) -> Trial:
+    """The combination with this number, from 0, if the values of the last name change first."""
+    chosen: dict[str, str] = {}
+    for name in reversed([*values]):
+        number, place = divmod(number, len(values[name]))
+        chosen[name] = values[name][place]
+    return Trial({name: chosen[name] for name in values})
 
 
 def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventory, ...]:

@@ -47,7 +47,7 @@ from railhead.documents.options.serving import DeployOptions
 from training.serving.metrics import ServingMetrics
 from training.serving.model import Model, ModelError
 from training.serving.settings import ServeSettings
-from training.serving.versions import Versions
+from training.serving.versions import Versions, versions_in
 
 pytestmark = pytest.mark.usefixtures("known_facts")
 
@@ -329,12 +329,42 @@ def test_a_version_that_does_not_serve_is_not_tried_again_and_the_next_one_serve
 
         with pytest.raises(RailheadError, match="version 2 of endpoint m .*: no signature"):
             await asyncio.to_thread(update, "bad")
-        assert sorted(path.name for path in versions.iterdir()) == [".keep", "1"]
+        assert sorted(path.name for path in versions.iterdir()) == [".2", ".keep", "1"]
         state = await asyncio.to_thread(update, "better")
         assert (state.version, server.versions.get(None).number) == (3, 3)
 
     asyncio.run(asyncio.wait_for(updates(), 60))
     assert (versions / "3").readlink() == home / "better"
+
+
+def test_a_version_that_is_still_loading_does_not_serve_under_the_number_of_the_next_one(
+    home: Path, session: SharedSession, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the time is over, the server completes the version: it would be taken for the next."""
+    monkeypatch.setattr(deploying, "LOADING", 0.1)
+    request = DeployRequest("m", update=True)
+    for number, name in ((2, "good"), (3, "better")):
+        with pytest.raises(RailheadError, match=f"version {number} of endpoint m does not serve"):
+            folder = str(home / name)
+            deploying.update(session.place(), request, deployed, folder, lambda _: None)
+    versions = home / ".railhead/endpoints/m/versions"
+    assert [number for number, _ in versions_in(versions)] == [1]
+
+
+def test_an_endpoint_has_more_than_a_hundred_versions(
+    home: Path, session: SharedSession, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that is in use would count as served already, with the model before."""
+    monkeypatch.setattr(deploying, "LOADING", 0.1)
+    versions = home / ".railhead/endpoints/m/versions"
+    for number in range(2, 101):
+        (versions / str(number)).symlink_to(home / "good")
+    request, folder = DeployRequest("m", update=True), str(home / "better")
+    with pytest.raises(RailheadError, match="version 101 of endpoint m does not serve"):
+        deploying.update(session.place(), request, deployed, folder, lambda _: None)
+    with pytest.raises(RailheadError, match="version 7 could not be created"):
+        deploying._link_version(session, deployed.folder, folder, 7)
+    assert [path.name for path in (home / "good").iterdir()] == ["saved_model.pb"]
 
 
 @contextmanager

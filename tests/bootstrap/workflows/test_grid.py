@@ -41,6 +41,17 @@ def test_all_combinations_are_trials() -> None:
     assert [trial.name for trial in few] == ["a=24", "a=48", "a=26"], "the same everywhere"
 
 
+def test_some_of_very_many_combinations_are_drawn_without_listing_them() -> None:
+    texts = [f"{name}=0,1,2,3,4,5,6,7,8,9" for name in "abcdefghijklmnopqrst"]
+    assert len({trial.name for trial in read_trials(texts[:12], 3)}) == 3
+    of_twelve = read_trials(["a=1,2,3", "b=x,y", "c=u,v"], 2)
+    assert [trial.name for trial in of_twelve] == ["a=2 b=y c=u", "a=3 b=y c=v"], "as of 0.1.0"
+    with pytest.raises(UsageError, match=f"{10**12} combinations: at most 100"):
+        read_trials(texts[:12], None)
+    with pytest.raises(UsageError, match=f"{10**20} combinations: --random draws from at most"):
+        read_trials(texts, 3)
+
+
 def test_a_value_may_have_an_equals_sign() -> None:
     assert read_trials(["a=b=c"], None) == (Trial({"a": "b=c"}),)
 

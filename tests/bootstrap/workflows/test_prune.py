@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,7 +61,7 @@ class Chief:
 @pytest.mark.parametrize("standby", [False, True])
 def test_a_run_in_progress_keeps_its_folder(standby: bool) -> None:
     chief: Any = Chief(busy=IDS[1], standby=standby)
-    assert prune._prune_host(chief, 2, [IDS[2]]) == [IDS[0]]
+    assert prune._prune_host(chief, 2, [IDS[2]]) == ([IDS[0]], [])
     assert chief.typed[1].endswith(f"rm -rf -- {IDS[0]}")
 
 
@@ -85,3 +87,42 @@ def test_a_run_that_is_not_all_here_keeps_its_folder(
     assert chief.typed[1].endswith(f"rm -rf -- {IDS[2]} {IDS[3]}")
     kept = f"kept, because their results are not all here: {IDS[0]}, {IDS[1]}"
     assert kept in capsys.readouterr().out.splitlines()
+
+
+class ShellChief(Chief):
+    """A host whose commands run here, in `home`."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home = home
+
+    def shell(self, command: str) -> tuple[list[str], int]:
+        argv, env = ["sh", "-c", command], {**os.environ, "HOME": str(self.home)}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        return done.stdout.splitlines(), done.returncode
+
+
+def test_results_that_only_the_chief_has_are_kept_whoever_typed_the_hosts(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--hosts a,b` and `--hosts b,a` are two clusters, and a colleague has no records at all."""
+    unfetched, partly, fetched, by_bucket, of_worker, newest = runs = [*IDS, "20261126-101500-006f"]
+    folder = tmp_path / "host/.railhead/runs"
+    for run_id in runs:
+        (folder / run_id).mkdir(parents=True)
+        if run_id != of_worker:
+            (folder / run_id / "state.json").write_text("{}")
+    (folder / partly / "fetched").write_text('{"left": 2}')
+    (folder / fetched / "fetched").write_text('{"left": 0}')
+    local_state.save_run(RunRecord(by_bucket, "hosts-1", str(tmp_path / by_bucket)))
+    (tmp_path / by_bucket).mkdir()
+    (tmp_path / by_bucket / "result.json").write_text("{}")
+
+    @contextmanager
+    def opened(inventory: Inventory) -> Iterator[Sessions]:
+        yield Sessions(inventory, {"h1": ShellChief(tmp_path / "host")})  # type: ignore[dict-item]
+
+    monkeypatch.setattr(reach, "sessions", opened)
+    prune.prune(parse_hosts("h1"), 1)
+    assert sorted(path.name for path in folder.iterdir()) == [unfetched, partly, newest]
+    assert f"{unfetched}, {partly}" in capsys.readouterr().out

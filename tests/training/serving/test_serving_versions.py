@@ -7,13 +7,17 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from training.serving.metrics import ServingMetrics
 from training.serving.model import Model, ModelError
 from training.serving.settings import ServeSettings
+from training.serving.signature import Arrays, Signature, Tensor
 from training.serving.versions import NotFound, Versions
+
+NOTHING = Model({}, {}, None)
 
 
 class Loader:
@@ -26,7 +30,7 @@ class Loader:
         self.loaded.append(path.name)
         if (path / "broken").exists():
             raise ModelError(f"{path.name} is broken")
-        return Model({}, {}, None)
+        return NOTHING
 
 
 def watched(
@@ -111,3 +115,35 @@ def test_a_version_whose_folder_is_gone_serves_until_another_one_loads(tmp_path:
         assert loader.loaded == ["1", "2"] and versions.get(None).number == 1
 
     watched(tmp_path, work)
+
+
+UNTRIED: dict[str, Exception | Tensor] = {
+    "the warm-up fails without a message": NotImplementedError(),
+    "the type of an input is unknown to NumPy": Tensor("x", "resource", (None, 4)),
+    "trial rows do not fit into memory": Tensor("x", "float32", (None, 2**20, 2**20, 2**10)),
+}
+
+
+@pytest.mark.parametrize("why", UNTRIED.values(), ids=UNTRIED)
+def test_a_version_serves_even_if_each_trial_call_fails(
+    tmp_path: Path, why: Exception | Tensor
+) -> None:
+    """The server ended, with the version that served, and so did each restart of it."""
+    tensor = why if isinstance(why, Tensor) else Tensor("x", "float32", (None, 4))
+
+    def predict(arrays: Arrays) -> dict[str, Any]:
+        raise why if isinstance(why, Exception) else AssertionError("not reached")
+
+    def load(path: Path) -> Model:
+        signature = Signature("s", (tensor,), (tensor,))
+        return Model({"s": signature}, {"s": predict}, None) if path.name == "2" else NOTHING
+
+    async def work() -> int:
+        await versions.look()
+        (tmp_path / "2").mkdir()
+        await versions.look()
+        return versions.get(None).number
+
+    (tmp_path / "1").mkdir()
+    versions = Versions(ServeSettings(tmp_path, "m"), load, ServingMetrics(), lambda _: None)
+    assert asyncio.run(asyncio.wait_for(work(), 60)) == 2
