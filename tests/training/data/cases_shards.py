@@ -112,6 +112,19 @@ def lanes_of_an_interrupted_epoch_stay_with_another_number_of_replicas(folder: P
 
 
 @case
+def lanes_stay_where_the_global_batch_does_not_divide_by_the_replicas_that_are_left(
+    folder: Path,
+) -> None:
+    from training.checkpoints.checkpoint import Position
+
+    samples = load("shards", kept_shards()).train
+    for at in (Position(6, 1, 0, 8, 8), Position(8, 1, 16, 8, 8)):
+        left = [batches_of(samples, 2, replicas=3, replica=r, position=at) for r in range(3)]
+        steps = [sorted(sum(step, [])) for step in zip(*left, strict=True)]
+        assert steps == [sorted(step) for step in batches_of_one_replica()[at.step : at.step + 2]]
+
+
+@case
 def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None:
     for mode in ("file", "stream"):
         samples = load("shards", kept_shards(), mode).train.hold_out(0.08, 0)[1]
