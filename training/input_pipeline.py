@@ -100,6 +100,8 @@ def plan_for(
     if isinstance(samples, Shards):
         # Inside an epoch the lanes must stay as they were: records are read lane by lane.
         lanes = position.lanes if position.samples else lanes_for(replicas)
+        if global_batch % lanes:  # as after a host was lost: the global batch stays
+            lanes = position.lanes or lanes
         if global_batch % lanes:
             raise TrainingError(
                 f"shards are read in {lanes} lanes: the global batch must be a multiple of "

@@ -98,8 +98,12 @@ def check_unchanged(store: Store, items: Sequence[Item]) -> None:
 @contextlib.contextmanager
 def locked(folder: Path, report: Report) -> Iterator[None]:
     """Lock a folder of the cache on this host; waits for other processes."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_name(f"{folder.name}.lock").open("w")
+    except OSError as error:
+        raise unwritable(folder.parent, error) from None
+    with lock:
         end = time.monotonic() + LOCK_SECONDS
         waited = False
         while True:
@@ -128,12 +132,23 @@ def download(store: Store, files: Sequence[Wanted], folder: Path, report: Report
     received, total = 0, sum(item.remaining for item in missing)
     begin = reported = time.monotonic()
     for item, data in in_order(requests(store, missing)):
-        item.write(data)
+        try:
+            item.write(data)
+        except OSError as error:
+            raise unwritable(item.path, error) from None
         received += len(data)
         if (now := time.monotonic()) - reported > REPORT_SECONDS or 0 < received == total:
             reported = now
             rate = received / 1e6 / max(now - begin, 1e-3)
             report(f"{store.uri}: {received / 1e6:.0f} of {total / 1e6:.0f} MB, {rate:.0f} MB/s")
+
+
+def unwritable(path: Path, error: OSError) -> DataError:
+    """The error for what cannot be written in the cache, as on a full disk."""
+    return DataError(
+        f"{path} cannot be written: {error.strerror}. {VARIABLE} names another folder; mode stream "
+        "keeps nothing on the disk"
+    )
 
 
 class Download:

@@ -21,7 +21,7 @@ from . import DataError, manifest
 from .part import Part
 from .records import segments
 from .store import Item, Store
-from .stream import Ahead
+from .stream import Ahead, write_whole
 
 FILES = 8
 SEGMENT = 4 << 20
@@ -43,8 +43,8 @@ class Feeder:
         """Stream so many epochs; 0 continues until the process that started this one has exited.
 
         Raises:
-            DataError: a file cannot be read, or is not what the manifest says. The reader finds
-                the message in the last file.
+            DataError: a file cannot be read or written, or is not what the manifest says. The
+                reader finds the message in the last file.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(self.folder.iterdir()):
@@ -104,7 +104,7 @@ class Feeder:
         """Make the next file appear, whole."""
         name = f"{self.number:08d}.{kind}"
         partial = self.folder / f".{name}"
-        partial.write_bytes(content)
+        write_whole(partial, content)
         partial.replace(self.folder / name)
         self.number += 1
 

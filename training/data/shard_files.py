@@ -144,6 +144,12 @@ class Shards:
     def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> Shards:
         return replace(self, numbers=tuple(numbers), classes=classes)
 
+    def at_hand(self, most: int) -> Shards:
+        """The first samples, so many at most, of the shards that need no download."""
+        shards, again = self.manifest.shards, self.source.again
+        spans = [span for span in self.spans if again(shards[span.shard].name) is not None]
+        return replace(self, spans=tuple(take(spans, 0, most)))
+
     def hold_out(self, fraction: float, seed: int) -> tuple[Shards, Shards]:
         """Cut one stretch out of each shard, at a seeded place; together `fraction` of all."""
         held_out: list[Span] = []

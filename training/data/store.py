@@ -162,12 +162,15 @@ class Bucket:
 
     def _items(self) -> list[Item]:
         begin = len(self.place.folder)
-        return [
+        items = [
             Item(entry["path"][begin:], entry["size"], entry["e_tag"] or "")
             for page in self.obstore.list(self.client, self.place.prefix or None)
             for entry in page
-            if not entry["path"].endswith("/")  # what consoles make as a "folder"
         ]
+        # Consoles make an empty object `a/` for a folder, and obstore lists it as `a`.
+        names = [item.name for item in items]
+        folders = {"", *(name[:i] for name in names for i, char in enumerate(name) if char == "/")}
+        return [item for item in items if item.bytes or item.name not in folders]
 
     def _only(self) -> Item:
         """The URI as the name of one object; the store is then the prefix that contains it."""

@@ -67,7 +67,7 @@ class Stream:
         for span in spans:
             for content, _ in span_segments(self.store, self.manifest, span, size):
                 path = folder / f"{name}-{next(number)}"
-                path.write_bytes(content)
+                write_whole(path, content)
                 yield path
 
 
@@ -143,6 +143,15 @@ class Ahead:
         with contextlib.suppress(queue.Empty):
             while True:
                 discard(self.waiting.get_nowait())
+
+
+def write_whole(path: Path, content: bytes | memoryview) -> None:
+    """Write a new file; DataError, and no file, where there is no space for it."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise DataError(f"{path.parent} cannot be written: {error.strerror}") from None
 
 
 def discard(element: Any) -> None:

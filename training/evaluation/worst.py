@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..config import TrainConfig
+from ..data.shard_files import Shards
 from ..input_pipeline import batches, next_batch, plan_for
 from ..tasks import Task
 
@@ -52,6 +53,10 @@ def _worst(
 ) -> tuple[list[tuple[float, int, int, Any]], int]:
     """(loss, label, prediction, image) of the worst wrong predictions, the worst one first; and
     how many samples were looked at."""
+    if isinstance(samples, Shards):
+        samples = samples.at_hand(LOOKED_AT)
+    if not len(samples):
+        return [], 0
     size = max(8, config.batch_size // 8 * 8)  # shards are read in 8 lanes
     plan = plan_for(samples, config, replicas=1, global_batch=size, training=False)
     worst: list[tuple[float, int, int, Any]] = []

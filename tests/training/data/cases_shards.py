@@ -6,9 +6,11 @@ import contextlib
 import functools
 import io
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from samples.files import image_folder, load, mnist_folder
@@ -16,10 +18,12 @@ from standins.case_runner import case, refused, replaced
 
 from training import input_pipeline
 from training.config import TrainConfig
-from training.data import manifest, shard_files, shard_writer, splits, stream
+from training.data import manifest, shard_files, shard_writer, splits, store, stream
 from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
 from training.data.uri import DataSource
+from training.evaluation import worst
+from training.tasks import task_of
 
 
 def sharded(folder: Path, shards: int = 3) -> Path:
@@ -112,6 +116,19 @@ def lanes_of_an_interrupted_epoch_stay_with_another_number_of_replicas(folder: P
 
 
 @case
+def lanes_stay_where_the_global_batch_does_not_divide_by_the_replicas_that_are_left(
+    folder: Path,
+) -> None:
+    from training.checkpoints.checkpoint import Position
+
+    samples = load("shards", kept_shards()).train
+    for at in (Position(6, 1, 0, 8, 8), Position(8, 1, 16, 8, 8)):
+        left = [batches_of(samples, 2, replicas=3, replica=r, position=at) for r in range(3)]
+        steps = [sorted(sum(step, [])) for step in zip(*left, strict=True)]
+        assert steps == [sorted(step) for step in batches_of_one_replica()[at.step : at.step + 2]]
+
+
+@case
 def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None:
     for mode in ("file", "stream"):
         samples = load("shards", kept_shards(), mode).train.hold_out(0.08, 0)[1]
@@ -119,6 +136,32 @@ def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None
         ranks = (0, 2, 3, 7) if mode == "file" else (2, 7)
         found = [batches_of(samples, 2, replicas=8, replica=rank) for rank in ranks]
         assert [len(batch) for batch, _ in found] == [int(rank < 3) for rank in ranks]
+
+
+class Far:
+    """A folder as a store from which shards are downloaded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = store.Folder(folder)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+@case
+def worst_pictures_are_of_shards_that_this_host_has_read_already(folder: Path) -> None:
+    """The ranks of the other hosts wait meanwhile, and all shards may not fit on this disk."""
+    every = load("shards", kept_shards()).train
+    source = shard_files.Files(Far(kept_shards()), every.manifest, folder / "own", print)
+    samples = replace(every, source=source)
+    batches_of(samples, 1, replicas=8)
+    own = sorted(path.name for path in (folder / "own").glob("*.tfrecord"))
+    model = keras.Sequential([keras.Input([28, 28, 1]), keras.layers.Flatten()])
+    model.add(keras.layers.Dense(10))
+    parts = (TrainConfig(), task_of("classification"), ())
+    found = worst.write_worst(model, samples, *parts, folder)
+    assert [path.name for path in (folder / "own").glob("*.tfrecord")] == own and len(own) == 1
+    assert found["worst_of"] == sum(span.count for span in samples.spans if span.shard == 0)
 
 
 @case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -218,3 +219,23 @@ def test_a_file_that_changes_meanwhile_is_refused(s3: Callable[[str], str]) -> N
 def test_names_that_lead_out_of_the_folder_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be a file's"):
         cache.inside(tmp_path, name)
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    s3: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no folder; or the disk becomes full meanwhile: here no file may become larger."""
+    open_store(s3("p")).put("x", bytes(20_000))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(DataError, match=f"{tmp_path}/file cannot be written: .*{cache.VARIABLE}"):
+        downloaded(s3("p"))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DataError, match="x cannot be written: File too large"):
+            downloaded(s3("p"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert files(downloaded(s3("p"))) == {"x": bytes(20_000)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from standins.relay import Relay
 from standins.stores.object_stores import S3
 
 from bootstrap.console import wait
-from training.data import feeder
+from training.data import DataError, feeder
 from training.data.part import Part
 from training.data.store import Folder
 
@@ -145,6 +146,21 @@ def test_a_stream_that_fails_says_why_to_its_reader(
     (tmp_path / "a/shard-0.tfrecord").write_bytes(content)
     with pytest.raises(OSError, match=message):
         read_epoch(feed(str(tmp_path / "a")))
+
+
+def test_a_stream_without_space_says_so_to_its_reader(tmp_path: Path) -> None:
+    """As where /dev/shm is full: no file of this process may become larger."""
+    make_shards(tmp_path / "a", size=20_000)
+    made = feeder.Feeder(Folder(tmp_path / "a"), tmp_path / "b", Part())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DataError, match="File too large"):
+            made.run(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (last,) = (tmp_path / "b").iterdir()
+    assert last.suffix == ".failed" and str(tmp_path / "b") in last.read_text()
 
 
 def test_a_stream_goes_on_after_a_cut_connection(

@@ -82,6 +82,23 @@ def test_a_file_is_a_store_of_its_own(place: Callable[[str], str], tmp_path: Pat
     assert one.read("one") == b"0123456789" and bytes(one.read_range("one", 8, 10)) == b"89"
 
 
+@pytest.mark.parametrize("fixture", ["s3_store", "gcs_store"])
+def test_a_folder_that_a_console_made_is_not_a_file(
+    fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: S3 | Gcs = request.getfixturevalue(fixture)
+    place = bucket(found, monkeypatch)
+    name = place("").split("/")[2]
+    for key in ("a/", "a/ant/", "a/ant/1.png", "a/ant/empty"):
+        found.put(name, key, b"png" if key.endswith(".png") else b"")
+    assert [item.name for item in store.open_store(place("a")).items()] == [
+        "ant/1.png",
+        "ant/empty",
+    ]
+    names = [item.name for item in store.open_store(place("")).items()]
+    assert names == ["a/ant/1.png", "a/ant/empty"]
+
+
 def test_what_is_not_there_is_named(place: Callable[[str], str]) -> None:
     store.open_store(place("a")).put("x", b"hello")
     with pytest.raises(DataError, match="nothing.* does not exist|there is no .*nothing"):

@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -89,6 +90,22 @@ def test_a_stream_holds_a_bounded_number_of_files(
         most = max(most, len(list(folder.glob(f"{os.getpid()}-*"))))
     assert read == every[100:] + every[:100]
     assert 2 <= most <= stream.FILES
+    assert not list(folder.glob(f"{os.getpid()}-*"))
+
+
+def test_a_stream_without_space_names_its_folder(tmp_path: Path) -> None:
+    """Otherwise all data would be read again, to find what is wrong in it."""
+    make_shards(tmp_path / "a", size=20_000)
+    made = stream.Stream(Folder(tmp_path / "a"), manifest.load(Folder(tmp_path / "a")))
+    folder = stream.folder_in_memory()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DataError, match="File too large"):
+            list(made.files([Span(0, 0, 50, 0)], 1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(folder) in made.fault
     assert not list(folder.glob(f"{os.getpid()}-*"))
 
 
