@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fabric import Config, Connection
+from fabric import Connection
 from paramiko.ssh_exception import (
     AuthenticationException,
     ChannelException,
@@ -28,6 +28,7 @@ from paramiko.ssh_exception import (
 from ..console import log
 from ..inventory.hosts import Host, Inventory
 from ..inventory.local_state import known_hosts_files
+from ..inventory.ssh_config import SshConfig
 from .host_keys import (
     ChangedHostKey,
     Pins,
@@ -58,8 +59,8 @@ class JumpHostFailed(SSHException):
 
 
 @cache
-def _config() -> Config:
-    return Config()
+def _config() -> SshConfig:
+    return SshConfig()
 
 
 def open_connections(host: Host, inventory: Inventory) -> list[Connection]:
