@@ -81,6 +81,13 @@ def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
     return [step for step in steps if step.name in STEPS], others
 
 
+def _is_complete(step_host: HostStep, folder: str) -> bool:
+    """Whether another bootstrap has completed an environment since the facts were read. A run may
+    use it: installing it again would first remove Horovod, which is not in the lock."""
+    marked = step_host.session.read(f"{folder}/.ok")
+    return marked is not None and marked.strip() == folder.rpartition("/")[2]
+
+
 def _still_needed(cluster: SurveyedCluster, name: str) -> str:
     """The system change that is still needed; empty if there is none."""
     try:
@@ -191,6 +198,8 @@ class _Installation:
         self, step_host: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """Create an environment on a host with exactly the packages of `locks` {path: text}."""
+        if _is_complete(step_host, folder):
+            return
         step_host.session.write(*(TextFile(path, text) for path, text in locks.items()))
         python = step_host.facts.pythons[self.environment.python]
         venv = [uv.PROGRAM, "venv", "--quiet", "--allow-existing", "--python", python]
@@ -223,6 +232,8 @@ class _Installation:
             self.built.set()
         while not self.built.wait(timeout=1):
             self.board.line(step_host.name, f"horovod: {self.cluster.builder} builds the wheel")
+        if _is_complete(step_host, self.environment.folder):
+            return
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
         step_host.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
