@@ -34,6 +34,11 @@ from .survey import with_new_facts
 from .system import STEPS, WHAT, change_system
 
 KEY = "~/.railhead/cluster/key"
+# A machine that lost its power may have half of the pair, or empty files.
+MAKE_KEY = """mkdir -p -m 700 ~/.railhead/cluster
+ssh-keygen -y -P '' -f {key} >{key}.pub 2>/dev/null && exit
+rm -f {key}
+ssh-keygen -q -t ed25519 -N '' -C {comment} -f {key}"""
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
 
 
@@ -288,8 +293,7 @@ class _Installation:
         if public is None:
             session = self.cluster.sessions[leader.name]
             comment = f"railhead:{self.cluster.inventory.name}"
-            make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
-            folder = "mkdir -p -m 700 ~/.railhead/cluster"
-            self._host_step(session).run("key", ["sh", "-c", f"{folder} && {make}"])
+            make = MAKE_KEY.format(key=KEY, comment=comment)
+            self._host_step(session).run("key", ["sh", "-c", make])
             public = (session.read(f"{KEY}.pub") or "").strip()
         return leader_line(self.cluster, leader, public)

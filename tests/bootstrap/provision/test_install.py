@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -325,6 +326,30 @@ def test_a_wheel_is_kept_only_when_its_builder_is_ready(
     with pytest.raises(HostsFailed):
         apply(cluster, hosts, "horovod", "key")
     assert kept_wheels() == kept
+
+
+@pytest.mark.parametrize("left", ["nothing", "no public key", "empty files"])
+def test_a_host_that_lost_its_power_while_its_key_was_created_gets_a_pair(
+    cluster: SurveyedCluster, home: Path, left: str
+) -> None:
+    """The command of the chief is run here, in the home of this test."""
+    hosts = {name: WithKeys(name) for name in ("h1", "h2")}
+    apply(cluster, hosts, "key")
+    key = home / ".railhead/cluster/key"
+    key.parent.mkdir(parents=True)
+    before = None
+    if left == "empty files":
+        key.touch(0o600)
+        key.with_suffix(".pub").touch()
+    elif left == "no public key":
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        key.with_suffix(".pub").unlink()
+        before = key.read_bytes()
+    subprocess.run(hosts["h1"].command("sh"), stdin=subprocess.DEVNULL, check=True)
+    argv = ["ssh-keygen", "-y", "-f", str(key)]
+    public = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert key.with_suffix(".pub").read_text().split()[:2] == public.split()[:2]
+    assert before in (None, key.read_bytes())
 
 
 @pytest.mark.parametrize("fails", ["sh", "mpirun"])
