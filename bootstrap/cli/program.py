@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabric import Config, Executor, __version__
+from fabric import Executor, __version__
 from fabric.main import Fab
 from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
@@ -24,8 +24,9 @@ from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.version import VERSION
 
 from ..console.output import printable
-from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command
+from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID
+from ..inventory.ssh_config import SshConfig
 from ..project import job_file
 from .command_line import completion, habits, help
 from .command_line.arguments import join_task_names, name_first_arguments
@@ -216,7 +217,7 @@ class Program(Fab):  # type: ignore[misc]
             raise Exit(f"{message}\n  next: {self._nearest(wrong)}", code=USAGE) from None
         except BrokenPipeError:
             raise output_closed() from None
-        except (UnknownFileType, OSError, yaml.YAMLError) as wrong:
+        except (UnknownFileType, OSError, UsageError, yaml.YAMLError) as wrong:
             raise Exit(
                 f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE
             ) from None
@@ -245,7 +246,7 @@ def main() -> None:
 
 def new_program() -> Program:
     """The program, before it has read a command line."""
-    return Program(name="Fabric", version=__version__, config_class=Config)
+    return Program(name="Fabric", version=__version__, config_class=SshConfig)
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:

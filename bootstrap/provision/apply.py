@@ -34,6 +34,11 @@ from .survey import with_new_facts
 from .system import STEPS, WHAT, change_system
 
 KEY = "~/.railhead/cluster/key"
+# A machine that lost its power may have half of the pair, or empty files.
+MAKE_KEY = """mkdir -p -m 700 ~/.railhead/cluster
+ssh-keygen -y -P '' -f {key} >{key}.pub 2>/dev/null && exit
+rm -f {key}
+ssh-keygen -q -t ed25519 -N '' -C {comment} -f {key}"""
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
 
 
@@ -79,6 +84,13 @@ def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
     steps = plan.of(name)
     others = [step for step in steps if step.name not in STEPS]
     return [step for step in steps if step.name in STEPS], others
+
+
+def _is_complete(step_host: HostStep, folder: str) -> bool:
+    """Whether another bootstrap has completed an environment since the facts were read. A run may
+    use it: installing it again would first remove Horovod, which is not in the lock."""
+    marked = step_host.session.read(f"{folder}/.ok")
+    return marked is not None and marked.strip() == folder.rpartition("/")[2]
 
 
 def _still_needed(cluster: SurveyedCluster, name: str) -> str:
@@ -191,6 +203,8 @@ class _Installation:
         self, step_host: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """Create an environment on a host with exactly the packages of `locks` {path: text}."""
+        if _is_complete(step_host, folder):
+            return
         step_host.session.write(*(TextFile(path, text) for path, text in locks.items()))
         python = step_host.facts.pythons[self.environment.python]
         venv = [uv.PROGRAM, "venv", "--quiet", "--allow-existing", "--python", python]
@@ -223,6 +237,8 @@ class _Installation:
             self.built.set()
         while not self.built.wait(timeout=1):
             self.board.line(step_host.name, f"horovod: {self.cluster.builder} builds the wheel")
+        if _is_complete(step_host, self.environment.folder):
+            return
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
         step_host.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
@@ -277,8 +293,7 @@ class _Installation:
         if public is None:
             session = self.cluster.sessions[leader.name]
             comment = f"railhead:{self.cluster.inventory.name}"
-            make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
-            folder = "mkdir -p -m 700 ~/.railhead/cluster"
-            self._host_step(session).run("key", ["sh", "-c", f"{folder} && {make}"])
+            make = MAKE_KEY.format(key=KEY, comment=comment)
+            self._host_step(session).run("key", ["sh", "-c", make])
             public = (session.read(f"{KEY}.pub") or "").strip()
         return leader_line(self.cluster, leader, public)

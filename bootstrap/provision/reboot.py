@@ -22,9 +22,11 @@ OUR_BOOT = Path("/proc/sys/kernel/random/boot_id")
 BOOT = f"cat {OUR_BOOT}"
 
 # Detached and delayed by a second, so that the reply arrives before the connection breaks. The
-# script does nothing if the host has rebooted already.
+# script does nothing if the host has rebooted already. It waits for the system changes of another
+# bootstrap (the lock of system_changes.sh), whose dpkg it would kill.
 SCRIPT = """[ "$({read})" = {boot} ] || exit 0
-setsid sh -c 'sleep 1; systemctl reboot || reboot' </dev/null >/dev/null 2>&1 &
+setsid sh -c 'sleep 1; flock -w 480 /run/railhead/lock true
+systemctl reboot || reboot' </dev/null >/dev/null 2>&1 &
 """
 # Services that still start may load the driver. A failed unit does not extend the wait.
 SETTLED = "timeout 60 systemctl is-system-running --wait >/dev/null 2>&1"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import shlex
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fabric import Config, Connection
+from fabric import Connection
 from paramiko.ssh_exception import (
     AuthenticationException,
     ChannelException,
@@ -26,8 +27,10 @@ from paramiko.ssh_exception import (
 )
 
 from ..console import log
+from ..errors import UsageError
 from ..inventory.hosts import Host, Inventory
 from ..inventory.local_state import known_hosts_files
+from ..inventory.ssh_config import SshConfig
 from .host_keys import (
     ChangedHostKey,
     Pins,
@@ -58,8 +61,8 @@ class JumpHostFailed(SSHException):
 
 
 @cache
-def _config() -> Config:
-    return Config()
+def _config() -> SshConfig:
+    return SshConfig()
 
 
 def open_connections(host: Host, inventory: Inventory) -> list[Connection]:
@@ -120,20 +123,26 @@ def _connection(
     name: str, user: str | None = None, port: int | None = None, key_file: str | None = None
 ) -> Any:
     only = {"key_filename": [key_file], "allow_agent": False, "look_for_keys": False}
-    return Connection(
-        name,
-        user=user,
-        port=port,
-        gateway=False,
-        connect_timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
-        config=_config().clone(),
-        connect_kwargs={
-            "banner_timeout": BANNER_SECONDS,
-            "auth_timeout": BANNER_SECONDS,
-            "channel_timeout": CONNECT_SECONDS,
-            **(only if key_file else {}),
-        },
-    )
+    try:
+        return Connection(
+            name,
+            user=user,
+            port=port,
+            gateway=False,
+            connect_timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
+            config=_config().clone(),
+            connect_kwargs={
+                "banner_timeout": BANNER_SECONDS,
+                "auth_timeout": BANNER_SECONDS,
+                "channel_timeout": CONNECT_SECONDS,
+                **(only if key_file else {}),
+            },
+        )
+    except (KeyError, ValueError) as error:  # of a port or a switch
+        raise UsageError(
+            f"ssh_config has a value for {name} that is not valid: {error}",
+            hint=shlex.join(["ssh", "-G", name]),
+        ) from None
 
 
 def _gateway(connection: Connection, visited: frozenset[str] = frozenset()) -> Any:

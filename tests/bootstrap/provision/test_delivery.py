@@ -53,6 +53,9 @@ class RecordedHost:
     def write(self, *files: TextFile) -> None:
         self.written += files
 
+    def read(self, path: str) -> None:
+        """Nothing is there."""
+
     def remove(self, *paths: str) -> None:
         self.removed += paths
 

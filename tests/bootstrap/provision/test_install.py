@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from bootstrap.plan.internet import CA, Internet
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
-from bootstrap.provision import survey
+from bootstrap.provision import survey, uv
 from bootstrap.provision.wheel_store import wheel_folder
 from bootstrap.workflows.bootstrap import make_ready
 from railhead.documents.agent.commands import CommandResult
@@ -56,6 +57,9 @@ class RecordedHost:
 
     def write(self, *files: TextFile) -> None:
         self.written |= {file.path: file.text for file in files}
+
+    def read(self, path: str) -> str | None:
+        return self.written.get(path)
 
     def remove(self, *paths: str) -> None:
         """Nothing is there."""
@@ -268,12 +272,31 @@ def test_a_host_that_waits_for_a_wheel_has_low_priority_and_imports_meanwhile(
     assert not again["h2"].command("nice")
 
 
+def test_an_environment_that_another_bootstrap_has_completed_is_left_as_it_is(
+    cluster: SurveyedCluster,
+) -> None:
+    """A run may use it already."""
+    wheel = wheel_folder(cluster) / WHEEL
+    wheel.parent.mkdir()
+    wheel.write_bytes(BUILT)
+    hosts = {name: RecordedHost(name) for name in ("h1", "h2")}
+    folder = cluster.environment.folder
+    hosts["h1"].written[f"{folder}/.ok"] = f"{cluster.environment.digest}\n"
+    hosts["h2"].written[f"{folder}/.ok"] = "another\n"
+    apply(replace(cluster, wheel=wheel), hosts, "runtime", "horovod")
+    changes = {
+        name: [argv[1:3] for argv in host.ran if argv[0] in (uv.PROGRAM, "sent")]
+        for name, host in hosts.items()
+    }
+    assert changes["h1"] == [] and ["pip", "sync"] in changes["h2"]
+
+
 class WithKeys(RecordedHost):
     """A host on which one file cannot be written."""
 
     fails_to_write = ""
 
-    def read(self, path: str) -> str:
+    def read(self, path: str) -> str | None:
         return "ssh-ed25519 AAAA"
 
     def write(self, *files: TextFile) -> None:
@@ -303,6 +326,30 @@ def test_a_wheel_is_kept_only_when_its_builder_is_ready(
     with pytest.raises(HostsFailed):
         apply(cluster, hosts, "horovod", "key")
     assert kept_wheels() == kept
+
+
+@pytest.mark.parametrize("left", ["nothing", "no public key", "empty files"])
+def test_a_host_that_lost_its_power_while_its_key_was_created_gets_a_pair(
+    cluster: SurveyedCluster, home: Path, left: str
+) -> None:
+    """The command of the chief is run here, in the home of this test."""
+    hosts = {name: WithKeys(name) for name in ("h1", "h2")}
+    apply(cluster, hosts, "key")
+    key = home / ".railhead/cluster/key"
+    key.parent.mkdir(parents=True)
+    before = None
+    if left == "empty files":
+        key.touch(0o600)
+        key.with_suffix(".pub").touch()
+    elif left == "no public key":
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        key.with_suffix(".pub").unlink()
+        before = key.read_bytes()
+    subprocess.run(hosts["h1"].command("sh"), stdin=subprocess.DEVNULL, check=True)
+    argv = ["ssh-keygen", "-y", "-f", str(key)]
+    public = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert key.with_suffix(".pub").read_text().split()[:2] == public.split()[:2]
+    assert before in (None, key.read_bytes())
 
 
 @pytest.mark.parametrize("fails", ["sh", "mpirun"])
@@ -434,7 +481,7 @@ class Locked(RecordedHost):
         self.board, self.full = board, full
         self.board_before = ""
 
-    def read(self, path: str) -> str:
+    def read(self, path: str) -> str | None:
         return "ssh-ed25519 AAAA"
 
     def write(self, *files: TextFile) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hosts.operator import Cluster, make_key
 from paramiko.ssh_exception import ChannelException
 
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
@@ -34,6 +35,7 @@ from bootstrap.provision.reboot import (
     _wait_for_host,
     reboot,
 )
+from bootstrap.remote import locks
 from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
 
@@ -483,6 +485,25 @@ def test_a_host_that_came_back_is_used_when_its_services_have_started(
         inventory, inventory.chief, "another boot", lambda _: None, RebootWait(back=20, every=0.01)
     ).close()
     assert started.exists()
+
+
+def test_a_reboot_waits_for_the_system_changes_of_another_bootstrap(tmp_path: Path) -> None:
+    """`flock` notes that it waits; only then does the other one end. No other reboot is in PATH."""
+    commands, log, lock = tmp_path / "bin", tmp_path / "log", tmp_path / "lock"
+    commands.mkdir()
+    for name in ("sh", "sleep", "setsid", "true"):
+        (commands / name).symlink_to(str(shutil.which(name)))
+    noted = {"systemctl": "", "flock": f'\nexec {shutil.which("flock")} "$@"'}
+    for name, then in noted.items():
+        (commands / name).write_text(f"#!/bin/sh\necho {name} >>{log}{then}\n")
+        (commands / name).chmod(0o755)
+    log.touch()
+    text = reboot_module.SCRIPT.format(read="echo now", boot="now")
+    text = text.replace("/run/railhead/lock", str(lock))
+    with locks.wait_lock(lock):
+        subprocess.run(["/bin/sh", "-c", text], env={"PATH": str(commands)}, check=True)
+        assert wait_until(log.read_text, seconds=60, every=0.01) == "flock\n"
+    assert wait_until(lambda: "systemctl" in log.read_text(), seconds=60, every=0.01)
 
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:

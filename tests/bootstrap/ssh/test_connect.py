@@ -332,6 +332,14 @@ def test_the_way_through_a_jump_host_is_closed_after_us(
     assert [hop.is_connected for hop in hops] == [False, False]
 
 
+@pytest.mark.parametrize("wrong", ["Port abc", "ForwardAgent $SSH_AUTH_SOCK", "ProxyJump door:x"])
+def test_a_value_of_ssh_config_that_is_not_valid_is_the_outcome_of_its_host(
+    operator: Operator, wrong: str
+) -> None:
+    operator.configures(f"Host inner\n  {wrong}\n")
+    assert "ssh_config has a value for" in outcome(INNER)["inner"]
+
+
 def test_several_jump_hosts_are_passed_in_their_order(operator: Operator) -> None:
     operator.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
     assert [hop.original_host for hop in jump_hosts._hops(INNER, named(INNER))] == [
