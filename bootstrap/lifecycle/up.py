@@ -100,8 +100,10 @@ def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
 
 def _had_none(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
     """Whether everything created may be removed. Not after Ctrl-C, and not if machines existed
-    before, or may have existed because the cloud did not list them: those are not given up."""
-    return before.inventory is None and not before.unlisted and not result.interrupted
+    before, or may have existed because the cloud did not list them: those are not given up. Nor
+    while another `up` of the stack is in progress: what exists is what that one creates."""
+    refused = result.interrupted or pulumi_cli.is_locked(result.text)
+    return before.inventory is None and not before.unlisted and not refused
 
 
 def is_conflict(text: str) -> bool:
