@@ -54,6 +54,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         )
     if not yes:
         _preview(stack, refresh)
+        before = stack_machines.find(stack)  # a colleague may have changed it before the answer
     recorded = [machine.id for machine in before.state.machines]
     if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
         report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")

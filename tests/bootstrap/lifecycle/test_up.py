@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.machines_of_a_cloud import Terminal
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
 from bootstrap.errors import RailheadError, UsageError
@@ -132,6 +133,21 @@ def test_machines_of_an_up_in_progress_are_not_removed(
     with pytest.raises(RailheadError, match="broke off; it has no machine") as caught:
         run_up()
     assert caught.value.hint.startswith("pulumi cancel --yes --stack dev")
+    assert pulumi.called(*CHANGES) == [UP]
+
+
+def test_machines_that_appeared_before_the_user_agreed_are_not_given_up(
+    pulumi: PulumiCommand,
+    aws_client: Clients,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A colleague has created them while the question was on the screen."""
+    theirs = exported(*on_aws(running_instance(), cluster_id=ID), ZONES)
+    pulumi.answers(stack_export=[TWO_ZONES, theirs], preview="true", up=REFUSED, destroy="true")
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    with pytest.raises(RailheadError, match="broke off; 1 machine running now"):
+        up.up("dev", lambda _: None, yes=False, refresh=False)
     assert pulumi.called(*CHANGES) == [UP]
 
 
