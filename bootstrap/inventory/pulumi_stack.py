@@ -85,6 +85,11 @@ def forget(stack: str) -> str:
     return f"pulumi stack rm --force --preserve-config --yes {quoted} && pulumi stack init {quoted}"
 
 
+def forget_resource(stack: str, urn: str) -> str:
+    """The command that removes one resource from a stack's state, and nothing from the cloud."""
+    return f"pulumi state delete --yes --stack {shlex.quote(stack)} {shlex.quote(urn)}"
+
+
 @dataclass(frozen=True)
 class Setting:
     """A key of a stack's config; a secret's value is not shown."""

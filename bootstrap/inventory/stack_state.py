@@ -72,7 +72,8 @@ class Exported:
 @dataclass(frozen=True)
 class StateMachine:
     """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN, `owner`
-    of its tags. `until`: when its cloud stops it (2026-11-22T10:22:43+00:00), as it was created."""
+    of its tags. `until`: when its cloud stops it (2026-11-22T10:22:43+00:00), as it was created.
+    `urn`: its name for Pulumi; empty where Pulumi has no state of it."""
 
     id: str
     name: str
@@ -82,6 +83,7 @@ class StateMachine:
     account: str | None = None
     owner: str | None = None
     until: str | None = None
+    urn: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,7 @@ def _machine(
         account=(_text(outputs.get("arn")) or "::::").split(":")[4] or None,
         owner=_text(_at(outputs, types.owner)),
         until=_scheduled(resource.id, schedules) or _after_creation(resource, types),
+        urn=resource.urn,
     )
 
 

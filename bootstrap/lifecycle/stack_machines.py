@@ -171,11 +171,32 @@ def _find(state: StackState, document: Inventory | None) -> StackMachines:
         names = frozenset(document.names if document else ())
         return StackMachines(state, document, document, names)
     try:
-        return merge(state, document, _list(state))
+        listed = _list(state)
     except OtherAccount:
         raise
     except RailheadError as error:
         return replace(merge(state, document, None), unlisted=error.message)
+    _refuse_machine_of_others(state, listed)
+    return merge(state, document, listed)
+
+
+def _refuse_machine_of_others(state: StackState, listed: Listed) -> None:
+    """UsageError where another stack has a machine under an id of this one's state: on Google Cloud
+    the id is a name, which is free when its machine is gone. Railhead and Pulumi would stop and
+    delete that machine."""
+    own = {machine.id: machine for machine in state.machines}
+    known = [m for m in listed.machines if m.id in own and m.cluster_id and state.cluster_id]
+    taken = [machine for machine in known if machine.cluster_id != state.cluster_id]
+    if not taken:
+        return
+    names = ", ".join(own[machine.id].name for machine in taken)
+    urns = [own[machine.id].urn for machine in taken]
+    forget = [pulumi_stack.forget_resource(state.stack, urn) for urn in urns if urn]
+    raise UsageError(
+        f"{names} of stack {state.stack} is gone, and a machine of another stack has its name: "
+        f"{'; '.join(map(str, taken))}",
+        hint=" && ".join(forget) or Command("adopt", state.cluster_id),
+    )
 
 
 def of_id(machines: StackMachines) -> Inventory | None:

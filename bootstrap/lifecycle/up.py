@@ -54,6 +54,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         )
     if not yes:
         _preview(stack, refresh)
+        before = stack_machines.find(stack)  # a colleague may have changed it before the answer
     recorded = [machine.id for machine in before.state.machines]
     if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
         report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")
@@ -100,8 +101,10 @@ def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
 
 def _had_none(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
     """Whether everything created may be removed. Not after Ctrl-C, and not if machines existed
-    before, or may have existed because the cloud did not list them: those are not given up."""
-    return before.inventory is None and not before.unlisted and not result.interrupted
+    before, or may have existed because the cloud did not list them: those are not given up. Nor
+    while another `up` of the stack is in progress: what exists is what that one creates."""
+    refused = result.interrupted or pulumi_cli.is_locked(result.text)
+    return before.inventory is None and not before.unlisted and not refused
 
 
 def is_conflict(text: str) -> bool:

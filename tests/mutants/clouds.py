@@ -11,8 +11,8 @@ MUTANTS = [
     Mutant(
         what="one machine that Google refuses to stop keeps all others running",
         file="bootstrap/clouds/gcp/instances.py",
-        old="                failures.append(error)",
-        new="                raise error",
+        old="self._client(method, path)\n            except RailheadError as error:",
+        new="self._client(method, path)\n            except ValueError as error:",
         caught_by=(f"{CLOUDS}/test_contract.py",),
     ),
     Mutant(
@@ -88,8 +88,8 @@ MUTANTS = [
     Mutant(
         what="after a refusal of the cloud, `fab up` moves a cluster that runs to another zone",
         file="bootstrap/lifecycle/up.py",
-        old="return before.inventory is None and not before.unlisted and not result.interrupted",
-        new="return not before.unlisted and not result.interrupted",
+        old="return before.inventory is None and not before.unlisted and not refused",
+        new="return not before.unlisted and not refused",
         caught_by=(f"{LIFE}/test_up.py",),
     ),
     Mutant(

@@ -64,18 +64,30 @@ class Gcp:
         return {h.name: _instance_state(instance, h, now) for h, instance in self._instances()}
 
     def start(self) -> None:
-        """Start every instance that is stopped, and wait for each operation's end.
+        """Start every instance that is stopped, and wait for each operation's end, also after a
+        failure: until then an instance is shown as stopped, and `stop` would leave it out.
 
         Raises:
             Refused: the zone has no capacity now, or Google refuses for another reason.
         """
         stopped = [h for h, instance in self._instances() if _state(instance) == "stopped"]
-        started = [(h, self._client("POST", f"{_path(h)}/start")) for h in stopped]
+        started: list[tuple[Host, Any]] = []
+        failures: list[RailheadError] = []
+        for host in stopped:
+            try:
+                started.append((host, self._client("POST", f"{_path(host)}/start")))
+            except RailheadError as error:
+                failures.append(error)
+                break
         for host, operation in started:
             try:
                 wait_for_operation(self._client, operation, self._clock)
             except Refused as refused:
-                raise _stock_out(host, refused, self.inventory) from None
+                failures.append(_stock_out(host, refused, self.inventory))
+            except RailheadError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def stop(self) -> None:
         """Stop every instance that runs or starts; see `_request_all`."""

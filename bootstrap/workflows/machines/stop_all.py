@@ -70,13 +70,16 @@ def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
             return
         machines = stack_machines.of_state(state)
         others = {m.owner for m in machines.state.machines if m.owner} - {mine}
-        if machines.inventory is None:
+        inventory = machines.inventory
+        if machines.unlisted and inventory is None:
+            inventory = stack_machines.of_id(machines)  # raises why, with what to do
+        if inventory is None:
             one.outcome = NONE
         elif others:
             one.outcome = f"of {', '.join(sorted(others))}, not stopped: {_of_owner(one.stack)}"
         else:
-            _halt(machines.inventory, options)
-            one.inventory = machines.inventory
+            _halt(inventory, options)
+            one.inventory = inventory
     except RailheadError as error:
         one.fail(error)
 

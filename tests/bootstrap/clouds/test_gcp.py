@@ -136,6 +136,26 @@ def test_another_error_of_an_operation_is_reported_as_it_is(compute: Compute) ->
         gcp(compute).start()
 
 
+@pytest.mark.parametrize("refused", ["the operation", "the call"])
+def test_a_start_that_fails_ends_when_every_machine_has_started_or_failed(
+    compute: Compute, refused: str
+) -> None:
+    """Until then Compute shows a machine as TERMINATED, and the stop that follows leaves it out."""
+    second = PATH.replace("t4-1", "t4-2")
+    compute.add(second)
+    for instance in compute.instances.values():
+        instance["status"] = "TERMINATED"
+    if refused == "the operation":
+        compute.errors = {"gcp-t4-1": STOCK_OUT}
+    else:
+        compute.protected = {second}
+    compute.slow = 3
+    host = replace(GOLDEN.chief, name="gcp-t4-2", id=second, address="198.51.100.9")
+    with pytest.raises(Refused):
+        gcp(compute, replace(GOLDEN, hosts=(GOLDEN.chief, host))).start()
+    assert {one["status"] for one in compute.operations.values()} == {"DONE"}
+
+
 def test_an_operation_that_does_not_end_is_given_up(compute: Compute) -> None:
     machine(compute)["status"] = "TERMINATED"
     compute.slow = 10**6

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from places import CASES
+from standins.pulumi_command import PulumiCommand, exported
+from standins.sites import SITES
 
 from bootstrap.cli.status import unread_timers
 from bootstrap.clouds.base import InstanceState
@@ -20,8 +23,9 @@ from bootstrap.inventory.stack_state import (
     StateMachine,
     read_state,
 )
+from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.lifecycle.stack_machines import StackMachines, merge
+from bootstrap.lifecycle.stack_machines import StackMachines, find, merge
 from railhead.documents.cluster import Price
 from railhead.documents.codec import encode
 
@@ -220,6 +224,28 @@ def test_a_state_on_google_cloud() -> None:
     )
     assert (read.cloud, read.project, read.cluster_id) == ("gcp", "p-1", None)
     assert read.machines == (StateMachine(path, "t4-1", "us-central1-a", "1.2.3.4", "10.1.2.3"),)
+
+
+def test_a_machine_that_another_stack_has_under_its_name_by_now_is_left_alone(
+    pulumi: PulumiCommand, home: Path
+) -> None:
+    """A teardown broke off when its machine was gone, and a colleague has created one of the same
+    name: for Google Cloud, and for Pulumi, it is the same."""
+    pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+    with pytest.MonkeyPatch.context() as patch, SITES["gcp"](patch) as site:
+        provider = {"project": "p-1", "region": "us-central1"}
+        state = exported(
+            resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
+            resource(STASH, "cluster-id", outputs={"output": "f" * 12}),
+            resource(GCP_INSTANCE, "host-1", custom=True, id=site.inventory.chief.id),
+        )
+        pulumi.answers(stack_export=state, destroy="true")
+        with pytest.raises(UsageError, match=r"host-1 of stack dev is gone") as caught:
+            destroy.teardown_stack(
+                find("dev"), discard=True, destroyed=True, yes=True, with_bucket=False
+            )
+        assert site.changes == [] and pulumi.called("destroy") == []
+    assert f"::{GCP_INSTANCE}::host-1" in caught.value.hint
 
 
 def test_an_empty_state() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.machines_of_a_cloud import Terminal
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
 from bootstrap.errors import RailheadError, UsageError
@@ -25,6 +26,8 @@ REFUSED = "echo 'error: InsufficientInstanceCapacity'; exit 255"
 EXISTS = "echo \"error: 409: The resource 'instances/t4-1' already exists\"; exit 255"
 BUCKET_EXISTS = "echo 'error: creating S3 Bucket (mine-1): BucketAlreadyExists'; exit 255"
 NO_RIGHT = "echo 'error: UnauthorizedOperation'; exit 255"
+# What Pulumi Cloud answers while another `pulumi up` of the stack is in progress.
+IN_PROGRESS = "echo 'error: [409] Conflict: Another update is currently in progress.'; exit 255"
 # Interrupted by the user when its output has been printed (fd 1 of pytest is a file, with capfd).
 INTERRUPTED = """echo 'error: InsufficientInstanceCapacity'
 until grep -q Insufficient /proc/$PPID/fd/1; do sleep 0.02; done
@@ -120,6 +123,32 @@ def test_machines_that_there_were_before_are_not_given_up(
     assert pulumi.called(*CHANGES) == [UP]
     reservation = aws_client("ec2").describe_instances(InstanceIds=[machine])["Reservations"][0]
     assert reservation["Instances"][0]["State"]["Name"] == "running"
+
+
+def test_machines_of_an_up_in_progress_are_not_removed(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A colleague's first `fab up` creates them while this one is refused."""
+    pulumi.answers(stack_export=exported(*on_aws(cluster_id=ID)), up=IN_PROGRESS, destroy="true")
+    with pytest.raises(RailheadError, match="broke off; it has no machine") as caught:
+        run_up()
+    assert caught.value.hint.startswith("pulumi cancel --yes --stack dev")
+    assert pulumi.called(*CHANGES) == [UP]
+
+
+def test_machines_that_appeared_before_the_user_agreed_are_not_given_up(
+    pulumi: PulumiCommand,
+    aws_client: Clients,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A colleague has created them while the question was on the screen."""
+    theirs = exported(*on_aws(running_instance(), cluster_id=ID), ZONES)
+    pulumi.answers(stack_export=[TWO_ZONES, theirs], preview="true", up=REFUSED, destroy="true")
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    with pytest.raises(RailheadError, match="broke off; 1 machine running now"):
+        up.up("dev", lambda _: None, yes=False, refresh=False)
+    assert pulumi.called(*CHANGES) == [UP]
 
 
 def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(

@@ -108,6 +108,16 @@ def test_a_machine_that_no_state_has_stops_with_its_stack(
     assert states(aws_client) == {stray: "stopped"}
 
 
+def test_a_stack_whose_machines_the_cloud_did_not_list_is_not_without_machines(
+    no_aws: None, pulumi: PulumiCommand
+) -> None:
+    """Pulumi was killed in its first `up`, and there are no credentials to list what it left."""
+    backend(pulumi, one=exported(*on_aws(cluster_id="aa")))
+    with pytest.raises(HostsFailed) as raised:
+        run()
+    assert "AWS call failed" in raised.value.outcomes["one"]
+
+
 def test_a_stack_of_another_project_runs_on(
     aws_client: Callable[[str], Any], pulumi: PulumiCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
