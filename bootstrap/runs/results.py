@@ -85,10 +85,10 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
             _verify(session, run, files, {path for path, _ in too_large})
         accept(files, run.results, received)
         _note_left(too_large, not_sent, stage, run.results)
-        draw(stage, run)
+        not_drawn = undrawn(stage, run)
     count_left = left_files(run.results)
     left_line = [_left_line(run, session.host.name)] if count_left else []
-    for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line]:
+    for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line, *not_drawn]:
         report(line)
     if ended:
         notice = json.dumps(encode(Fetched(count_left)))
@@ -168,6 +168,16 @@ def _torn_line(torn: AbstractSet[str]) -> list[str]:
         return []
     files = count(len(torn), "file")
     return [f"{files} changed during the transfer, not fetched: {Command('fetch')} again"]
+
+
+def undrawn(stage: Path, run: Run) -> list[str]:
+    """Draw the curves of fetched results. A file that the program has written in their place is not
+    a reason to fetch again: one line, then."""
+    try:
+        draw(stage, run)
+    except RailheadError as error:
+        return [f"the curves were not drawn: {error.message}"]
+    return []
 
 
 def draw(stage: Path, run: Run) -> None:

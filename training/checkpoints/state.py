@@ -238,8 +238,10 @@ class State:
         return newest
 
     def _check(self, checkpoint: Checkpoint) -> None:
-        """Refuse a checkpoint of other samples or another model."""
-        for name in (*FIXED, "samples"):
+        """Refuse a checkpoint of other samples, or of another order in its epoch, or of another
+        model."""
+        within_epoch = ("shuffle_window",) if checkpoint.position.samples else ()
+        for name in (*FIXED, "samples", *within_epoch):
             before = checkpoint.settings.get(name, DEFAULTS.get(name))
             now = self.settings[name]
             if before != now:

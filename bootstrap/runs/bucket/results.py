@@ -17,7 +17,7 @@ from ...inventory.hosts import Inventory
 from ...untrusted import unpack
 from ...untrusted.manifest import is_same, refuse_changed, skipped_line
 from .. import takeover
-from ..results import BY_HAND, LEFT, accept, draw, left_files, result_of, where
+from ..results import BY_HAND, LEFT, accept, left_files, result_of, undrawn, where
 from ..run import Run
 
 LARGE = 100_000_000  # bytes from which a file is reported on its own line
@@ -86,9 +86,9 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
             _fetch_file(source, run, entry, stage / entry.path, report)
         refuse_changed([e.path for e in manifest.files if not is_same(e, stage / e.path)])
         accept(stage, run.results, [entry.path for entry in manifest.files])
-        draw(stage, run)
+        not_drawn = undrawn(stage, run)
     (run.results / LEFT).unlink(missing_ok=True)
-    for line in skipped_line(manifest.skipped):
+    for line in [*skipped_line(manifest.skipped), *not_drawn]:
         report(line)
 
 

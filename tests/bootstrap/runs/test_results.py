@@ -321,6 +321,19 @@ def test_a_folder_where_the_result_comes_is_named_with_what_to_do(run: Run) -> N
     assert results.result_of(run.results) is None
 
 
+def test_a_file_of_the_program_in_the_place_of_curves_does_not_end_the_fetch(run: Run) -> None:
+    """Otherwise each fetch would bring it back and fail, and the machines would wait for one."""
+    curve = b'{"time": 1.0, "rank": 0, "kind": "epoch", "epoch": 1, "loss": 1.0}\n'
+    files = [*GOOD, member("results/metrics.jsonl", curve), member("results/tensorboard", b"mine")]
+    lines: list[str] = []
+    host = Host(packed(files))
+    assert fetch(host, run, lines.append) == Result(state="succeeded")
+    assert (run.results / "tensorboard").read_bytes() == b"mine"
+    assert "the curves were not drawn" in lines[-1] and f"{run.folder}/fetched" in [
+        file.path for file in host.written
+    ]
+
+
 def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ def a_checkpoint_of_another_training_is_refused(folder: Path) -> None:
         ({"label": "price"}, "label was label, and is price"),
         ({"label_feature": "y"}, "label_feature was image/class/label, and is y"),
         ({"synthetic_samples": 300}, "samples was 200, and is 300"),
+        ({"shuffle_window": 16}, "shuffle_window was 512, and is 16"),
     ):
         with refused("is of another training", message):
             prepared(folder, **changes)
