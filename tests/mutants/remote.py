@@ -86,8 +86,8 @@ MUTANTS = [
     Mutant(
         what="the hosts of a second attempt are not prepared after a copy that takes hours",
         file=f"{ATTEMPTS}/restarts.py",
-        old="            copies.add(host)\n",
-        new='            copies.add(host)\n        return run, ""\n',
+        old='                return run, f"{host.name}: {why}"\n',
+        new='                return run, f"{host.name}: {why}"\n        return run, ""\n',
         caught_by=(f"{TESTS}/attempts/test_restarts.py", "-k", "during_the_copy"),
     ),
     Mutant(

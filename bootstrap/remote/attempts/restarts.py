@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -196,29 +196,39 @@ def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, st
 
     A copy may take hours, and the run has no process meanwhile: each agent that starts on a host
     removes its temporary folders. So the hosts are prepared again after it, until all those that
-    are ready have a copy.
+    are ready have a copy. An elastic run continues without those that get none.
     """
-    copies: set[RunHost] = set()
+    copies, absent = set[RunHost](), set[str]()
     while True:
-        run, why = _hosts_ready(ended)
+        run, why = _hosts_ready(ended, absent)
         if why or not isinstance(ended.run.program, Script) or not point.files:
             return run, why
         lacking = {n: host for n, host in run.present.items() if n and host not in copies}
         if not lacking:
             return run, ""
         for index, host in lacking.items():
-            if why := _copied(run, ended, index):
+            if not (why := _copied(run, ended, index)):
+                copies.add(host)
+            elif _may_continue(run, ended, absent | {host.name}):
+                absent.add(host.name)
+            else:
                 return run, f"{host.name}: {why}"
-            copies.add(host)
 
 
-def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
+def _may_continue(run: RunDocument, ended: Ended, absent: Collection[str]) -> bool:
+    """Whether an elastic run may continue without these hosts."""
+    is_enough = run.elastic and len(run.hosts) - len(absent) >= run.elastic
+    return bool(is_enough) and run.hosts[0].name not in absent and not ended.cancelled()
+
+
+def _hosts_ready(ended: Ended, without: Collection[str] = ()) -> tuple[RunDocument, str]:
     """Prepare the hosts; the document for those of the next attempt, and why it failed, or "".
 
-    All hosts of the run are tried. An elastic run continues without those that cannot be prepared;
-    otherwise those that do not answer have BACK seconds, or as long as they are created again.
+    All other hosts of the run are tried. An elastic run continues without those that cannot be
+    prepared; otherwise those that do not answer have BACK seconds, or as long as they are created
+    again.
     """
-    absent = set[str]()
+    absent = {*without}
     until = time.monotonic() + BACK
     while True:
         whole = elastic.whole(ended.folder)  # a host that was created again has another address
@@ -230,8 +240,7 @@ def _hosts_ready(ended: Ended) -> tuple[RunDocument, str]:
             return run, _place(ended.folder, whole, run)
         ended.tick()
         faulty = {fault.host for fault in faults}
-        is_enough = run.elastic and len(run.hosts) - len(absent | faulty) >= run.elastic
-        if is_enough and run.hosts[0].name not in faulty and not ended.cancelled():
+        if _may_continue(run, ended, absent | faulty):
             absent |= faulty
             continue
         if controller.is_connected(os.path.join(ended.folder, REPLACING)):

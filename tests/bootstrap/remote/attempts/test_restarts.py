@@ -303,6 +303,26 @@ def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
     assert (home / "copies").read_text().split() == ["railhead-2", "railhead-3"]
 
 
+@pytest.mark.parametrize(("least", "slots"), [(1, [1, 0, 1]), (3, None)])
+def test_an_elastic_run_continues_without_a_host_that_gets_no_copy(
+    home: Path, monkeypatch: pytest.MonkeyPatch, least: int, slots: list[int] | None
+) -> None:
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
+    program = decode(Script, PROGRAM)
+    document = run_document(hosts=hosts, size=3, elastic=least, program=program)
+    run = Run(home, "")
+    run.write("run.json", encode(document))
+    full = '*railhead-2*"tar -C"*) exit 1;;'
+    (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in {full} esac\n')
+    again, why = restarts._hosts_with_checkpoints(ended_with(run, document), Point(None, 1.0, 1))
+    if slots:
+        assert (why, [host.slots for host in again.hosts]) == ("", slots)
+    else:
+        assert why == "b: the checkpoints did not arrive"
+
+
 def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
     """A failed attempt of this run."""
     given: dict[str, Any] = {
