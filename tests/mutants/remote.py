@@ -88,7 +88,7 @@ MUTANTS = [
         file=f"{ATTEMPTS}/restarts.py",
         old='                return run, f"{host.name}: {why}"\n',
         new='                return run, f"{host.name}: {why}"\n        return run, ""\n',
-        caught_by=(f"{TESTS}/attempts/test_restarts.py", "-k", "during_the_copy"),
+        caught_by=(f"{TESTS}/attempts/test_restarts.py", "-k", "took_long"),
     ),
     Mutant(
         what="a rank that writes a file for minutes ends the run as one that hangs",

@@ -31,6 +31,7 @@ from .retry import NEVER, REPEATED
 
 BACK = 600.0  # seconds that a lost host has to come back
 AGAIN = 5.0  # seconds between two looks for it
+FRESH = 30.0  # seconds; an agent removes what is twice as old
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
 COPY = """tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
@@ -195,11 +196,13 @@ def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, st
     The document for the hosts of the next attempt, and why it failed, or "".
 
     A copy may take hours, and the run has no process meanwhile: each agent that starts on a host
-    removes its temporary folders. So the hosts are prepared again after it, until all those that
-    are ready have a copy. An elastic run continues without those that get none.
+    removes its temporary folders when they are not FRESH any more. So the hosts are prepared again
+    after it, until all those that are ready have a copy. An elastic run continues without those
+    that get none.
     """
     copies, absent = set[RunHost](), set[str]()
     while True:
+        begun = time.monotonic()
         run, why = _hosts_ready(ended, absent)
         if why or not isinstance(ended.run.program, Script) or not point.files:
             return run, why
@@ -213,6 +216,8 @@ def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, st
                 absent.add(host.name)
             else:
                 return run, f"{host.name}: {why}"
+        if copies.issuperset(lacking.values()) and time.monotonic() - begun < FRESH:
+            return run, ""
 
 
 def _may_continue(run: RunDocument, ended: Ended, absent: Collection[str]) -> bool:

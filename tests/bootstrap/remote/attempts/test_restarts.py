@@ -211,25 +211,6 @@ def test_a_cancel_ends_the_copy_of_checkpoints_to_a_host(home: Path) -> None:
     assert not [*run.folder.glob("memory/*")]
 
 
-def test_an_agent_that_starts_during_the_copy_does_not_end_the_run(home: Path) -> None:
-    """It removes the temporary folders of a run that has no process: the copy has no marks."""
-    first = f"mkdir -p checkpoints; echo 1 >checkpoints/w.h5; {FAILS}"
-    run = Run(home, "", secrets=["TOKEN"], retries=1, program=PROGRAM)
-    make_temporary(MakeTemporary(str(run.folder)))
-    run.write("memory/secrets.json", {"TOKEN": "hunter2"})
-    run.write(
-        "mpirun.json", ["sh", "-c", by_attempt(first, "ls tmp/ && [ -s memory/secrets-0.json ]")]
-    )
-    agent = " ".join(programs.command(run.folder, "agent.agent"))
-    ends = f"touch -h -d @0 memory tmp; {agent} </dev/null"
-    slow = f'{ends}; [ -e "$(readlink tmp)" ] || touch removed'
-    ssh = home / "bin/ssh"
-    ssh.write_text(f'#!/bin/sh\ncase "$*" in *"tar -C"*) {slow};; esac\n{ssh.read_text()[10:]}')
-    result = run.result()
-    assert (run.folder / "removed").exists()
-    assert (result["state"], len(result["attempts"])) == ("succeeded", 1)
-
-
 def test_a_host_that_does_not_answer_is_waited_for(home: Path) -> None:
     """The second look finds it; a host that refuses its preparation ends the run."""
     run = Run(home, by_attempt(FAILS, "true"), retries=1, retries_from_start=True)
@@ -289,6 +270,7 @@ def test_an_absent_host_keeps_its_place_and_the_address_that_it_gets_meanwhile(
 def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(restarts, "FRESH", 0.0)
     monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("RAILHEAD_RUN", "r1")
     hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
@@ -301,6 +283,30 @@ def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
     again, why = restarts._hosts_with_checkpoints(ended_with(run, document), Point(None, 1.0, 1))
     assert (why, [host.slots for host in again.hosts]) == ("", [1, 1, 1])
     assert (home / "copies").read_text().split() == ["railhead-2", "railhead-3"]
+
+
+@pytest.mark.parametrize("fresh", [0.0, restarts.FRESH])
+def test_hosts_are_prepared_again_after_a_copy_that_took_long(
+    home: Path, monkeypatch: pytest.MonkeyPatch, fresh: float
+) -> None:
+    """An agent that starts meanwhile removes the temporary folders of a run that has no process:
+    the copy has no marks."""
+    monkeypatch.setattr(restarts, "FRESH", fresh)
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    program = decode(Script, PROGRAM)
+    document = run_document(hosts=HOSTS, retries=1, program=program, secrets=("TOKEN",))
+    run = Run(home, "")
+    run.write("run.json", encode(document))
+    agent = " ".join(programs.command(run.folder, "agent.agent"))
+    removes = f"touch -h -d @0 memory tmp; env -u RAILHEAD_RUN {agent} </dev/null"
+    calls = f'*attempts.prepare*) echo prepare >>{home}/calls;; *"tar -C"*) {removes};;'
+    (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in {calls} esac\n')
+    ended = ended_with(run, document, secrets={"TOKEN": "hunter2"})
+    assert restarts._hosts_with_checkpoints(ended, Point(None, 1.0, 1))[1] == ""
+    times = 1 if fresh else 2
+    assert (home / "calls").read_text().split() == ["prepare"] * times
+    assert (run.folder / "memory/secrets-0.json").exists() == (times == 2)
 
 
 @pytest.mark.parametrize(("least", "slots"), [(1, [1, 0, 1]), (3, None)])
