@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.files import Read, Replace, TextFile
 
-from ..errors import Command, Hint, UsageError
+from ..errors import Command, Hint, RailheadError, UsageError
 from .host_keys import parsed_key
 from .session import Session
 
@@ -18,6 +19,7 @@ MARK = "railhead:"  # of a cluster's lines, before its name
 # when it starts. It drops whatever line is below this one.
 FROM_METADATA = "# Added by Google"
 LARGEST = 20_000  # bytes of a file with one public key
+TRIES = 5  # of a change, when others change the file at the same moment
 
 
 @dataclass(frozen=True)
@@ -68,22 +70,24 @@ def authorize(session: Session, cluster: str, lines: list[str], *, keep: bool = 
 
     A line belongs to a cluster when its comment is `railhead:CLUSTER`.
     """
-    text, mark = session.read(PATH) or "", f" {MARK}{cluster}"
-    others = [
-        line
-        for line in text.splitlines()
-        if line not in lines and (keep or not line.endswith(mark))
-    ]
-    _write(session, text, [*others, *lines])
+    mark = f" {MARK}{cluster}"
+
+    def updated(present: list[str]) -> list[str]:
+        others = [
+            line for line in present if line not in lines and (keep or not line.endswith(mark))
+        ]
+        return [*others, *lines]
+
+    _change(session, updated)
 
 
 def add(session: Session, key: PublicKey) -> str:
     """Let a person log in to a host; the outcome, for the user."""
-    text = session.read(PATH) or ""
-    if any(_has(line, key) for line in text.splitlines()):
-        return "has this key already"
-    _write(session, text, [*text.splitlines(), str(key)])
-    return "accepts this key now"
+
+    def updated(lines: list[str]) -> list[str]:
+        return lines if any(_has(line, key) for line in lines) else [*lines, str(key)]
+
+    return "accepts this key now" if _change(session, updated) else "has this key already"
 
 
 def remove(session: Session, key: PublicKey) -> str:
@@ -93,11 +97,14 @@ def remove(session: Session, key: PublicKey) -> str:
         UsageError: it is the last key of a person: nobody could log in afterwards. Or it is in the
             metadata of a machine in Google Cloud, such as that of the stack.
     """
-    text = session.read(PATH) or ""
-    lines = text.splitlines()
+    changed = _change(session, lambda lines: _without(lines, key))
+    return "does not accept this key any more" if changed else "does not have this key"
+
+
+def _without(lines: list[str], key: PublicKey) -> list[str]:
     others = [line for line in lines if not _has(line, key)]
     if len(others) == len(lines):
-        return "does not have this key"
+        return lines
     if any(_has(line, key) and above.strip() == FROM_METADATA for above, line in pairwise(lines)):
         raise UsageError(
             "it is in the machine's metadata, from which Google's guest agent would add it again",
@@ -108,8 +115,7 @@ def remove(session: Session, key: PublicKey) -> str:
             "it is the last key there: nobody could log in without it",
             hint=Hint(Command("ssh-key", "ANOTHER_KEY.pub"), "   # first"),
         )
-    _write(session, text, others)
-    return "does not accept this key any more"
+    return others
 
 
 def _has(line: str, key: PublicKey) -> bool:
@@ -132,7 +138,20 @@ def _is_any_key(kind: str, data: str) -> bool:
     return kind.startswith(("sk-ssh-", "sk-ecdsa-")) or _is_key(kind, data)
 
 
-def _write(session: Session, before: str, lines: list[str]) -> None:
-    updated = "".join(f"{line}\n" for line in lines)
-    if updated != before:
-        session.write(TextFile(PATH, updated, 0o600))
+def _change(session: Session, updated: Callable[[list[str]], list[str]]) -> bool:
+    """Replace the lines of the file by the updated ones; whether they differ. When somebody else
+    changes the file in the meantime, theirs are updated.
+
+    Raises:
+        RailheadError: the file cannot be read, or others change it each time. It stays as it is.
+    """
+    for _ in range(TRIES):
+        before = session.call(Read(PATH, strict=True)).text
+        lines = (before or "").splitlines()
+        after = updated(lines)
+        if after == lines:
+            return False
+        file = TextFile(PATH, "".join(f"{line}\n" for line in after), 0o600)
+        if session.call(Replace(file, before)).replaced:
+            return True
+    raise RailheadError(f"{PATH} changes all the time; it was left as it is")

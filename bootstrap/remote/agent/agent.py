@@ -15,7 +15,7 @@ from .channel import Operation, serve
 OPERATIONS = {
     "commands": ("run", "start"),
     "data": ("data_state", "paths_state", "receive_data"),
-    "files": ("write", "read", "remove", "tree", "place_folder"),
+    "files": ("write", "read", "replace", "remove", "tree", "place_folder"),
     "network": ("listen", "dial", "ports", "free_port"),
     "packing": ("get", "get_file", "collect"),
     "runs": (

@@ -21,6 +21,8 @@ from railhead.documents.agent.files import (
     Read,
     Remove,
     Removed,
+    Replace,
+    Replaced,
     Text,
     Tree,
     Write,
@@ -239,15 +241,33 @@ def clear_path(dest: str, relative: str) -> None:
 
 def read(request: Read) -> Text:
     """The text of a small file; None if it does not exist."""
-    return Text(text_of(os.path.expanduser(request.path)))
+    path = os.path.expanduser(request.path)
+    return Text(existing_text(path) if request.strict else text_of(path))
+
+
+def replace_text(request: Replace) -> Replaced:
+    """Write a small file, unless somebody else changed it since it was read."""
+    path = os.path.expanduser(request.file.path)
+    if existing_text(path) != request.before:
+        return Replaced(False)
+    write(Write((request.file,)))
+    return Replaced(True)
 
 
 def text_of(path: str) -> str | None:
     """The text of a regular file, or None; the user's own links are followed."""
     try:
+        return existing_text(path)
+    except OSError:
+        return None
+
+
+def existing_text(path: str) -> str | None:
+    """The text of a regular file; None if it does not exist. OSError if it cannot be read."""
+    try:
         with io.TextIOWrapper(open_regular(os.path.realpath(path)), errors="replace") as file:
             return file.read()
-    except OSError:
+    except FileNotFoundError:
         return None
 
 
@@ -269,5 +289,10 @@ def clear(path: str) -> None:
 
 
 OPS = operations(
-    (Write, write), (Read, read), (Remove, remove), (Tree, tree), (PlaceFolder, place_folder)
+    (Write, write),
+    (Read, read),
+    (Replace, replace_text),
+    (Remove, remove),
+    (Tree, tree),
+    (PlaceFolder, place_folder),
 )

@@ -40,9 +40,26 @@ class Text:
 
 @dataclass(frozen=True)
 class Read(Request[Text, NoReturn], op="read"):
-    """Read a small file."""
+    """Read a small file. One that cannot be read counts as missing, unless `strict`: then it is an
+    error."""
 
     path: str
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Whether the file had the expected text and was replaced."""
+
+    replaced: bool
+
+
+@dataclass(frozen=True)
+class Replace(Request[Replaced, NoReturn], op="replace"):
+    """Write a small file whose text is still `before`; None: it does not exist."""
+
+    file: TextFile
+    before: str | None
 
 
 @dataclass(frozen=True)

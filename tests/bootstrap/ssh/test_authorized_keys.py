@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.ssh.authorized_keys import add, authorize, read_public_key, remove
 from bootstrap.ssh.local_session import local_session
+from railhead.documents.agent.files import Read
 
 DATA = "AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
 OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAIGPKSUDQzZ4yZ0MFRqkSeGpGPXAhhJGuKGsm1NUOlTVS"
@@ -89,3 +93,55 @@ def test_a_key_that_the_guest_agent_would_add_again_is_not_removed(tmp_path: Pat
         assert file.read_text() == f"# Added by Google\n{ann}\n{bob}\n"
         remove(session, bob)
         assert file.read_text() == f"# Added by Google\n{ann}\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to(file)])
+def test_a_file_that_cannot_be_read_is_an_error_and_stays(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    (tmp_path / "bob.pub").write_text(f"{KEY} bob\n")
+    bob = read_public_key(tmp_path / "bob.pub")
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    make(file)
+    before = file.lstat()
+    with local_session() as session:
+        session.start_agent("python3")
+        for change in (
+            lambda: add(session, bob),
+            lambda: remove(session, bob),
+            lambda: authorize(session, "dev", [f"{KEY} railhead:dev"]),
+        ):
+            with pytest.raises(RailheadError, match="authorized_keys"):
+                change()
+    assert os.path.samestat(file.lstat(), before)
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+def test_a_line_that_somebody_adds_after_the_read_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    (tmp_path / "bob.pub").write_text(f"{KEY} bob\n")
+    bob = read_public_key(tmp_path / "bob.pub")
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    added: list[str] = []
+    with local_session() as session:
+        session.start_agent("python3")
+        call = session.call
+
+        def somebody_after(request: Any, **bounds: Any) -> Any:
+            reply = call(request, **bounds)
+            if isinstance(request, Read) and len(added) < times:
+                added.append(f"ssh-ed25519 {OTHER} ann{len(added)}\n")
+                file.write_text("".join(added))
+            return reply
+
+        monkeypatch.setattr(session, "call", somebody_after)
+        if times == 1:
+            assert add(session, bob) == "accepts this key now"
+            added.append(f"{KEY} bob\n")
+        else:
+            with pytest.raises(RailheadError, match="changes all the time"):
+                add(session, bob)
+    assert file.read_text() == "".join(added)

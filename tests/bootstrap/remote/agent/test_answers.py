@@ -16,7 +16,7 @@ from bootstrap.untrusted import decode
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent.commands import Run
 from railhead.documents.agent.data import DataFolder, DataState, PathsState, ReceiveData
-from railhead.documents.agent.files import PlaceFolder, Read, Remove, Tree, Write
+from railhead.documents.agent.files import PlaceFolder, Read, Remove, Replace, TextFile, Tree, Write
 from railhead.documents.agent.network import Dial, Listen, Ports
 from railhead.documents.agent.packing import Collect, Get, GetFile
 from railhead.documents.agent.request import Request
@@ -26,7 +26,7 @@ READ, RUN, FOLLOW, LISTEN = Read("/a"), Run(("true",)), Follow("f"), Listen("::1
 GET, GET_FILE, COLLECT = Get("~", ("*",), 9), GetFile("/a", 9), Collect("f", 9)
 DIAL, PORTS = Dial((("a", 1), ("b", 2)), 5), Ports(2)
 DATA, PATHS, RECEIVE = DataState(("a",)), PathsState(("/a",)), ReceiveData("f", ())
-REMOVE, WRITE = Remove(()), Write(())
+REMOVE, WRITE, REPLACE = Remove(()), Write(()), Replace(TextFile("/a", "x"), None)
 TREE, FOLDER = Tree((), "b", "d"), PlaceFolder((), "b", "d")
 SENT: dict[str, Any] = {"files": [["a", 1]], "left": [], "changed": ["b"]}
 GOOD: list[tuple[Request[Any, Any], Any]] = [
@@ -36,7 +36,7 @@ GOOD: list[tuple[Request[Any, Any], Any]] = [
     (DIAL, {"wrong": [None, "refused"]}), (PORTS, {"ports": [5, 6]}), (REMOVE, {"left": []}),
     (DATA, {"folders": {"a": {"complete": True, "there": 0}}, "free": 9}),
     (PATHS, {"paths": {"/a": "folder"}}), (RECEIVE, {"wrong": [], "path": "/a"}),
-    (WRITE, {"changed": []}), (TREE, {"sent": 0, "changed": []}),
+    (WRITE, {"changed": []}), (REPLACE, {"replaced": True}), (TREE, {"sent": 0, "changed": []}),
     (FOLDER, {"sent": 0, "changed": []}), (DropTemporary("r1"), None),
 ]  # fmt: skip
 BAD: list[tuple[Request[Any, Any], Any]] = [
@@ -46,6 +46,7 @@ BAD: list[tuple[Request[Any, Any], Any]] = [
     (GET_FILE, {"sha256": None}), (COLLECT, SENT), (FOLLOW, {"lost": 0}), (LISTEN, {"port": "5"}),
     (LISTEN, {"port": 70000}), (DIAL, {"wrong": [None]}), (PORTS, {"ports": [5]}),
     (DATA, {"folders": {}, "free": 9}), (PATHS, {"paths": {}}), (PATHS, {"paths": {"/a": "x"}}),
+    (REPLACE, {"replaced": 1}),
     (DATA, {"folders": {"a": {"complete": True, "there": "0"}}, "free": 9}),
 ]  # fmt: skip
 EVENTS: list[tuple[Request[Any, Any], Any]] = [
