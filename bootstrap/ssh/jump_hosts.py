@@ -120,14 +120,14 @@ def pins_of(host: Host, inventory: Inventory) -> Pins:
 
 
 def _connection(
-    name: str, user: str | None = None, port: int | None = None, key_file: str | None = None
+    name: str, user: str | None = None, port: int | str | None = None, key_file: str | None = None
 ) -> Any:
     only = {"key_filename": [key_file], "allow_agent": False, "look_for_keys": False}
     try:
         return Connection(
             name,
             user=user,
-            port=port,
+            port=int(port) if port else None,
             gateway=False,
             connect_timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
             config=_config().clone(),
@@ -156,12 +156,24 @@ def _gateway(connection: Connection, visited: frozenset[str] = frozenset()) -> A
     visited |= {connection.original_host}
     gateway: Any = None
     for name in [] if jumps.lower() == "none" else jumps.split(","):
-        hop = _connection(name.strip())
+        hop = _jump(name)
         if hop.original_host in visited:
             return None
         hop.gateway = gateway or _gateway(hop, visited)
         gateway = hop
     return gateway
+
+
+def _jump(text: str) -> Any:
+    """The connection to a jump host: [user@]host[:port], also after ssh://."""
+    text = text.strip()
+    if text.startswith("ssh://"):
+        text = text.removeprefix("ssh://").removesuffix("/")
+    user, _, place = text.rpartition("@")
+    if not place.startswith("["):
+        return _connection(text)
+    address, _, port = place[1:].partition("]")
+    return _connection(address, user or None, port.removeprefix(":"))
 
 
 def _open(hops: Sequence[Connection], traffic: Traffic) -> list[Connection]:

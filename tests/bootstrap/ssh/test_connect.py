@@ -332,7 +332,9 @@ def test_the_way_through_a_jump_host_is_closed_after_us(
     assert [hop.is_connected for hop in hops] == [False, False]
 
 
-@pytest.mark.parametrize("wrong", ["Port abc", "ForwardAgent $SSH_AUTH_SOCK", "ProxyJump door:x"])
+@pytest.mark.parametrize(
+    "wrong", ["Port abc", "ForwardAgent $SSH_AUTH_SOCK", "ProxyJump door:x", "ProxyJump [::1]:x"]
+)
 def test_a_value_of_ssh_config_that_is_not_valid_is_the_outcome_of_its_host(
     operator: Operator, wrong: str
 ) -> None:
@@ -344,6 +346,16 @@ def test_several_jump_hosts_are_passed_in_their_order(operator: Operator) -> Non
     operator.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
     assert [hop.original_host for hop in jump_hosts._hops(INNER, named(INNER))] == [
         "first", "second", "inner",
+    ]  # fmt: skip
+
+
+def test_jump_hosts_are_named_in_each_form_that_ssh_knows(operator: Operator) -> None:
+    forms = "ssh://ann@first:2222,ssh://second/,[2001:db8::7]:22,bob@corp@[2001:db8::8],::9"
+    operator.configures(f"Host inner\n  ProxyJump {forms}\nHost *\n  User me\n  Port 7\n")
+    hops = jump_hosts._hops(INNER, named(INNER))
+    assert [(hop.user, hop.host, hop.port) for hop in hops] == [
+        ("ann", "first", 2222), ("me", "second", 7), ("me", "2001:db8::7", 22),
+        ("bob@corp", "2001:db8::8", 7), ("me", "::9", 7), ("me", "inner", 7),
     ]  # fmt: skip
 
 
