@@ -32,6 +32,7 @@ from .jump_hosts import (
     JumpHostFailed,
     close_connections,
     open_connections,
+    port_of,
 )
 from .session import Session
 
@@ -93,11 +94,11 @@ def _unresolved(host: Host, error: Any) -> str:
 
 
 def _timed_out(host: Host, error: Any) -> str:
-    return f"no answer within {CONNECT_SECONDS} s: does it run, is port {host.port or 22} open?"
+    return f"no answer within {CONNECT_SECONDS} s: does it run, is port {port_of(host)} open?"
 
 
 def _refused(host: Host, error: Any) -> str:
-    return f"refused: no sshd answers on port {host.port or 22}"
+    return f"refused: no sshd answers on port {port_of(host)}"
 
 
 def _unreachable(host: Host, error: Any) -> str:
@@ -107,7 +108,7 @@ def _unreachable(host: Host, error: Any) -> str:
 
 
 def _no_banner(host: Host, error: Any) -> str:
-    port = host.port or 22
+    port = port_of(host)
     return f"port {port} is open, but no sshd answers there: frozen, too busy, or something else"
 
 
@@ -118,7 +119,7 @@ def _no_shell(host: Host, error: Any) -> str:
 
 
 def _jump_refused(host: Host, error: Any) -> str:
-    return f"its jump host cannot connect to {host.address} port {host.port or 22}: {error}"
+    return f"its jump host cannot connect to {host.address} port {port_of(host)}: {error}"
 
 
 def _jump(host: Host, error: Any) -> str:

@@ -145,6 +145,11 @@ def _connection(
         ) from None
 
 
+def port_of(host: Host) -> int:
+    """The port of a host's sshd, which may be in ssh_config."""
+    return int(_connection(host.address, port=host.port).port)
+
+
 def _gateway(connection: Connection, visited: frozenset[str] = frozenset()) -> Any:
     """ProxyJump's last hop, or ProxyCommand's text. Read here: Fabric reverses several jumps.
 

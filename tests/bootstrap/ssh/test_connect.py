@@ -171,17 +171,25 @@ def test_every_host_is_reported_in_one_report(
     operator: Operator, cluster: Cluster, quick: None, mute: Host, silent: Host
 ) -> None:
     operator.knows(*cluster.machines)
+    shut = closed()
+    ports = {host.name: host.port for host in (shut, silent, mute)}
+    aliases = [Host(name, f"{name}-alias") for name in ports]  # their ports are in ssh_config
+    operator.configures(
+        "".join(
+            f"Host {name}-alias\n  HostName 127.0.0.1\n  Port {ports[name]}\n" for name in ports
+        )
+    )
     nameless = Host("nameless", "no-such-host.invalid")
     stranger = replace(cluster.host(1), user="railhead-nobody")
     no_name = Host("no-name", "x" * 64)  # no part of a DNS name is as long
-    output = outcome(cluster.host(0), nameless, no_name, closed(), silent, mute, stranger)
+    output = outcome(cluster.host(0), nameless, no_name, *aliases, stranger)
     says = {
         "h1": "ok",
         "nameless": "the name 'no-such-host.invalid' does not resolve",
         "no-name": f"the name {'x' * 64!r} does not resolve",
-        "closed": "refused: no sshd answers on port",
-        "silent": "no answer within 10 s",
-        "mute": "is open, but no sshd answers there",
+        "closed": f"refused: no sshd answers on port {ports['closed']}",
+        "silent": f"no answer within 10 s: does it run, is port {ports['silent']} open?",
+        "mute": f"port {ports['mute']} is open, but no sshd answers there",
         "h2": "none of your keys is accepted",
     }
     assert {name: says[name] in text for name, text in output.items()} == dict.fromkeys(says, True)
@@ -382,7 +390,7 @@ def test_a_swapped_key_of_the_jump_host_is_refused(
     [
         ("jump refuses us", "its jump host jump: none of your keys is accepted"),
         ("jump is closed", "its jump host jump: refused: no sshd answers on port 9"),
-        ("inner is closed", "its jump host cannot connect to"),
+        ("inner is closed", "its jump host cannot connect to inner port 9:"),
     ],
 )
 def test_what_fails_on_the_way_is_named(
