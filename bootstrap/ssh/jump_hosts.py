@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import random
 import shlex
 import socket
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fabric import Connection
+from paramiko.agent import AgentSSH
 from paramiko.ssh_exception import (
     AuthenticationException,
     ChannelException,
@@ -58,6 +60,30 @@ class JumpHostFailed(SSHException):
         self.jump = Host("jump", hop.host, user=hop.user, port=hop.port)
         self.name = str(hop.original_host)
         self.cause = cause
+
+
+class IdentityAgent(AgentSSH):
+    """The ssh-agent at a socket, opened when its keys are needed; without keys if none answers."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def get_keys(self) -> tuple[Any, ...]:
+        """Its keys, for paramiko."""
+        if self._conn is None:  # type: ignore[attr-defined]
+            agent = socket.socket(socket.AF_UNIX)
+            try:
+                agent.connect(self._path)
+            except OSError:
+                agent.close()
+                return ()
+            self._connect(agent)  # type: ignore[attr-defined]
+        return tuple(super().get_keys())
+
+    def close(self) -> None:
+        """Close the connection to the agent."""
+        self._close()  # type: ignore[attr-defined]
 
 
 @cache
@@ -188,12 +214,24 @@ def _open(hops: Sequence[Connection], traffic: Traffic) -> list[Connection]:
                 if not hop.gateway:
                     hop.connect_kwargs["sock"] = CountingSocket(_socket(hop), traffic)
                 traffic.connections += 1
+                hop.client._agent = _identity_agent(hop)
                 hop.open()
         except (UnknownHostKey, ChangedHostKey):
             raise
         except (OSError, EOFError, SSHException) as error:
             raise error if hop is hops[-1] else JumpHostFailed(hop, error) from error
     return list(hops)
+
+
+def _identity_agent(hop: Connection) -> IdentityAgent | None:
+    """The agent that ssh_config names for this login; None: that of SSH_AUTH_SOCK."""
+    value = hop.ssh_config.get("identityagent", "SSH_AUTH_SOCK")
+    if value == "SSH_AUTH_SOCK":
+        return None
+    if value.lower() == "none":
+        return IdentityAgent(os.devnull)  # where no agent answers
+    path = os.path.expanduser(value)  # noqa: PTH111 # an unknown ~user is not an error
+    return IdentityAgent(os.path.expandvars(path))
 
 
 def _socket(hop: Connection) -> socket.socket:

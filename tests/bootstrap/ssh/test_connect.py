@@ -267,19 +267,45 @@ def test_a_private_key_that_cannot_be_read_is_reported_as_one(
 # The user's own ssh
 
 
+@pytest.mark.parametrize(
+    ("variable", "setting", "gets_in"),
+    [
+        ("the agent", "", True),
+        ("the agent", "IdentityAgent SSH_AUTH_SOCK", True),
+        ("the agent", "IdentityAgent none", False),
+        ("the agent", "IdentityAgent ~/nobody", False),
+        ("the agent", "IdentityAgent $UNSET_HERE", False),
+        ("nobody", 'IdentityAgent "~/.ssh/my agent"', True),
+        ("nobody", "IdentityAgent $OUR_AGENT", True),
+        ("nobody", "IdentityAgent ${OUR_AGENT}", True),
+    ],
+)
 def test_keys_of_the_ssh_agent_count(
-    operator: Operator, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator: Operator,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    setting: str,
+    gets_in: bool,
 ) -> None:
     operator.knows(cluster.machines[0])
+    operator.configures(f"Host *\n  {setting}\n")
     (operator.ssh / "id_ed25519").unlink()
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=-3)
+    path = operator.ssh / "my agent"
+    monkeypatch.setenv("OUR_AGENT", str(path))
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=-3)
     try:
-        while not (tmp_path / "agent").exists():
+        while not path.exists():
             time.sleep(0.01)
         subprocess.run(["ssh-add", "-q", str(cluster.key)], check=True)
-        with reach.sessions(named(cluster.host(0))) as opened:
-            assert opened["h1"].sh("echo in").strip() == "in"
+        if variable == "nobody":
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(operator.ssh / "nobody"))
+        if gets_in:
+            with reach.sessions(named(cluster.host(0))) as opened:
+                assert opened["h1"].sh("echo in").strip() == "in"
+        else:
+            assert "none of your keys is accepted" in outcome(cluster.host(0))["h1"]
     finally:
         agent.terminate()
         agent.wait()
