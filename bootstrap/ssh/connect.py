@@ -26,7 +26,7 @@ from ..console.threads import side_by_side
 from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
-from .host_keys import ChangedHostKey, UnknownHostKey, fingerprint
+from .host_keys import ChangedHostKey, RevokedHostKey, UnknownHostKey, fingerprint
 from .jump_hosts import (
     CONNECT_SECONDS,
     JumpHostFailed,
@@ -75,6 +75,11 @@ def _changed(host: Host, error: Any) -> str:
     if host.host_key_source == "injected":  # the next connection pins the injected key again
         return f"{text}\nif it was used from another computer first, copy that one's {error.file}"
     return f"{text}\nnext, if you know why: {forget}"
+
+
+def _revoked(host: Host, error: Any) -> str:
+    shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
+    return f"REFUSED, its host key is revoked in {error.file}: {shown}"
 
 
 def _no_key(host: Host, error: Any) -> str:
@@ -129,6 +134,7 @@ def _jump(host: Host, error: Any) -> str:
 _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
     (JumpHostFailed, _jump),
     (UnknownHostKey, _unknown),
+    (RevokedHostKey, _revoked),  # before ChangedHostKey, of which it is one
     (ChangedHostKey, _changed),
     (PasswordRequiredException, _locked_key),
     (AuthenticationException, _no_key),

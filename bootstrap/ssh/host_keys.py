@@ -47,6 +47,10 @@ class ChangedHostKey(SSHException):
         self.file = file
 
 
+class RevokedHostKey(ChangedHostKey):
+    """`file` says that the host's `key` is revoked."""
+
+
 @dataclass(frozen=True)
 class Pins:
     """Where the keys of a host are pinned: the first of `files` with an entry for the host decides.
@@ -71,8 +75,17 @@ class _AnyOf:
     __hash__ = None  # type: ignore[assignment]  # it equals several keys, so it has no hash
 
 
+class KnownKeys(HostKeys):
+    """The keys of a known_hosts file, and those that it revokes, for whichever host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.revoked: list[paramiko.PKey] = []
+
+
 class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:
+        client.refuse_revoked(hostname, key)
         raise UnknownHostKey(hostname, key)
 
 
@@ -90,18 +103,30 @@ class _Client(paramiko.SSHClient):
         name = self._name or looked_up
         pinned = [(file, pins) for file, pins in self._pins if pins.lookup(name)]
         if pinned:
-            self._system_host_keys = _renamed(name, looked_up, pinned[0][1])
+            revoked = [key for _, pins in self._pins for key in pins.revoked]
+            self._system_host_keys = _renamed(name, looked_up, pinned[0][1], revoked)
         try:
             super().connect(hostname, port, **kwargs)
         except BadHostKeyException as bad:
+            self.refuse_revoked(name, bad.key)
             raise ChangedHostKey(name, bad.key, pinned[0][0]) from bad
 
+    def refuse_revoked(self, name: str, key: paramiko.PKey) -> None:
+        """Raise RevokedHostKey when one of the files revokes this key."""
+        for file, pins in self._pins:
+            if key in pins.revoked:
+                raise RevokedHostKey(name, key, file)
 
-def _renamed(name: str, looked_up: str, pins: HostKeys) -> HostKeys:
-    """The pins of `name` under the name that paramiko looks up: one entry for each key type."""
+
+def _renamed(
+    name: str, looked_up: str, pins: HostKeys, revoked: Sequence[paramiko.PKey]
+) -> HostKeys:
+    """The pins of `name` that are not revoked under the name that paramiko looks up: one entry for
+    each key type."""
     by_type: dict[str, list[paramiko.PKey]] = {}
     for entry in getattr(pins.lookup(name), "_entries", ()):
-        by_type.setdefault(entry.key.get_name(), []).append(entry.key)
+        if entry.key not in revoked:
+            by_type.setdefault(entry.key.get_name(), []).append(entry.key)
     renamed = HostKeys()
     for key_type, keys in by_type.items():
         key = keys[0] if len(keys) == 1 else _AnyOf(keys)
@@ -114,7 +139,7 @@ def is_pinned_by_name(host: Host, inventory: Inventory) -> bool:
     return inventory.kind.in_cloud and bool(host.host_key or host.host_key_source)
 
 
-def read_pins(file: Path) -> HostKeys:
+def read_pins(file: Path) -> KnownKeys:
     """The keys of a known_hosts file that paramiko can compare; empty when there is no file.
 
     Lines that paramiko cannot read, such as those of certificate authorities, are skipped.
@@ -122,17 +147,22 @@ def read_pins(file: Path) -> HostKeys:
     try:
         now = file.stat()
     except FileNotFoundError:
-        return HostKeys()
+        return KnownKeys()
     return _read(file, now.st_mtime_ns, now.st_size)
 
 
 @lru_cache(maxsize=16)  # all hosts of a command share one read, until the file changes
-def _read(file: Path, _mtime_ns: int, _size: int) -> HostKeys:
-    pins = HostKeys()
+def _read(file: Path, _mtime_ns: int, _size: int) -> KnownKeys:
+    pins = KnownKeys()
     for line in map(str.strip, file.read_text(errors="replace").splitlines()):
+        text = line.removeprefix("@revoked")
+        if text.startswith(("#", "@")):
+            continue
         with contextlib.suppress(Exception):  # it raises any exception of its decoders
-            entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
-            if entry:
+            entry = HostKeyEntry.from_line(text.strip())
+            if entry and text != line:
+                pins.revoked.append(entry.key)
+            elif entry:
                 pins._entries.append(entry)  # type: ignore[attr-defined]  # add() is quadratic
     return pins
 

@@ -130,6 +130,28 @@ def test_lines_that_cannot_be_compared_are_passed_over(
         assert opened["h1"].host_key.get_name() == "ssh-ed25519"
 
 
+@pytest.mark.parametrize("pinned", ["it", "another", "none"])
+def test_a_revoked_key_is_refused(
+    operator: Operator, cluster: Cluster, tmp_path: Path, pinned: str
+) -> None:
+    machine = cluster.machines[0]
+    pins = {"it": [line(machine)], "another": [line(machine, make_key(tmp_path / "new"))]}
+    known = operator.write_known([*pins.get(pinned, []), f"@revoked\t{line(machine)}"])
+    output = outcome(cluster.host(0))["h1"]
+    assert f"REFUSED, its host key is revoked in {known}: " in output
+    assert fingerprint(machine.folder / "host_key.pub") in output and "next" not in output
+
+
+def test_a_key_beside_a_revoked_one_is_accepted(
+    operator: Operator, cluster: Cluster, tmp_path: Path
+) -> None:
+    machine = cluster.machines[0]
+    old = line(machine, make_key(tmp_path / "old"))
+    operator.write_known([old, f"@revoked {old}", line(machine)])
+    with reach.sessions(named(cluster.host(0))) as opened:
+        assert opened["h1"].sh("echo in").strip() == "in"
+
+
 # Messages about hosts that cannot be reached
 
 
