@@ -1,4 +1,4 @@
-"""The user's ssh_config gives what it gives to ssh, which is asked with `ssh -G`."""
+"""The user's ssh_config gives what it gives to ssh, as `ssh -G` prints it."""
 
 from __future__ import annotations
 
