@@ -194,12 +194,12 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     """
     if not cluster.inventory.kind.in_cloud:
         return
-    cloud = cloud_of(cluster.inventory)
     hours = min(MOST_HOURS, BEFORE_RUN + policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
-    needed, before = _from_now(hours), cloud.deadlines()
+    needed, before = _from_now(hours), cloud_of(cluster.inventory).deadlines()
     urgent = most_urgent(before.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
-        cloud.set_deadline(hours)
+        short = [name for name, one in before.items() if one.at and one.at < needed]
+        cloud_of(cluster.inventory.only(short)).set_deadline(hours)
         report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")
         urgent = replace(urgent, at=needed)
     until = urgent.at if urgent and urgent.at else _from_now(default_hours(cluster.inventory))

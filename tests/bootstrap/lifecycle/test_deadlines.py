@@ -3,6 +3,7 @@ tests/e2e/runs/test_machine_timer.py runs the timer."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import threading
@@ -385,6 +386,36 @@ def test_a_run_moves_the_timer_of_a_machine_that_started_late(
     cover(timers, Cloud(hours, fixed=hours is not None), max_hours)
     assert set(timers.moved) == {ONE, TWO}
     assert all(about(at, until) for at in timers.moved.values())
+
+
+class UnevenCloud(Cloud):
+    """A cloud whose second machine has other hours."""
+
+    def __init__(self, first: float, second: float) -> None:
+        super().__init__(first)
+        self.each = {ONE: self.found, TWO: replace(self.found, at=hours_from_now(second))}
+        self.names: tuple[str, ...] = (ONE, TWO)
+
+    def of(self, inventory: Inventory) -> UnevenCloud:
+        part = copy.copy(self)
+        part.names = inventory.names
+        return part
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return {name: self.each[name] for name in self.names}
+
+    def set_deadline(self, hours: float) -> None:
+        for name in self.names:
+            self.each[name] = replace(self.each[name], at=hours_from_now(hours))
+
+
+def test_a_run_moves_no_deadline_earlier(timers: Timers) -> None:
+    """One machine has too little time for --max-hours, the other one more than enough."""
+    cloud = UnevenCloud(8, 24)
+    timers.arm(TWO, 24)
+    cover(timers, cloud, 12)
+    assert about(cloud.each[ONE].at, 13.5) and about(cloud.each[TWO].at, 24)
+    assert set(timers.moved) == {ONE} and about(timers.moved[ONE], 13.5)
 
 
 def test_a_run_warns_of_a_machine_without_a_timer(timers: Timers) -> None:
