@@ -80,9 +80,9 @@ class Timers:
 
     homes: dict[str, Path]
 
-    def arm(self, name: str, hours: float, *, late: bool = False) -> None:
-        """Set the timer of a machine."""
-        now = int(time.time())
+    def arm(self, name: str, hours: float, *, late: bool = False, ahead: float = 0) -> None:
+        """Set the timer of a machine, whose clock is so many hours ahead of ours."""
+        now = int(time.time() + ahead * 3600)
         line = f"stops={now + hours * 3600:.0f} now={now} late={'yes' if late else 'no'}"
         (self.homes[name] / "timer").write_text(f"{line} timer=active\n")
 
@@ -246,6 +246,20 @@ def test_a_machine_that_is_not_reached_keeps_no_other_timer_from_moving(
         extend(lost, Cloud(3), 2)
     assert caught.value.hint == "fab extend --hours HOURS"
     assert set(over_ssh.moved) == {first.name}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("by_our_clock", "ahead"), [(1, -3), (4, 0), (4, 3)])
+def test_a_wrong_clock_powers_no_machine_off_before_its_cloud_does(
+    two_hosts: Inventory, over_ssh: Timers, by_our_clock: float, ahead: float
+) -> None:
+    """Google stops it 4 hours after its start; our clock is 3 hours ahead, or that of a machine."""
+    for name in two_hosts.names:
+        over_ssh.arm(name, 3, ahead=ahead)
+    cloud: Any = Cloud(by_our_clock, fixed=True)
+    deadlines.arm_timers(two_hosts, cloud, None, lambda _: None)
+    assert set(over_ssh.moved) == set(two_hosts.names)
+    assert all(about(at, 4) for at in over_ssh.moved.values())
 
 
 class SharedCloud(Cloud):
