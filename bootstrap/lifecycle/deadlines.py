@@ -68,19 +68,24 @@ def arm_timers(inventory: Inventory, cloud: Cloud, hours: float | None, report: 
     if not inventory.kind.in_cloud:
         return
     urgent = most_urgent(cloud.deadlines().values())
-    at = urgent.at if urgent and urgent.state == "armed" else None
-    move_timers(inventory, at or _from_now(hours or default_hours(inventory)), report)
+    if urgent and urgent.state == "armed" and urgent.at:
+        move_timers(inventory, urgent.at, report, of_cloud=urgent.fixed)
+    else:
+        move_timers(inventory, _from_now(hours or default_hours(inventory)), report)
 
 
-def move_timers(inventory: Inventory, at: datetime, report: Reporter) -> None:
-    """Move the timers of running machines; a machine without one is reported.
+def move_timers(
+    inventory: Inventory, at: datetime, report: Reporter, *, of_cloud: bool = False
+) -> None:
+    """Move the timers of running machines; a machine without one is reported. `of_cloud`: as in
+    `timer.move`.
 
     Raises:
         HostsFailed: some do not answer, or refuse; the others were moved.
     """
     with connect.open_sessions(inventory) as sessions:
         moved = connect.everywhere(
-            sessions, lambda session: _move(session, at), what="moving the timers"
+            sessions, lambda session: _move(session, at, of_cloud), what="moving the timers"
         )
     report_missing(moved, report)
     if sessions.failed:
@@ -88,11 +93,11 @@ def move_timers(inventory: Inventory, at: datetime, report: Reporter) -> None:
         raise HostsFailed(what, sessions.outcomes, hint=EXTEND_HINT)
 
 
-def _move(session: Session, at: datetime) -> Deadline:
+def _move(session: Session, at: datetime, of_cloud: bool) -> Deadline:
     deadline = timer.read(session)
     if deadline.state == MISSING and deadline.at is None:
         return deadline
-    timer.move(session, at)
+    timer.move(session, at, of_cloud=of_cloud)
     return replace(deadline, at=at, state="armed", reason="")
 
 
@@ -194,12 +199,12 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     """
     if not cluster.inventory.kind.in_cloud:
         return
-    cloud = cloud_of(cluster.inventory)
     hours = min(MOST_HOURS, BEFORE_RUN + policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
-    needed, before = _from_now(hours), cloud.deadlines()
+    needed, before = _from_now(hours), cloud_of(cluster.inventory).deadlines()
     urgent = most_urgent(before.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
-        cloud.set_deadline(hours)
+        short = [name for name, one in before.items() if one.at and one.at < needed]
+        cloud_of(cluster.inventory.only(short)).set_deadline(hours)
         report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")
         urgent = replace(urgent, at=needed)
     until = urgent.at if urgent and urgent.at else _from_now(default_hours(cluster.inventory))

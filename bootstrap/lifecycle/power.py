@@ -14,7 +14,7 @@ from paramiko.ssh_exception import AuthenticationException, SSHException
 from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..clouds.host_key_store import HostKeyStore
-from ..console.output import Reporter, confirm
+from ..console.output import Reporter, confirm, print_result
 from ..console.wait import Clock, wait_until
 from ..errors import (
     Command,
@@ -221,7 +221,7 @@ def start(
     Raises:
         RailheadError: the cloud cannot start them; machines that did start are stopped.
         HostsFailed: a machine does not run, or does not answer, in time; or its timer was not
-            moved.
+            moved. If this call started some, it is printed that they keep running.
     """
     clock = clock or Clock()
     cloud = base.cloud_of(inventory)
@@ -230,12 +230,13 @@ def start(
     deadlines.arm(inventory, cloud, hours, report)
     if status.not_running:
         _start(cloud, status, report, clock)
-    now = _wait_for_addresses(inventory, cloud, clock)
-    _pin_host_keys(now, cloud, report, clock)
-    wait_for_ssh(now.inventory, report, clock)
-    deadlines.arm_timers(now.inventory, cloud, hours, report)
-    _note_deadlines(now.inventory, cloud.deadlines())
-    local_state.save_cluster(at_addresses(whole or now.inventory, now.inventory))
+    with stop_policy.running_machines(inventory) if status.not_running else nullcontext():
+        now = _wait_for_addresses(inventory, cloud, clock)
+        _pin_host_keys(now, cloud, report, clock)
+        wait_for_ssh(now.inventory, report, clock)
+        deadlines.arm_timers(now.inventory, cloud, hours, report)
+        _note_deadlines(now.inventory, cloud.deadlines())
+        local_state.save_cluster(at_addresses(whole or now.inventory, now.inventory))
     return now.inventory
 
 
@@ -259,6 +260,9 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
         states = base.wait_for_state(cloud, ("running",), report=report, clock=clock)
     except RailheadError:
         _stop_started(cloud, status, report)
+        raise
+    except BaseException:  # Ctrl-C
+        print_result(stop_policy.keep_running(status.inventory))
         raise
     if any(s.state != "running" for s in states.values()):
         _stop_started(cloud, status, report)

@@ -24,10 +24,14 @@ def read(session: Session) -> Deadline:
     """When the machine powers itself off; MISSING without a working timer, `past` for a machine
     that started after its deadline and stays on for some minutes, UNKNOWN without an answer."""
     try:
-        output = session.sh(f"( {TOOL} show ) </dev/null 2>&1", silence=ANSWER_SECONDS)
+        output = _show(session)
     except ConnectionLost as lost:
         return Deadline(KIND, None, UNKNOWN, SOURCE, str(lost))
     return parse(output, datetime.now(timezone.utc))
+
+
+def _show(session: Session) -> str:
+    return session.sh(f"( {TOOL} show ) </dev/null 2>&1", silence=ANSWER_SECONDS)
 
 
 def parse(output: str, now: datetime) -> Deadline:
@@ -42,13 +46,18 @@ def parse(output: str, now: datetime) -> Deadline:
     return Deadline(KIND, at, "past" if late else "armed", SOURCE, LATE if late else "")
 
 
-def move(session: Session, at: datetime) -> None:
-    """Let the machine power itself off at this time.
+def move(session: Session, at: datetime, *, of_cloud: bool = False) -> None:
+    """Let the machine power itself off at this time. `of_cloud`: the time is by the clock of the
+    cloud, which stops the machine then. Ours or the machine's may be wrong: the earlier one counts,
+    so that neither powers it off before.
 
     Raises:
         RailheadError: the machine has no timer, or refuses.
     """
-    seconds = round((at - datetime.now(timezone.utc)).total_seconds())
+    now = datetime.now(timezone.utc)
+    if of_cloud and (shown := SHOWN.search(_show(session))):
+        now = min(now, datetime.fromtimestamp(int(shown[2]), timezone.utc))
+    seconds = round((at - now).total_seconds())
     try:
         run_as_root(session, f"{TOOL} set {max(LEAST, min(seconds, MOST))}", silence=ANSWER_SECONDS)
     except ConnectionLost:

@@ -55,15 +55,8 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
     if not yes:
         _preview(stack, refresh)
         before = stack_machines.find(stack)  # a colleague may have changed it before the answer
-    recorded = [machine.id for machine in before.state.machines]
-    if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
-        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")
     result = pulumi_stack.up(stack, refresh=refresh)
-    if result.code and _had_none(before, result) and is_conflict(result.text):
-        report("what a killed `pulumi up` left is in the way")
-        _remove(stack, report)
-        if has_bucket_conflict(result.text):
-            _remove_bucket(before, report)
+    if result.code and is_conflict(result.text) and _clear_way(before, result, report):
         result = pulumi_stack.up(stack, refresh=False)
     zones = pulumi_stack.state(stack).zones if result.code and _may_move(before, result) else ()
     tried = 1
@@ -101,10 +94,39 @@ def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
 
 def _had_none(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
     """Whether everything created may be removed. Not after Ctrl-C, and not if machines existed
-    before, or may have existed because the cloud did not list them: those are not given up. Nor
-    while another `up` of the stack is in progress: what exists is what that one creates."""
-    refused = result.interrupted or pulumi_cli.is_locked(result.text)
-    return before.inventory is None and not before.unlisted and not refused
+    before, or may have existed because the cloud did not list them: those are not given up."""
+    return before.inventory is None and not before.unlisted and not _refused(result)
+
+
+def _refused(result: pulumi_cli.Streamed) -> bool:
+    """Whether nothing may be removed: the user interrupted it, or another `up` of the stack is in
+    progress, and what exists is what that one creates."""
+    return result.interrupted or pulumi_cli.is_locked(result.text)
+
+
+def _clear_way(before: StackMachines, result: pulumi_cli.Streamed, report: Reporter) -> bool:
+    """Remove what a killed `pulumi up` left under a name that is needed; whether to try again."""
+    if _had_none(before, result):
+        report("what a killed `pulumi up` left is in the way")
+        _remove(before.stack, report)
+        if has_bucket_conflict(result.text):
+            _remove_bucket(before, report)
+        return True
+    return not _refused(result) and _remove_deadlines(before.stack, report)
+
+
+def _remove_deadlines(stack: str, report: Reporter) -> bool:
+    """Remove deadlines of recorded machines that are in no state; whether there were any."""
+    try:
+        now = stack_machines.find(stack)
+        recorded = [machine.id for machine in now.state.machines]
+        removed = stack_machines.remove_unrecorded_deadlines(now, recorded)
+    except RailheadError as error:  # what broke off is raised
+        report(error.message)
+        return False
+    if removed:
+        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")
+    return bool(removed)
 
 
 def is_conflict(text: str) -> bool:

@@ -88,8 +88,8 @@ MUTANTS = [
     Mutant(
         what="after a refusal of the cloud, `fab up` moves a cluster that runs to another zone",
         file="bootstrap/lifecycle/up.py",
-        old="return before.inventory is None and not before.unlisted and not refused",
-        new="return not before.unlisted and not refused",
+        old="return before.inventory is None and not before.unlisted and not _refused(result)",
+        new="return not before.unlisted and not _refused(result)",
         caught_by=(f"{LIFE}/test_up.py",),
     ),
     Mutant(

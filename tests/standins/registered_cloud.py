@@ -18,11 +18,12 @@ _registered: dict[str, Any] = {}
 
 def register(patch: pytest.MonkeyPatch, name: str, cloud: Any) -> None:
     """Let `cloud` have the instances of every inventory of the cloud `name`. It has as much of
-    base.Cloud as the test needs."""
+    base.Cloud as the test needs, and `of` where parts of its inventory differ."""
     patch.setitem(_registered, name, cloud)
     patch.setitem(CLOUDS, name, replace(CLOUDS[name], instances=f"{__name__}:opened"))
 
 
 def opened(inventory: Inventory) -> Any:
     """What the registry calls."""
-    return _registered[inventory.cloud]
+    cloud = _registered[inventory.cloud]
+    return cloud.of(inventory) if hasattr(cloud, "of") else cloud

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
+from .listed import Warned
+
 STATES = {
     "PENDING": "starting",
     "PROVISIONING": "starting",
@@ -225,6 +227,7 @@ class Zone:
     """The part of one zone in a list of all zones."""
 
     instances: tuple[Instance, ...] = ()
+    warning: Warned = Warned()
 
 
 @dataclass(frozen=True)
@@ -232,4 +235,11 @@ class Zones:
     """The answer of instances.aggregatedList."""
 
     items: Mapping[str, Zone] = field(default_factory=dict)
+    unreachables: tuple[str, ...] = ()
     nextPageToken: str = ""
+
+    @property
+    def missing(self) -> set[str]:
+        """The zones whose instances are not in the list."""
+        warned = {n for n, zone in self.items.items() if zone.warning.code == "UNREACHABLE"}
+        return warned | {*self.unreachables}

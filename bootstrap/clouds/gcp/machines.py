@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from ...errors import UsageError
+from ...errors import RailheadError, UsageError
 from ..machines import MOST_PAGES, Listed, Machine, Place, too_many
 from .client import GoogleClient, connect
 from .compute import Instance, Zones
@@ -15,7 +15,11 @@ PAGE = 500
 
 
 def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
-    """The instances of a project, in all zones, that have the label `railhead-cluster`."""
+    """The instances of a project, in all zones, that have the label `railhead-cluster`.
+
+    Raises:
+        RailheadError: Google does not answer, or does not reach a zone.
+    """
     if not place.project:
         raise UsageError("the project of the machines is not known")
     client = client or connect()
@@ -30,6 +34,8 @@ def _instances(client: GoogleClient, project: str) -> Iterator[Instance]:
     query = {"filter": f"labels.{CLUSTER}:*", "maxResults": PAGE}
     for _ in range(MOST_PAGES):
         page = client.get(Zones, path, params=query)
+        if missing := page.missing:
+            raise RailheadError(f"Google does not reach {', '.join(sorted(missing))}")
         for zone in page.items.values():
             yield from zone.instances
         if not page.nextPageToken:

@@ -69,7 +69,8 @@ def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
             one.outcome = OTHER if state.kinds else NONE
             return
         machines = stack_machines.of_state(state)
-        others = {m.owner for m in machines.state.machines if m.owner} - {mine}
+        owners = {m.owner for m in machines.state.machines} | {m.owner for m in machines.strays}
+        others = {owner for owner in owners if owner} - {mine}
         inventory = machines.inventory
         if machines.unlisted and inventory is None:
             inventory = stack_machines.of_id(machines)  # raises why, with what to do

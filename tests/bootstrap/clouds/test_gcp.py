@@ -24,6 +24,8 @@ from standins.gcp.compute import Compute  # noqa: E402
 from bootstrap.clouds.base import MISSING, Refused, most_urgent  # noqa: E402
 from bootstrap.clouds.gcp.client import GoogleClient  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
+from bootstrap.clouds.gcp.machines import list_machines  # noqa: E402
+from bootstrap.clouds.machines import Place  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
@@ -86,6 +88,21 @@ def machine(compute: Compute) -> dict[str, Any]:
 def test_every_word_of_compute_is_a_state(compute: Compute, status: str, state: str) -> None:
     machine(compute)["status"] = status
     assert gcp(compute).instance_states()["gcp-t4-1"].state == state
+
+
+@pytest.mark.parametrize("how", ["unreachables", "warned"])
+def test_a_list_without_the_machines_of_a_zone_does_not_count_as_whole(
+    compute: Compute, how: str
+) -> None:
+    """A teardown would report that none is left."""
+    machine(compute)["labels"] = {"railhead-cluster": "t4"}
+    place = Place("gcp", project=PATH.split("/")[1])
+    client = GoogleClient(requests.Session(), compute=compute.base)
+    assert [one.id for one in list_machines(place, client).machines] == [PATH]
+    zone = PATH.partition("/instances/")[0].partition("/zones/")[2]
+    setattr(compute, how, (f"zones/{zone}",))
+    with pytest.raises(RailheadError, match=f"does not reach zones/{zone}"):
+        list_machines(place, client)
 
 
 def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:

@@ -3,6 +3,7 @@ tests/e2e/runs/test_machine_timer.py runs the timer."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import threading
@@ -79,9 +80,9 @@ class Timers:
 
     homes: dict[str, Path]
 
-    def arm(self, name: str, hours: float, *, late: bool = False) -> None:
-        """Set the timer of a machine."""
-        now = int(time.time())
+    def arm(self, name: str, hours: float, *, late: bool = False, ahead: float = 0) -> None:
+        """Set the timer of a machine, whose clock is so many hours ahead of ours."""
+        now = int(time.time() + ahead * 3600)
         line = f"stops={now + hours * 3600:.0f} now={now} late={'yes' if late else 'no'}"
         (self.homes[name] / "timer").write_text(f"{line} timer=active\n")
 
@@ -247,6 +248,20 @@ def test_a_machine_that_is_not_reached_keeps_no_other_timer_from_moving(
     assert set(over_ssh.moved) == {first.name}
 
 
+@pytest.mark.root
+@pytest.mark.parametrize(("by_our_clock", "ahead"), [(1, -3), (4, 0), (4, 3)])
+def test_a_wrong_clock_powers_no_machine_off_before_its_cloud_does(
+    two_hosts: Inventory, over_ssh: Timers, by_our_clock: float, ahead: float
+) -> None:
+    """Google stops it 4 hours after its start; our clock is 3 hours ahead, or that of a machine."""
+    for name in two_hosts.names:
+        over_ssh.arm(name, 3, ahead=ahead)
+    cloud: Any = Cloud(by_our_clock, fixed=True)
+    deadlines.arm_timers(two_hosts, cloud, None, lambda _: None)
+    assert set(over_ssh.moved) == set(two_hosts.names)
+    assert all(about(at, 4) for at in over_ssh.moved.values())
+
+
 class SharedCloud(Cloud):
     """A cloud that two commands move: each call of a command waits until the test lets it."""
 
@@ -385,6 +400,36 @@ def test_a_run_moves_the_timer_of_a_machine_that_started_late(
     cover(timers, Cloud(hours, fixed=hours is not None), max_hours)
     assert set(timers.moved) == {ONE, TWO}
     assert all(about(at, until) for at in timers.moved.values())
+
+
+class UnevenCloud(Cloud):
+    """A cloud whose second machine has other hours."""
+
+    def __init__(self, first: float, second: float) -> None:
+        super().__init__(first)
+        self.each = {ONE: self.found, TWO: replace(self.found, at=hours_from_now(second))}
+        self.names: tuple[str, ...] = (ONE, TWO)
+
+    def of(self, inventory: Inventory) -> UnevenCloud:
+        part = copy.copy(self)
+        part.names = inventory.names
+        return part
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return {name: self.each[name] for name in self.names}
+
+    def set_deadline(self, hours: float) -> None:
+        for name in self.names:
+            self.each[name] = replace(self.each[name], at=hours_from_now(hours))
+
+
+def test_a_run_moves_no_deadline_earlier(timers: Timers) -> None:
+    """One machine has too little time for --max-hours, the other one more than enough."""
+    cloud = UnevenCloud(8, 24)
+    timers.arm(TWO, 24)
+    cover(timers, cloud, 12)
+    assert about(cloud.each[ONE].at, 13.5) and about(cloud.each[TWO].at, 24)
+    assert set(timers.moved) == {ONE} and about(timers.moved[ONE], 13.5)
 
 
 def test_a_run_warns_of_a_machine_without_a_timer(timers: Timers) -> None:

@@ -273,7 +273,9 @@ def test_a_machine_that_is_still_stopping_is_waited_for(operator: Operator) -> N
     assert sky.time >= 90
 
 
-def test_a_stock_out_stops_what_was_started_with_it(operator: Operator) -> None:
+def test_a_stock_out_stops_what_was_started_with_it(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
     sky = operator.has("stopped", "stopped")
     sky.full = {TWO}
     with pytest.raises(HostsFailed, match="had no capacity"):
@@ -286,6 +288,7 @@ def test_a_stock_out_stops_what_was_started_with_it(operator: Operator) -> None:
     with pytest.raises(Refused, match="no such machine free"):
         start(operator, sky)
     assert sky.calls == ["start", "stop"]
+    assert "keep running" not in capsys.readouterr().out
 
 
 def test_a_machine_that_ran_before_is_not_stopped_for_another(operator: Operator) -> None:
@@ -303,13 +306,34 @@ def test_ssh_is_waited_for(operator: Operator) -> None:
     assert 60 <= sky.time < 80
 
 
-def test_ssh_is_not_waited_for_without_end(operator: Operator) -> None:
+def test_ssh_is_not_waited_for_without_end(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
     sky = operator.has("stopped", "stopped")
     operator.machines.end()
     with pytest.raises(HostsNotReady, match="the machines run, but refuse the login") as caught:
         start(operator, sky)
     assert sky.time >= power.SSH_SECONDS
     assert all("no sshd answers" in outcome for outcome in caught.value.outcomes.values())
+    assert "keep running, 7.82 USD per hour: fab stop" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seconds", [10, 60], ids=["they start", "ssh is waited for"])
+def test_ctrl_c_during_a_start_tells_that_the_machines_run(
+    operator: Operator, capsys: pytest.CaptureFixture[str], seconds: float
+) -> None:
+    sky = operator.has("stopped", "stopped")
+    operator.machines.end()
+
+    def ctrl_c() -> None:
+        if sky.time >= seconds:
+            raise KeyboardInterrupt
+
+    sky.at_sleep.append(ctrl_c)
+    with pytest.raises(KeyboardInterrupt), quiet():
+        start(operator, sky)
+    assert sky.calls == ["start"]
+    assert capsys.readouterr().out == "the machines keep running, 7.82 USD per hour: fab stop\n"
 
 
 def test_a_host_key_that_is_not_the_pinned_one_is_refused_at_once(operator: Operator) -> None:

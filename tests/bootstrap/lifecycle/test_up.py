@@ -25,6 +25,7 @@ TWO_ZONES = exported(ZONES)
 REFUSED = "echo 'error: InsufficientInstanceCapacity'; exit 255"
 EXISTS = "echo \"error: 409: The resource 'instances/t4-1' already exists\"; exit 255"
 BUCKET_EXISTS = "echo 'error: creating S3 Bucket (mine-1): BucketAlreadyExists'; exit 255"
+SCHEDULE_EXISTS = "echo 'error: ConflictException: Schedule already exists.'; exit 255"
 NO_RIGHT = "echo 'error: UnauthorizedOperation'; exit 255"
 # What Pulumi Cloud answers while another `pulumi up` of the stack is in progress.
 IN_PROGRESS = "echo 'error: [409] Conflict: Another update is currently in progress.'; exit 255"
@@ -242,12 +243,33 @@ def test_refusals_of_what_exists(text: str, conflict: bool) -> None:
 
 
 @pytest.mark.parametrize("cluster", ["g4dn", "renamed"])
-def test_a_schedule_in_no_state_is_removed_before_an_up(
+def test_a_schedule_in_no_state_whose_name_is_in_use_is_removed(
     pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str], cluster: str
 ) -> None:
-    """Its name is in use: Pulumi could not make it. Schedules in the state stay. A renamed cluster
-    keeps the names of its schedules."""
-    scheduler, lines = aws_client("scheduler"), list[str]()
+    """Schedules in the state stay. A renamed cluster keeps the names of its schedules."""
+    lines = list[str]()
+    scheduler = two_schedules(pulumi, aws_client, cluster, up=[SCHEDULE_EXISTS, "true"])
+    run_up(lines.append)
+    assert schedules(scheduler) == ["railhead-g4dn-i-1"]
+    assert "left railhead-g4dn-i-2: removed" in lines[0]
+    assert pulumi.called(*CHANGES) == [UP, UP]
+
+
+@pytest.mark.parametrize("first", [IN_PROGRESS, NO_RIGHT], ids=["in progress", "another error"])
+def test_a_schedule_that_is_in_no_state_yet_stays(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str], first: str
+) -> None:
+    """The `up` of a colleague has created it, and records it next."""
+    scheduler = two_schedules(pulumi, aws_client, "g4dn", up=[first])
+    with pytest.raises(RailheadError, match="broke off"):
+        run_up()
+    assert schedules(scheduler) == ["railhead-g4dn-i-1", "railhead-g4dn-i-2"]
+    assert pulumi.called(*CHANGES) == [UP]
+
+
+def two_schedules(pulumi: PulumiCommand, aws: Clients, cluster: str, up: list[str]) -> Any:
+    """A stack of two machines that have schedules; one of these is in its state."""
+    scheduler = aws("scheduler")
     for name in ("railhead-g4dn-i-1", "railhead-g4dn-i-2"):
         add_schedule(scheduler, name)
     recorded = resource(
@@ -255,11 +277,12 @@ def test_a_schedule_in_no_state_is_removed_before_an_up(
     )
     prefix = resource("pulumi:index:Stash", "schedule-prefix", outputs={"output": "railhead-g4dn"})
     state = [*on_aws("i-1", "i-2", cluster=cluster), recorded, prefix]
-    pulumi.answers(stack_export=exported(*state), up="true")
-    run_up(lines.append)
-    remaining = scheduler.list_schedules()["Schedules"]
-    assert [one["Name"] for one in remaining] == ["railhead-g4dn-i-1"]
-    assert "left railhead-g4dn-i-2: removed" in lines[0]
+    pulumi.answers(stack_export=exported(*state), up=up)
+    return scheduler
+
+
+def schedules(scheduler: Any) -> list[str]:
+    return sorted(one["Name"] for one in scheduler.list_schedules()["Schedules"])
 
 
 def add_schedule(scheduler: Any, name: str) -> None:

@@ -108,6 +108,16 @@ def test_a_machine_that_no_state_has_stops_with_its_stack(
     assert states(aws_client) == {stray: "stopped"}
 
 
+def test_a_machine_of_another_owner_that_no_state_has_runs_on(
+    machine: Callable[..., str], aws_client: Callable[[str], Any], pulumi: PulumiCommand
+) -> None:
+    """The `up` of a colleague is in progress."""
+    bobs = machine("cc", "bob")
+    backend(pulumi, bobs=exported(*on_aws(cluster_id="cc")))
+    run()
+    assert states(aws_client) == {bobs: "running"}
+
+
 def test_a_stack_whose_machines_the_cloud_did_not_list_is_not_without_machines(
     no_aws: None, pulumi: PulumiCommand
 ) -> None:

@@ -76,6 +76,8 @@ class Compute:
     ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
     # Of the project: permissions that the caller lacks, policies of the organisation, quotas.
     missing: set[str] = field(default_factory=set)
+    unreachables: tuple[str, ...] = ()  # zones that a list of all machines names and leaves out
+    warned: tuple[str, ...] = ()  # zones that it has with a warning instead of machines
     policies: dict[str, Any] = field(default_factory=dict)
     quotas: dict[str, tuple[float, float]] = field(default_factory=lambda: {"NETWORKS": (5.0, 1.0)})
 
@@ -139,7 +141,8 @@ class Compute:
             assert not unknown, f"no firewall of Compute has {unknown}"
             return 200, {"items": self.firewalls}
         if name == "aggregatedList":
-            return 200, {"items": self._by_zone()}
+            unreachables = {"unreachables": [*self.unreachables]} if self.unreachables else {}
+            return 200, {"items": self._by_zone(), **unreachables}
         instance = self.instances.get(at)
         if instance is None:
             return 404, _error(404, "notFound")
@@ -177,7 +180,10 @@ class Compute:
             shown = {**instance, "selfLink": link, "zone": f"{link}/zones/{zone}"}
             if "railhead-cluster" in instance.get("labels", {}):
                 zones.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(shown)
-        return zones
+        present = {zone: one for zone, one in zones.items() if zone not in self.unreachables}
+        left_out = {zone: {"warning": {"code": "UNREACHABLE"}} for zone in self.warned}
+        empty = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
+        return {**empty, **present, **left_out}
 
     def _call(self, method: str, path: str) -> tuple[str, str, str]:
         for call, described in self.calls.items():
