@@ -154,4 +154,6 @@ def _change(session: Session, updated: Callable[[list[str]], list[str]]) -> bool
         file = TextFile(PATH, "".join(f"{line}\n" for line in after), 0o600)
         if session.call(Replace(file, before)).replaced:
             return True
-    raise RailheadError(f"{PATH} changes all the time; it was left as it is")
+    raise RailheadError(
+        f"{PATH} changes all the time; it was left as it is", hint="the same command again"
+    )
