@@ -11,7 +11,7 @@ from ..console.text import duration
 from ..errors import UsageError
 from ..runs.metrics.plots import by_epoch, points
 from .comparable import comparison
-from .facts import METRICS, RunFacts, better
+from .facts import METRICS, RunFacts, better, lower_is_better
 from .html import page, section, table
 from .page import figure, link_to, state_of
 
@@ -143,16 +143,22 @@ def by_metric(runs: Sequence[RunFacts], metric: str) -> list[RunFacts]:
     return sorted(runs, key=order)
 
 
+def best_value(best: RunFacts, metric: str) -> str:
+    """The metric and its value in the best run, and whether the lowest value is the best."""
+    lower = " (lower is better)" if lower_is_better(metric) else ""
+    return f"{metric} {figure(metric, best.metrics[metric])}{lower}"
+
+
 def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Markup:
     """Which run is best, by which metric."""
     if best is None:
         return text("No best run: " + ("none can be compared." if metric else "none has a metric."))
     what = [f"{name}={best.settings.get(name, '')}" for name in differing(runs)[:4]]
     with_ = f", with {', '.join(what)}" if what else ""
-    value = figure(metric, best.metrics[metric])
+    value = best_value(best, metric)
     return joined([
         Markup("Best run: "), element("b", best.run_id),
-        element("span", f" with {metric} {value}{with_}."),
+        element("span", f" with {value}{with_}."),
     ])  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import calendar
 import contextlib
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,7 +33,12 @@ from ..untrusted.run_files import read_result, read_run_document
 from ..untrusted.unpack import Hostile
 
 LIMIT = 50_000_000  # bytes of a file that is read
-LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")
+LOWER_PARTS = ("loss", "error", "mae", "mse", "mape")  # also in a word: logloss, rmse
+LOWER_WORDS = {
+    "perplexity", "ppl", "nll", "wer", "cer", "fid", "rmsle", "msle",
+    "latency", "time", "runtime", "seconds", "ms", "duration",
+}  # fmt: skip
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 EARLY = "ended early"
 METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
 T = TypeVar("T")
@@ -185,8 +191,16 @@ class RunFacts:
 
 def better(metric: str, one: float, other: float) -> bool:
     """Whether the value `one` of a metric is better than `other`."""
-    lower = any(name in metric.lower() for name in LOWER_IS_BETTER)
-    return one < other if lower else one > other
+    return one < other if lower_is_better(metric) else one > other
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a word of the metric's name names an error or a time; not `images_per_ms`."""
+    words = [word.lower() for word in WORD.findall(metric)]
+    return any(part in metric.lower() for part in LOWER_PARTS) or any(
+        word in LOWER_WORDS and before != "per"
+        for before, word in zip(["", *words], words, strict=False)
+    )
 
 
 def read_run(run: str) -> RunFacts:

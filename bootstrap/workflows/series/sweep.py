@@ -20,9 +20,8 @@ from ...plan.cluster import Options
 from ...report import write
 from ...report.command import typed
 from ...report.comparable import comparison
-from ...report.compare import best_of, comparison_page, comparison_panels, metric_for
+from ...report.compare import best_of, best_value, comparison_page, comparison_panels, metric_for
 from ...report.facts import RunFacts, read_run
-from ...report.page import figure
 from ...runs.request import RunRequest
 from .grid import Trial, slices_of
 from .sweep_file import record, recorded
@@ -89,9 +88,8 @@ def report(chosen: Sweep) -> Path:
     page = comparison_page(runs, metric, again, chosen.folder, "Sweep")
     names = {run_id: name for name, run_id in known.items()}
     if first := best(chosen):
-        value = figure(metric, first.metrics[metric])
         of = count(len(runs), "trial")
-        print_result(f"best of {of}: {names[first.run_id]}, {metric} {value}")
+        print_result(f"best of {of}: {names[first.run_id]}, {best_value(first, metric)}")
         print_result(f"  run {first.run_id}")
     left_out = comparison(runs, metric).left_out
     for run in runs:

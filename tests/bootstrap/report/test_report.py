@@ -27,7 +27,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.report import listing
 from bootstrap.report.command import command
-from bootstrap.report.compare import best_of, differing, metric_for, short_names
+from bootstrap.report.compare import best_of, differing, metric_for, sentence, short_names
 from bootstrap.report.facts import RunFacts, better, read_run
 from bootstrap.report.html import table
 from bootstrap.report.page import evaluation as evaluation_markup
@@ -374,8 +374,20 @@ def test_the_lowest_loss_is_the_best_and_a_failed_run_never_is() -> None:
 
     runs = [run("a", 0.5), run("b", 0.2), run("c", 0.1, "failed")]
     assert best_of(runs, "loss") is runs[1]
-    assert better("val_loss", 1, 2) and better("accuracy", 2, 1)
     assert best_of(runs, "accuracy") is None
+    assert "(lower is better)" in sentence(runs[1], "loss", runs)
+
+
+LOWER = "val_loss logloss mean_squared_error rmse val_perplexity WER dev.cer nll FID mape step_time"
+LOWER += (
+    " latency_ms seconds_per_step time_per_image valLoss stepTime mean_per_class_error p99-latency"
+)
+HIGHER = "accuracy images_per_second images_per_seconds power answer centered timely_share coverage"
+
+
+def test_the_words_of_a_metric_decide_whether_lower_is_better() -> None:
+    assert [name for name in LOWER.split() if not better(name, 1, 2)] == []
+    assert [name for name in HIGHER.split() if not better(name, 2, 1)] == []
 
 
 def test_the_command_has_no_value_of_a_variable() -> None:

@@ -97,7 +97,9 @@ def test_the_metric_decides_whether_higher_is_better(
     """For the trial that is ended early, and for the best one."""
     hosts.metric = metric
     run_trials(INVENTORY, of_rates(*rates))
-    assert f"best of 3 trials: learning_rate={best}, " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"best of 3 trials: learning_rate={best}, " in out
+    assert ("(lower is better)" in out) == (best == 0.1)
     assert hosts.cancelled == [hosts.started[2]]
     hosts.cancelled.clear()
     others = replace(of_rates(*sorted(rates, key=lambda rate: abs(rate - best), reverse=True)),
