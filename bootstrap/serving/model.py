@@ -128,7 +128,8 @@ def find_on_chief(chief: Session, run_folder: str, search: ModelSearch) -> str |
 def copy_on_chief(chief: Session, source: str, run_id: str) -> str:
     """Copy the model of a run on its chief, once; returns its folder there."""
     dest = f"~/.railhead/models/run-{run_id}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
-    copy = """[ -d "$2" ] && exit 0; mkdir -p "$2.part" && cp -R "$1" "$2.part/model" || exit 1
+    copy = """[ -d "$2" ] && exit 0
+rm -rf "$2.part" && mkdir -p "$2.part" && cp -R "$1" "$2.part/model" || exit 1
 if [ -d "$2.part/model" ]; then mv "$2.part/model" "$2" && rmdir "$2.part"
 else mv "$2.part/model" "$2.part/${1##*/}" && mv "$2.part" "$2"; fi"""
     result = chief.run(["sh", "-c", copy, "copy_model", source, dest])

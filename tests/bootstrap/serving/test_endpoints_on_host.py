@@ -26,6 +26,7 @@ from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import choose_port
 from bootstrap.serving.model import (
+    copy_on_chief,
     pack_model,
     remove_unused_models,
     send_model,
@@ -237,6 +238,22 @@ def test_keras_writes_into_our_folder_unless_the_user_has_one(
     monkeypatch.setenv("KERAS_HOME", "/data/keras")
     with place_here() as place:
         assert place.keras_home() == {}
+
+
+def test_an_interrupted_copy_on_the_chief_leaves_nothing_in_the_next(
+    home: Path, session: SharedSession
+) -> None:
+    source = home / "run/saved_model"
+    source.mkdir(parents=True)
+    (source / "saved_model.pb").write_text("model")
+    dest = home / copy_on_chief(session, str(source), "r1").removeprefix("~/")
+    shutil.rmtree(dest)
+    part = Path(f"{dest}.part/model")
+    part.mkdir(parents=True)
+    (part / "saved_model.pb").write_text("mod")
+    copy_on_chief(session, str(source), "r1")
+    assert {path.name: path.read_text() for path in dest.iterdir()} == {"saved_model.pb": "model"}
+    assert not part.parent.exists()
 
 
 def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(
