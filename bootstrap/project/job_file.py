@@ -85,7 +85,7 @@ def has(path: Path, name: str) -> bool:
 def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     """The jobs of a file by name."""
     try:
-        jobs = tomllib.loads(path.read_text())
+        jobs = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         also = f", for the job {job}" if job else ""
         raise UsageError(
@@ -95,6 +95,8 @@ def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path}: {reason}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply") from None
     for name, table in jobs.items():
         if not isinstance(table, dict):
             raise UsageError(
@@ -117,13 +119,15 @@ def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
             f"{name} is a task: name the job otherwise",
             hint=Hint(Command("train", job=f"{name}-job", save=options.save), " ..."),
         )
-    before = path.read_text() if path.exists() else HEADER
-    if path.exists() and name in _read(path, None):
+    exists = path.exists()
+    if exists and name in _read(path, None):
         raise UsageError(
             f"{path} has a job {name} already: name another one",
             hint=Command("train", job=f"{name}-2", save=options.save),
         )
-    atomic_write(path, f"{before.rstrip()}\n\n{text_of(name, table_of(*groups))}", mode=0o644)
+    before = path.read_text(encoding="utf-8") if exists else HEADER
+    mode = path.stat().st_mode & 0o777 if exists else 0o644
+    atomic_write(path, f"{before.rstrip()}\n\n{text_of(name, table_of(*groups))}", mode)
     file = {} if path == Path(FILE) else {"file": options.save}
     print_lines(f"written: job {name} in {path}", f"next: {Command('train', name, **file)}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +125,29 @@ def test_a_missing_file_job_or_table_is_named(folder: Path) -> None:
     (folder / "railhead.toml").write_text("[y]\n")
     with pytest.raises(UsageError, match="has no job x; it has y"):
         typed("train x")
+
+
+UNREADABLE = {"latin": b"[one]\npreset = '\xe4'\n", "deep": b"[one]\na = " + b"[" * 9_000}
+
+
+@pytest.mark.parametrize("name", [".", *UNREADABLE])
+def test_a_file_that_cannot_be_read_is_named(name: str, folder: Path) -> None:
+    for file, content in UNREADABLE.items():
+        (folder / file).write_bytes(content)
+    with pytest.raises(UsageError, match=f"^{re.escape(name)}: "):
+        typed(f"train --file {name}")
+    with pytest.raises(UsageError, match=f"^{re.escape(name)}: "):
+        job_file.save(JobOptions(save=name), typed("train --ps 2")["program"])
+    assert all((folder / file).read_bytes() == content for file, content in UNREADABLE.items())
+
+
+def test_a_private_file_stays_private(folder: Path) -> None:
+    (folder / "mine.toml").write_text("[one]\n")
+    (folder / "mine.toml").chmod(0o600)
+    for name in ("mine.toml", "new.toml"):
+        job_file.save(JobOptions(job="two", save=name), typed("train --ps 2")["program"])
+    modes = [(folder / name).stat().st_mode & 0o777 for name in ("mine.toml", "new.toml")]
+    assert modes == [0o600, 0o644]
 
 
 def test_a_sweep_has_its_fixed_settings_from_the_job(folder: Path) -> None:
