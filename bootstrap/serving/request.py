@@ -46,13 +46,18 @@ class DeployRequest:
         return [text for key, value in options.items() for text in (f"--{key}", str(value))]
 
 
-def read_request(options: DeployOptions) -> DeployRequest:
-    """The options of `fab deploy`; UsageError for an invalid value."""
-    if options.name == NOTEBOOK:
+def check_model_name(name: str, option: str) -> None:
+    """UsageError if an endpoint of a model cannot have the name that an option gives."""
+    if check_endpoint_name(name) == NOTEBOOK:
         raise UsageError(
-            f"--name {options.name}: {Command('notebook')} has this name",
+            f"{option} {name}: {Command('notebook')} has this name",
             hint=Command("deploy", name="digits"),
         )
+
+
+def read_request(options: DeployOptions) -> DeployRequest:
+    """The options of `fab deploy`; UsageError for an invalid value."""
+    check_model_name(options.name, "--name")
     # TensorFlow Serving does not check whether a model mixes the samples of a batch.
     usual_batch = 1 if options.server == TENSORFLOW_SERVING else MAX_BATCH
     return DeployRequest(

@@ -28,7 +28,7 @@ from ..runs.launch import StopPolicy, placement_of
 from ..runs.request import RunRequest
 from ..runs.run import Run
 from ..runs.strategies import Strategy
-from ..serving.records import check_endpoint_name
+from ..serving.request import check_model_name
 from ..ssh.cluster import ConnectedCluster
 from . import attach, resume
 from .bootstrap import make_ready
@@ -71,9 +71,9 @@ def train_options(
 
 
 def check_deploy(begin: StartOptions) -> None:
-    """UsageError if the endpoint of --deploy has a wrong name, or nobody waits for the run."""
+    """UsageError if the endpoint of --deploy cannot have this name, or nobody waits for the run."""
     if begin.deploy is not None:
-        check_endpoint_name(begin.deploy)
+        check_model_name(begin.deploy, "--deploy")
         if not begin.wait:
             raise UsageError("--deploy goes without --detach: it follows a run that has succeeded")
 

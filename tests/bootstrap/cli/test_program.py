@@ -160,6 +160,10 @@ def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
         (("train", "--hosts", "a", "no.py"), "fab train: there is no script no.py"),
         (("train", "--deploy", "a b"), "fab train: 'a b'"),
         (("train", "--deploy", "a", "--detach"), "fab train: --deploy goes without --detach"),
+        (
+            ("train", "--deploy", "notebook"),
+            "fab train: --deploy notebook: fab notebook has this name",
+        ),
         (("logs", "-f", "r1"), "fab logs: no hosts"),
         (("evaluate",), "fab evaluate: no run was started from"),
         (("report",), "fab report: no run was started from"),
