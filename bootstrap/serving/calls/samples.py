@@ -188,8 +188,9 @@ def _json_instances(path: Path) -> list[Any]:
 
 def _numpy_array(path: Path) -> Any:
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        with path.open("rb") as file:  # np.load accepts archives of arrays, too
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError, OverflowError, MemoryError) as error:
         raise UsageError(f"{path.name} is not an array: {error}") from None
 
 

@@ -25,6 +25,12 @@ def numpy_bytes(array: Any) -> bytes:
     return out.getvalue()
 
 
+def archive_bytes(array: Any) -> bytes:
+    out = io.BytesIO()
+    np.savez(out, array)
+    return out.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -52,6 +58,10 @@ def test_bytes_of_an_array_are_pixels(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("x.npy", b"no array", "is not an array"),
+        ("x.npy", b"PK\x03\x04 no archive", "is not an array"),
+        ("x.npy", numpy_bytes(np.zeros(9)).replace(b"(9,)", b"(%d,)" % 10**15), "is not an array"),
+        ("x.npy", numpy_bytes(np.zeros(9)).replace(b"(9,)", b"(%d,)" % 10**23), "is not an array"),
+        ("x.npy", archive_bytes(np.array(SQUARE)), "is not an array"),
         ("x.npy", numpy_bytes(np.array([{}], object)), "is not an array"),
         ("x.npy", numpy_bytes(np.zeros((2, 3))), r"expected the shape \[-1, 2, 2\], got \[2, 3\]"),
         ("x.csv", b"1,2\n1,x\n", "must have numbers"),
