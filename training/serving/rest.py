@@ -90,10 +90,13 @@ class PredictRequest:
             raise InvalidRequest(f"unknown input {unknown[0]!r}; the inputs: {', '.join(names)}")
         if missing := [name for name in names if name not in columns]:
             raise InvalidRequest(f"Missing named input: {missing[0]}")
-        return {
-            tensor.name: tensor.array(_decoded(columns[tensor.name]), f"input {tensor.name!r}")
-            for tensor in signature.inputs
-        }
+        try:
+            return {
+                tensor.name: tensor.array(_decoded(columns[tensor.name]), f"input {tensor.name!r}")
+                for tensor in signature.inputs
+            }
+        except RecursionError:
+            raise InvalidRequest("nested too deeply") from None
 
     def _columns(self, signature: Signature) -> Mapping[str, Any]:
         """{input: value}; the value of a model's only input may stand alone."""

@@ -148,7 +148,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
 def _strings(value: Any, where: str) -> Any:
     """Nested lists of text or bytes as an array of bytes."""
     array = np.asarray(_encoded(value, where), dtype=object)
-    if any(isinstance(item, list) for item in array.flat):
+    if any(isinstance(item, list) for item in array.ravel()):  # `flat` has at most 32 dimensions
         raise InvalidRequest(f"{where}: expected {STRING}, got rows of unequal lengths")
     return array
 
@@ -159,7 +159,12 @@ def _encoded(value: Any, where: str) -> Any:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError:  # a half of a surrogate pair
+            raise InvalidRequest(
+                f"{where}: expected {STRING}, got text that is not Unicode"
+            ) from None
     raise InvalidRequest(f"{where}: expected {STRING}, got {type(value).__name__}")
 
 

@@ -106,6 +106,7 @@ def test_a_request_is_decoded_for_its_signature() -> None:
         (PAIR, {"a": 1.5, "text": "x"}, "expected int32 [-1], got numbers with a fraction"),
         (PAIR, {"a": 1 << 40, "text": "x"}, "out of the range of int32"),
         (PAIR, {"a": 1, "text": 3}, "expected string, got int"),
+        (PAIR, {"a": 1, "text": "\ud800"}, "expected string, got text that is not Unicode"),
         (PAIR, {"a": 1, "text": {"b64": "%"}}, '{"b64": "BASE64"}'),
         (FLAG, 1, "expected bool"),
     ],
@@ -114,6 +115,16 @@ def test_a_value_of_another_type_is_refused(signature: Signature, row: Any, mess
     with pytest.raises(InvalidRequest) as refused:
         read({"instances": [row]}, signature)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("signature", [IMAGE, PAIR])
+def test_a_value_in_any_number_of_lists_is_refused(signature: Signature) -> None:
+    """The parser of JSON accepts more levels than what follows."""
+    for levels in range(10, 1100, 30):
+        value = b"[" * levels + b"]" * levels
+        row = value if signature is IMAGE else b'{"a": 1, "text": %s}' % value
+        with pytest.raises(InvalidRequest):
+            read(b'{"instances": [%s]}' % row, signature)
 
 
 @pytest.mark.parametrize(
