@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def disk_check(folder: Path) -> Check:
     place = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(place).free
     state = "blocks" if free < BLOCKS_BYTES else "warns" if free < WARNS_BYTES else "ok"
-    find = f"du -sh {place}/* | sort -h   # what takes the space"
+    find = f"du -sh {shlex.quote(str(place))}/* | sort -h   # what takes the space"
     return Check("disk", state, f"{size(free)} free for {folder}", "" if state == "ok" else find)
 
 

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +89,17 @@ def test_a_full_disk_is_found(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, int(gigabytes * (1 << 30))))
     assert computer.disk_check(tmp_path / "not/there/yet").state == state
+
+
+def test_the_command_for_a_full_disk_works_for_a_name_with_spaces(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b/file").write_text("x")
+    command = computer.disk_check(tmp_path / "a b").next
+    listed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert listed.stdout.endswith(f"\t{tmp_path}/a b/file\n") and not listed.stderr
 
 
 @pytest.mark.parametrize(
