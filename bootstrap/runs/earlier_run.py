@@ -115,10 +115,14 @@ def _with_known_keras(earlier: EarlierRun, options: ProgramOptions) -> EarlierRu
 
 def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
     """One line if the program has changed; none otherwise."""
-    if request.bundle.digest == earlier.document.bundle:
-        return []
-    run_id = earlier.run.run_id
-    return [f"the program has changed since run {run_id}: its present files are used"]
+    change = program_change(earlier.document, request)
+    return [f"{change}: its present files are used"] if change else []
+
+
+def program_change(document: RunDocument, request: RunRequest) -> str:
+    """That the program has changed since a run; "" otherwise."""
+    same = request.bundle.digest == document.bundle
+    return "" if same else f"the program has changed since run {document.run_id}"
 
 
 def changed_data(earlier: EarlierRun, data: Sequence[RunData]) -> list[str]:

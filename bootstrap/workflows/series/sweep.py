@@ -22,6 +22,7 @@ from ...report.command import typed
 from ...report.comparable import comparison
 from ...report.compare import best_of, best_value, comparison_page, comparison_panels, metric_for
 from ...report.facts import RunFacts, read_run
+from ...runs.earlier_run import program_change
 from ...runs.request import RunRequest
 from .grid import Trial, slices_of
 from .sweep_file import record, recorded
@@ -75,6 +76,18 @@ def has_ended(chosen: Sweep) -> bool:
     known = recorded(chosen.folder)
     runs = [known.get(trial.name, "") for trial, _ in chosen.trials]
     return all(run_id and not _why_again(run_id) and read_run(run_id).result for run_id in runs)
+
+
+def changed_program(chosen: Sweep) -> list[str]:
+    """One line if the program has changed since the run of a trial; none otherwise."""
+    known = recorded(chosen.folder)
+    for trial, request in chosen.trials:
+        run_id = known.get(trial.name, "")
+        document = read_run(run_id).document if run_id and not _why_again(run_id) else None
+        if document and (change := program_change(document, request)):
+            again = f"to train all trials again, rename {chosen.folder}"
+            return [f"{change} of {trial.name}, whose results are kept; {again}"]
+    return []
 
 
 def report(chosen: Sweep) -> Path:

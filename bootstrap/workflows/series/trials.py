@@ -51,6 +51,7 @@ from .grid import Trial, read_trials, slices_of
 from .sweep import (
     Sweep,
     best,
+    changed_program,
     check,
     forget_unusable,
     has_ended,
@@ -129,6 +130,7 @@ def run_sweep(
     )
     status = target()
     check(status.inventory, chosen)  # before machines of a stack are started
+    print_lines(*changed_program(chosen))
     if has_ended(chosen):
         print_lines("all trials have already ended")
         page = report(chosen)

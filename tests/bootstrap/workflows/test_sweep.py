@@ -30,17 +30,20 @@ from bootstrap.errors import (
     RunNotReached,
     UsageError,
 )
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.lifecycle.consent import unfetched
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import read_run
 from bootstrap.runs import start
 from bootstrap.workflows import attach, bootstrap
 from bootstrap.workflows.series import sweep
 from bootstrap.workflows.series.grid import Trial, read_trials
-from bootstrap.workflows.series.sweep_file import alone
+from bootstrap.workflows.series.sweep_file import alone, record
 from bootstrap.workflows.series.trials import Trials, run_sweep, run_trials
+from railhead.documents.codec import encode
 from railhead.documents.options.runs import StartOptions, SweepOptions
 
 
@@ -507,6 +510,30 @@ def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
     assert first == sweep.sweep_folder(tmp_path, program(), trials)
     assert first != sweep.sweep_folder(tmp_path, program(preset="smoke"), trials)
     assert first != sweep.sweep_folder(tmp_path, program(), trials[:1])
+
+
+def test_a_sweep_whose_program_has_changed_says_so(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where all its trials have ended, and where it continues."""
+
+    def again() -> str:
+        options = SweepOptions(values={"learning_rate": ("0.5", "0.9")}, to_end=True)
+        status = ClusterStatus(INVENTORY, {}, "here")
+        run_sweep(lambda: status, program(preset="digits"), options, StartOptions(), Path.cwd())
+        return capsys.readouterr().out
+
+    assert "has changed" not in again() + again()
+    run_id = hosts.started[1]
+    document = local_state.recorded_run(run_id).run
+    assert document
+    local_state.record_document(run_id, encode(replace(document, bundle="0" * 64)))
+    assert again().count(f"the program has changed since run {run_id}") == 1
+    for folder in Path.cwd().glob("sweep-*"):
+        record(folder, "learning_rate=0.5", None)
+    out = again()
+    assert out.index(f"the program has changed since run {run_id}") < out.index("trial 1 of 2")
+    assert len(hosts.started) == 3
 
 
 def test_what_retries_need_is_printed_once_for_all_trials(

@@ -72,6 +72,7 @@ class Runs:
             size=len(hosts),
             program=BuiltIn("training", settings),
             hosts=hosts,
+            bundle=options.request.bundle.digest,
         )
         folder = options.results / run_id
         record_run(folder, document, GivenOptions("/", {}))
