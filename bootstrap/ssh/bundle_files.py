@@ -2,8 +2,9 @@
 
 These are not sent: files that .gitignore excludes (also the .gitignore of each parent folder, up to
 the top of the repository; git's index and its private excludes are not read), version control,
-bytecode, virtual environments, the runs that `fab fetch` wrote into results/ (each run would send
-all earlier ones; other files in results/ are sent), sockets, pipes and dangling links.
+bytecode, virtual environments, the runs, sweeps and reports that we wrote into results/ (each run
+would send all earlier ones, and the program would seem to have changed; other files in results/ are
+sent), sockets, pipes and dangling links.
 
 A link inside the folder is sent as the file or folder that it points to. A link that leads out of
 the folder is refused: its target is not on the hosts, and following it could send any file.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
@@ -24,6 +26,13 @@ from ..inventory.files import RUN_ID
 from .gitignore import IgnoreFile, ignored, parse
 
 _NEVER = frozenset({".git", ".hg", ".svn", "__pycache__"})
+# What we write into results/: a file, and the name of the folder that has it.
+_WRITTEN = {
+    "run.json": RUN_ID,
+    "sweep.json": re.compile(r"sweep-[0-9a-f]{8}"),
+    "sweep.lock": re.compile(r"sweep-[0-9a-f]{8}"),
+    "report.html": re.compile(rf"scale-{RUN_ID.pattern}|report-{RUN_ID.pattern}-and-\d+-more"),
+}
 _ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 
@@ -165,11 +174,12 @@ def _stat(place: Path) -> os.stat_result | None:
 
 
 def _never_sent(folder: Path, names: Set[str]) -> bool:
-    """Whether a folder with these names in it is a virtual environment or a fetched run."""
+    """Whether a folder with these names in it is a virtual environment, or ours in results/."""
     if not _ENVIRONMENT_MARKS.isdisjoint(names):
         return True
-    is_run = folder.parent.name == "results" and RUN_ID.fullmatch(folder.name) is not None
-    return is_run and "run.json" in names
+    return folder.parent.name == "results" and any(
+        file in names and name.fullmatch(folder.name) for file, name in _WRITTEN.items()
+    )
 
 
 def check_name(place: Path) -> None:

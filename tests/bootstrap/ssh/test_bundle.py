@@ -61,6 +61,10 @@ def test_a_bundle_knows_each_file_by_path_hash_size_and_executable_bit(tmp_path:
         "sub/env/conda-meta/history",
         "results/20261121-101500-3f2a/run.json",
         "sub/results/20261121-101500-3f2a/run.json",
+        "results/sweep-1a2b3c4d/sweep.json",
+        "results/sweep-1a2b3c4d/sweep.lock",
+        "results/scale-20261121-101500-3f2a/report.html",
+        "results/report-20261121-101500-3f2a-and-1-more/report.html",
     ],
 )
 def test_what_nobody_wants_on_a_host_stays_behind(tmp_path: Path, stays: str) -> None:
@@ -71,9 +75,10 @@ def test_what_nobody_wants_on_a_host_stays_behind(tmp_path: Path, stays: str) ->
     assert paths(pack_folder(tmp_path)) == ["train.py"]
 
 
-def test_only_the_runs_that_fetch_wrote_are_left_out_of_results(tmp_path: Path) -> None:
+def test_only_what_railhead_wrote_is_left_out_of_results(tmp_path: Path) -> None:
     mine = ["results/baseline.csv", "results/20261121-101500-3f2a.txt", "results/best/run.json"]
     more = ["results/20261121-101500-beef/notes.txt", "20261121-101500-3f2a/run.json"]
+    more += ["results/report-mine/report.html", "results/sweep-1a2b3c4d/a.txt"]
     plant(tmp_path, *mine, *more, "results/20261121-101500-3f2a/run.json")
     assert paths(pack_folder(tmp_path)) == sorted([*mine, *more])
 
