@@ -96,7 +96,7 @@ def _read(path: Path, job: str | None) -> Mapping[str, Table]:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path}: {reason}") from None
     except RecursionError:
-        raise UsageError(f"{path}: nested too deeply") from None
+        raise UsageError(f"{path}: a value must not be nested so deeply") from None
     for name, table in jobs.items():
         if not isinstance(table, dict):
             raise UsageError(
