@@ -8,7 +8,14 @@ import sys
 from places import ROOT
 
 WITHOUT_PACKAGES = ["__main__", "config", "configs", "data", "data.assignment", "data.manifest"]
-WITHOUT_PACKAGES += ["data.__main__", "checkpoint", "job", "models", "strategies", "tasks"]
+WITHOUT_PACKAGES += [
+    "data.__main__",
+    "checkpoints.checkpoint",
+    "job",
+    "models",
+    "strategies",
+    "tasks",
+]
 WITHOUT_PACKAGES += ["strategies.auto", "strategies.protocol"]
 
 

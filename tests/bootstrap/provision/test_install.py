@@ -32,7 +32,7 @@ from bootstrap.provision import survey, uv
 from bootstrap.provision.wheel_store import wheel_folder
 from bootstrap.workflows.bootstrap import make_ready
 from railhead.documents.agent.commands import CommandResult
-from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.files import Read, Replace, Replaced, Text, TextFile
 
 if TYPE_CHECKING:
     from standins.stores.buckets import OnGcs, World
@@ -60,6 +60,12 @@ class RecordedHost:
 
     def read(self, path: str) -> str | None:
         return self.written.get(path)
+
+    def call(self, request: Read | Replace) -> Text | Replaced:
+        if isinstance(request, Read):
+            return Text(self.read(request.path))
+        self.write(request.file)
+        return Replaced(True)
 
     def remove(self, *paths: str) -> None:
         """Nothing is there."""

@@ -15,7 +15,7 @@ np = pytest.importorskip("numpy", reason="scripts/setup --dev installs it")
 
 @pytest.fixture
 def step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """training.step over numpy; other tests do not see it."""
+    """training.learning.step over numpy; other tests do not see it."""
     stand_in: Any = types.ModuleType("tensorflow")
     stand_in.where, stand_in.reduce_sum, stand_in.stack = np.where, np.sum, np.stack
     monkeypatch.setitem(sys.modules, "tensorflow", stand_in)
