@@ -22,6 +22,7 @@ from bootstrap.remote.attempts.causes import Failure, diagnosed
 from bootstrap.remote.attempts.points import Point
 from bootstrap.remote.attempts.restarts import Ended, Restarts, Times
 from bootstrap.remote.programs import REPLACING
+from bootstrap.remote.run.end_processes import drop_temporary
 from bootstrap.untrusted.records import records
 from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode
@@ -307,6 +308,7 @@ def test_hosts_are_prepared_again_after_a_copy_that_took_long(
     times = 1 if fresh else 2
     assert (home / "calls").read_text().split() == ["prepare"] * times
     assert (run.folder / "memory/secrets-0.json").exists() == (times == 2)
+    drop_temporary(str(run.folder))
 
 
 @pytest.mark.parametrize(("least", "slots"), [(1, [1, 0, 1]), (3, None)])
