@@ -86,5 +86,5 @@ def _criteria(keyword: str, value: str) -> str:
 def _included(value: str, folder: Path) -> Iterator[Path]:
     """The files that an Include names."""
     for pattern in shlex.split(value, comments=True):
-        place = folder / os.path.expanduser(pattern)  # noqa: PTH111 # an unknown ~user is no error
+        place = folder / os.path.expanduser(pattern)  # noqa: PTH111 # an unknown ~user is not an error
         yield from (path for path in map(Path, sorted(glob(str(place)))) if path.is_file())  # noqa: PTH207

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from ..clouds import bucket
 from ..clouds.base import Cloud
@@ -13,7 +12,7 @@ from ..errors import Command, Hint, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..runs.results import BY_HAND, LEFT
-from ..runs.run import find_run
+from ..runs.run import Run, find_run
 from ..runs.takeover import is_fetched
 
 DESTROY = Command("teardown", destroy=True)
@@ -81,18 +80,18 @@ def not_all_here(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results are not all on this computer, oldest first: they were not
     fetched, or some files were too large; a file next to the results lists these files."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
-    missing = unfetched(inventory)
-    return [i for i in ids if i in missing or (_results(inventory, i) / LEFT).exists()]
+    return [i for i in ids if not is_all_here(find_run(inventory, i))]
+
+
+def is_all_here(run: Run) -> bool:
+    """Whether all results of a run are on this computer."""
+    return is_fetched(run) and not (run.results / LEFT).exists()
 
 
 def unfetched(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results were never fetched to this computer, oldest first."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
     return [i for i in ids if not is_fetched(find_run(inventory, i))]
-
-
-def _results(inventory: Inventory, run_id: str) -> Path:
-    return local_state.find_run(inventory, run_id)[1]
 
 
 def to_bring(inventory: Inventory, run_id: str) -> Hint:

@@ -12,8 +12,8 @@ from ..inventory import local_state
 from ..inventory.files import RUN_ID
 from ..inventory.hosts import Inventory
 from ..lifecycle import reach
-from ..lifecycle.consent import not_all_here
-from ..runs.results import LEFT
+from ..lifecycle.consent import is_all_here, not_all_here
+from ..runs.run import Run
 from ..ssh.connect import everywhere
 from ..ssh.session import Session
 
@@ -77,8 +77,7 @@ def _is_all_here(run_id: str) -> bool:
     """Whether this computer has all results of a run, of any hosts."""
     if not local_state.is_recorded(run_id):
         return False
-    results = Path(local_state.recorded_run(run_id).results)
-    return (results / "result.json").exists() and not (results / LEFT).exists()
+    return is_all_here(Run(run_id, Path(local_state.recorded_run(run_id).results)))
 
 
 def old_runs(names: Sequence[str], keep: int, needed: Collection[str]) -> list[str]:

@@ -157,9 +157,9 @@ MUTANTS = [
     ),
     Mutant(
         what="a list of Google's without the zones that it does not reach counts as whole",
-        file="bootstrap/clouds/gcp/areas.py",
-        old='if scope.warning.code == "UNREACHABLE":',
-        new='if scope.warning.code == "PARTIAL_SUCCESS":',
+        file="bootstrap/clouds/gcp/listed.py",
+        old='if scope.warning.code == "UNREACHABLE"}',
+        new='if scope.warning.code == "PARTIAL_SUCCESS"}',
         caught_by=(f"{LEAKS}/test_leaks_gcp.py",),
     ),
     Mutant(

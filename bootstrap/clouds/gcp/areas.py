@@ -137,10 +137,8 @@ class Project:
             return
         missing: set[str] = set()
         for scopes in _pages(Scopes, self.client, path, query):
-            missing |= {*scopes.unreachables}
-            for name, scope in scopes.items.items():
-                if scope.warning.code == "UNREACHABLE":
-                    missing.add(name)
+            missing |= scopes.missing
+            for scope in scopes.items.values():
                 yield from getattr(scope, kind.key)
         _refuse_missing(missing)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from .listed import Warned
+from .listed import Aggregated, OfScope
 
 STATES = {
     "PENDING": "starting",
@@ -223,23 +223,14 @@ class Firewalls:
 
 
 @dataclass(frozen=True)
-class Zone:
+class Zone(OfScope):
     """The part of one zone in a list of all zones."""
 
     instances: tuple[Instance, ...] = ()
-    warning: Warned = Warned()
 
 
 @dataclass(frozen=True)
-class Zones:
+class Zones(Aggregated):
     """The answer of instances.aggregatedList."""
 
     items: Mapping[str, Zone] = field(default_factory=dict)
-    unreachables: tuple[str, ...] = ()
-    nextPageToken: str = ""
-
-    @property
-    def missing(self) -> set[str]:
-        """The zones whose instances are not in the list."""
-        warned = {n for n, zone in self.items.items() if zone.warning.code == "UNREACHABLE"}
-        return warned | {*self.unreachables}

@@ -81,22 +81,41 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class Scope:
-    """The resources of one zone or region in a list of all."""
+class OfScope:
+    """The part of one zone or region in a list of all."""
+
+    warning: Warned = Warned()
+
+
+@dataclass(frozen=True)
+class Aggregated(Page):
+    """The answer of an aggregatedList."""
+
+    items: Mapping[str, OfScope] = field(default_factory=dict)
+    unreachables: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> set[str]:
+        """The zones and regions whose resources are not in the list."""
+        warned = {n for n, scope in self.items.items() if scope.warning.code == "UNREACHABLE"}
+        return warned | {*self.unreachables}
+
+
+@dataclass(frozen=True)
+class Scope(OfScope):
+    """The resources of one zone or region."""
 
     instances: tuple[Item, ...] = ()
     disks: tuple[Item, ...] = ()
     addresses: tuple[Item, ...] = ()
     subnetworks: tuple[Item, ...] = ()
-    warning: Warned = Warned()
 
 
 @dataclass(frozen=True)
-class Scopes(Page):
-    """The answer of an aggregatedList."""
+class Scopes(Aggregated):
+    """The resources of all zones and regions."""
 
     items: Mapping[str, Scope] = field(default_factory=dict)
-    unreachables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def test_names_that_lead_out_of_the_folder_are_refused(name: str, tmp_path: Path
 def test_a_cache_that_cannot_be_written_is_named(
     s3: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no folder; or the disk becomes full meanwhile: here no file may become larger."""
+    """It is not a folder; or the disk becomes full meanwhile: here no file may become larger."""
     open_store(s3("p")).put("x", bytes(20_000))
     (tmp_path / "file").touch()
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
