@@ -80,11 +80,11 @@ def test_a_stopped_host_is_gone_and_comes_back_with_its_disk(
     h1, h2 = full_hosts("h1", "h2")
     ssh(h1, "echo kept >kept; nohup sleep 1234 >/dev/null 2>&1 & sleep 0.1")
     address = h1.address
-    assert [process.argv for process in h1.busy()] == [("sleep", "1234")]
+    wait_until(lambda: [process.argv for process in h1.busy()] == [("sleep", "1234")])
     h1.stop(silent=silent)
     assert cut_off(h2, h1)
     h1.start()
-    assert (h1.address, h1.read("/root/kept"), h1.busy()) == (address, "kept\n", [])
+    assert (h1.address, h1.read("/root/kept"), h1.busy(60)) == (address, "kept\n", [])
     assert connects(h2, h1)
 
 
