@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +39,23 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
     Raises:
         OSError: it could not be started.
     """
+    return _run(argv, seconds, stdin, end_with_parent)
+
+
+def run_also_after_us(argv: Sequence[str], seconds: float) -> Ended:
+    """As `run`, but the command continues when we die: perhaps it kills us.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    return _run(argv, seconds, "", None)
+
+
+def _run(
+    argv: Sequence[str], seconds: float, stdin: str, in_child: Callable[[], None] | None
+) -> Ended:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen(argv, env=unmarked(), preexec_fn=end_with_parent, **pipes)
+    process = subprocess.Popen(argv, env=unmarked(), preexec_fn=in_child, **pipes)
     try:
         out, err = process.communicate(stdin.encode(), timeout=seconds)
         return Ended(process.returncode, text(out), text(err))

@@ -21,6 +21,7 @@ from typing import Any
 
 from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.stall import Stall
 
 from ..stall.progress import STEP, STEP_RECORDS, Progress
 from .metric_lines import MetricLines
@@ -268,9 +269,10 @@ class RunOutput:
             self.progress.line()
             self.progress.step([rank] if STEP.search(line) else [])
 
-    def note_stall(self, text: str) -> None:
-        """Add a record of a stall."""
-        self.metrics.add(json.dumps({"kind": "stall", "text": text, "time": time.time()}).encode())
+    def note_stall(self, kind: str, stall: Stall) -> None:
+        """Add a record of a stall, or of a `long_step` that may become one."""
+        record = {"kind": kind, "text": stall.text, "seconds": stall.seconds, "time": time.time()}
+        self.metrics.add(json.dumps(record).encode())
 
     def end_attempt(self, text: str, since: float | None) -> None:
         """Add a last line of ours to the log of each rank, and close all files. Records that are

@@ -325,7 +325,7 @@ def stop_this_host(argv: Sequence[str]) -> str:
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
         try:
-            ended = bounded.run(argv, COMMAND)
+            ended = bounded.run_also_after_us(argv, COMMAND)
         except OSError as error:
             why = str(error)
             continue

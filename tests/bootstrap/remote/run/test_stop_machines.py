@@ -246,6 +246,15 @@ def test_a_host_that_is_frozen_does_not_keep_the_others_running(home: Path) -> N
     assert stopped["a"] == "it had not finished after 0.5 s" and "timed out" in stopped["b"]
 
 
+def test_a_command_of_the_chief_that_ends_the_keeper_first_continues(home: Path) -> None:
+    """A local host ends all its processes, which takes seconds."""
+    script = f"kill -9 $PPID; sleep 0.5; echo chief >>{home}/commands"
+    kept = Kept(home, stop={"argv": [["sh", "-c", script], None, None], "keep_minutes": 0})
+    assert kept.start().wait(60) == -signal.SIGKILL
+    wait_until(lambda: kept.requests == ["chief"], seconds=60, every=0.1)
+    assert kept.requests == ["chief"]
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
 def test_a_command_of_the_chief_that_may_not_be_killed_is_tried_again(home: Path) -> None:
