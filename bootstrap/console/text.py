@@ -44,6 +44,8 @@ def record_line(record: Record) -> str:
         return _joined(["evaluation", *_scores(record), on])
     if record.kind == "stall":
         return f"no progress: {clean(record.text)}"
+    if record.kind == "long_step":
+        return f"a long step: {clean(record.text)}"
     return clean(record.text) if record.kind == "message" else ""
 
 

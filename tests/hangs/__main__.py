@@ -73,7 +73,7 @@ def light_hangs(hangs: Sequence[Hang], at_once: int) -> list[bool]:
 
     def one(hang: Hang) -> bool:
         script = KINDS[hang[0]].light
-        return shown(hang, script, lambda: (result_of(script, hang[1])[0], ""))
+        return shown(hang, script, lambda: (*result_of(script, hang[1]), ""))
 
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(one, hangs))
@@ -83,19 +83,20 @@ def on_hosts(operator: Operator, hang: Hang) -> bool:
     """Whether it was found in a run on two hosts."""
     kind = KINDS[hang[0]]
 
-    def run() -> tuple[Any, str]:
+    def run() -> tuple[Any, str, str]:
         words = ("--strategy", kind.strategy) if kind.strategy else ()
         out = train(operator, kind.script, *words, hangs=hang[1], stops=kind.stops)
-        return json.loads((operator.last / "result.json").read_text()), out
+        records = (operator.last / "metrics.jsonl").read_text()
+        return json.loads((operator.last / "result.json").read_text()), records, out
 
     return shown(hang, kind.script, run)
 
 
-def shown(hang: Hang, script: str, run: Callable[[], tuple[Any, str]]) -> bool:
+def shown(hang: Hang, script: str, run: Callable[[], tuple[Any, str, str]]) -> bool:
     """Run it, print the outcome, and return whether it was found in time."""
     begun, (name, rank) = time.monotonic(), hang
-    result, out = run()
-    outcome = judged(result, KINDS[name], script, rank, out)
+    result, records, out = run()
+    outcome = judged(result, records, KINDS[name], script, rank, out)
     good = outcome.right and outcome.late <= SECONDS
     print(
         f"{'right' if good else 'WRONG'}  {name} (rank {rank}): {outcome.text}"

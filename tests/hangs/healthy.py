@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from e2e.local_hosts import Operator
 
@@ -107,9 +108,10 @@ def program(chance: random.Random, light: bool) -> tuple[str, str]:
     return what, HEAD + (LIGHT if light else HEAVY) + text
 
 
-def quiet(what: str, state: str, records: str) -> bool:
-    """Whether a run has succeeded without a stall; prints it."""
-    good = state == "succeeded" and '"kind": "stall"' not in records
+def quiet(what: str, result: Any, records: str) -> bool:
+    """Whether a run has succeeded without a stall; prints it. A long step may be shown."""
+    good = result["state"] == "succeeded" and '"kind": "stall"' not in records
+    records += json.dumps(result["culprit"])
     print(f"{'quiet' if good else 'ALARM'}  {what}{'' if good else records[-1500:]}", flush=True)
     return good
 
@@ -121,7 +123,7 @@ def light_runs(chance: random.Random, count: int, at_once: int) -> int:
     def one(item: tuple[str, str, int]) -> bool:
         what, script, hangs = item
         result, records = result_of(script, hangs)
-        return quiet(what, result["state"], records)
+        return quiet(what, result, records)
 
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(one, programs)).count(False)
@@ -134,6 +136,6 @@ def runs_on_hosts(operator: Operator, chance: random.Random, count: int) -> int:
         what, script = program(chance, light=False)
         train(operator, script, hangs=chance.randrange(RANKS))
         result = json.loads((operator.last / "result.json").read_text())
-        records = (operator.last / "metrics.jsonl").read_text() + json.dumps(result["culprit"])
-        alarms += not quiet(what, result["state"], records)
+        records = (operator.last / "metrics.jsonl").read_text()
+        alarms += not quiet(what, result, records)
     return alarms

@@ -115,13 +115,11 @@ while True:
 
 @dataclass(frozen=True)
 class Kind:
-    """A program; `factor`: by how many times the limit a stall must last before it is sure; `line`:
-    whether the line of the rank can be known; `stops`: a rank is stopped by SIGSTOP when the
-    program prints `ready to stop`; `role`: of the rank that hangs; `light`: the same program
-    without TensorFlow, where that is possible."""
+    """A program; `line`: whether the line of the rank can be known; `stops`: a rank is stopped by
+    SIGSTOP when the program prints `ready to stop`; `role`: of the rank that hangs; `light`: the
+    same program without TensorFlow, where that is possible."""
 
     script: str
-    factor: int = 1
     line: bool = True
     stops: bool = False
     strategy: str = ""
@@ -129,21 +127,21 @@ class Kind:
     light: str = ""
 
 
-def call(code: str, *, factor: int = 1) -> Kind:
+def call(code: str) -> Kind:
     """A rank hangs in this code, outside every collective; the others wait in an allreduce."""
     body = "\n".join(f"    {line}" for line in code.strip("\n").splitlines())
-    return in_loop(LOOP % (body, ALL_GO_ON), factor)
+    return in_loop(LOOP % (body, ALL_GO_ON))
 
 
-def ends(code: str, *, factor: int = 1) -> Kind:
+def ends(code: str) -> Kind:
     """After the same steps the ranks do this."""
-    return in_loop(LOOP % ("    pass", code), factor)
+    return in_loop(LOOP % ("    pass", code))
 
 
-def in_loop(text: str, factor: int) -> Kind:
+def in_loop(text: str) -> Kind:
     """A program with Horovod, and without it where the text does not need it."""
     light = "" if "tf." in text or "hvd." in text else HEAD + LIGHT + text
-    return Kind(HEAD + HEAVY + text, factor, light=light)
+    return Kind(HEAD + HEAVY + text, light=light)
 
 
 STOPPED = """
@@ -163,8 +161,8 @@ KINDS = {
         "end, _ = os.pipe()\n"
         "read(end, ctypes.create_string_buffer(1), 1)  # here"
     ),
-    "a regular expression": call('re.match("(a+)+$", "a" * 64 + "b")  # here', factor=15),
-    "an endless loop": call("while True: pass  # here", factor=15),
+    "a regular expression": call('re.match("(a+)+$", "a" * 64 + "b")  # here'),
+    "an endless loop": call("while True: pass  # here"),
     "a socket": call(
         "a, b = socket.socketpair()\na.recv(1)  # here",
     ),
@@ -224,21 +222,18 @@ KINDS = {
         "    yield source.get()  # here\n"
         "signature = tf.TensorSpec((), tf.int32)\n"
         "dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)\n"
-        "[item for item in dataset]",
-        factor=5,
+        "[item for item in dataset]"
     ),
     "a function of tf.data": call(
         "def slow(x):\n"
         "    time.sleep(10**6)  # here\n"
         "    return x\n"
         "dataset = tf.data.Dataset.range(9).map(lambda x: tf.py_function(slow, [x], tf.int64))\n"
-        "[item for item in dataset]",
-        factor=5,
+        "[item for item in dataset]"
     ),
     "an endless pipeline": call(
         "dataset = tf.data.Dataset.range(9).repeat().filter(lambda x: x > 9)\n"
-        "next(iter(dataset))  # here",
-        factor=15,
+        "next(iter(dataset))  # here"
     ),
     "a skipped allreduce": ends("""
 for number in range(5):

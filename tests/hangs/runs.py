@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -23,12 +25,11 @@ LONGEST = 400  # seconds of a run
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run named. `right`: the rank and, where it can be known, its line; `seconds`: of the
-    stall when it was reported; `late`: seconds more than the limit of this kind."""
+    """What a run named. `right`: the rank and, where it can be known, its line, in the result;
+    `late`: seconds after the limit when they were shown first."""
 
     right: bool
     text: str
-    seconds: float = 0.0
     late: float = 0.0
 
 
@@ -90,8 +91,9 @@ def process_of(home: Path, rank: int) -> int:
     return min(pids)
 
 
-def judged(result: Any, kind: Kind, script: str, hangs: int, out: str) -> Outcome:
-    """Whether the result of a run names the rank that hangs, and its line."""
+def judged(result: Any, records: str, kind: Kind, script: str, hangs: int, out: str) -> Outcome:
+    """Whether the result of a run names the rank that hangs, and its line; and since when the
+    records of the run do."""
     stall = (result.get("culprit") or {}).get("stall")
     if not stall:
         return Outcome(False, f"no stall was found: {result['state']}\n{out[-2000:]}")
@@ -100,5 +102,11 @@ def judged(result: Any, kind: Kind, script: str, hangs: int, out: str) -> Outcom
     right = set(behind) == {hangs}
     if right and kind.line:
         right = (behind[hangs]["file"], behind[hangs]["line"]) in {("train.py", n) for n in lines}
-    late = stall["seconds"] - kind.factor * AFTER
-    return Outcome(right, stall["text"], stall["seconds"], late)
+    places = "|".join(f"train.py:{n}" for n in lines) if kind.line else "stopped"
+    named = re.compile(rf"rank {hangs} on \S+ has been \(?(?:in )?(?:{places})\b")
+    shown = [
+        record["seconds"] - AFTER
+        for record in map(json.loads, records.splitlines())
+        if record["kind"] in ("stall", "long_step") and named.match(record["text"])
+    ]
+    return Outcome(right and bool(shown), stall["text"], min(shown, default=0.0))

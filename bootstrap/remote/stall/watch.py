@@ -48,6 +48,7 @@ class StallWatch:
         self.confirm_at = 0.0  # seconds without progress, after which it ends the run if it lasts
         self.confirmed = False
         self.next_look = 0.0  # seconds without progress
+        self.noted = False  # what the ranks do was shown in these seconds
         self.thread: threading.Thread | None = None
 
     @property
@@ -62,7 +63,7 @@ class StallWatch:
             return  # its ranks end now: what they do then is not why
         silence, limit = self.progress.silence, self.progress.limit(self.run.stall_after)
         if silence < limit:
-            self.next_look, self.stall, self.confirmed = limit, None, False
+            self.next_look, self.stall, self.confirmed, self.noted = limit, None, False, False
         elif silence >= self.next_look and not (self.thread and self.thread.is_alive()):
             self.next_look = silence + limit
             self.thread = threading.Thread(target=self._examine, args=(silence, limit), daemon=True)
@@ -102,20 +103,22 @@ class StallWatch:
         self, diagnosis: Diagnosis, samples: Iterable[Sample], silence: float, limit: float
     ) -> None:
         """Whether this is a stall, after so many seconds without progress, and whether it is the
-        second time: then it ends the run."""
-        needed = diagnosis.factor * limit
+        second time: then it ends the run. Before it is sure, what the ranks do is shown once."""
+        with contextlib.suppress(OSError):
+            self._write(diagnosis.stall, samples)
+        stall, needed = self.redacted(diagnosis.stall), diagnosis.factor * limit
         if silence < needed:
             # At the latest when it would be sure enough; before, another rank may show more.
             self.next_look = min(silence + limit, max(needed, silence + self.run.stall_after / 2))
             self.stall = None
-            return
-        with contextlib.suppress(OSError):
-            self._write(diagnosis.stall, samples)
-        stall = self.redacted(diagnosis.stall)
-        if self.stall is None:
-            self.output.note_stall(stall.text)
-            self.confirm_at = silence + PATIENCE * limit
-        self.stall, self.confirmed = stall, silence >= self.confirm_at
+            if not self.noted:
+                self.output.note_stall("long_step", stall)
+        else:
+            if self.stall is None:
+                self.output.note_stall("stall", stall)
+                self.confirm_at = silence + PATIENCE * limit
+            self.stall, self.confirmed = stall, silence >= self.confirm_at
+        self.noted = True
 
     def redacted(self, stall: Stall) -> Stall:
         """The stall without the values of secrets, which a line of the program may have."""

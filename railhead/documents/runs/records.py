@@ -24,7 +24,9 @@ KINDS = {
     " sample",
     "checkpoint": "a complete one: its `step`, `pause_s` (the training stood still), `write_s`"
     " (until it was complete)",
-    "stall": "`text`: which rank the others wait for; without `rank` and `host`",
+    "stall": "`text`: which rank the others wait for; `seconds` without a step; without `rank` and"
+    " `host`",
+    "long_step": "as a stall, of a rank that may still work",
     "metric": "`name` and `value` of a `--metric`; `number` counts its values from 1",
 }
 

@@ -52,6 +52,8 @@ def record_line(record: dict[str, Any]) -> str:
     ("record", "line"),
     [
         (PROGRESS, "epoch 1/5  step  12/100  loss 2.100  900 samples/s"),
+        ({"kind": "stall", "text": "rank 1 \x1b[1mon b"}, "no progress: rank 1 on b"),
+        ({"kind": "long_step", "text": "rank 1 on b\n"}, "a long step: rank 1 on b "),
         (
             EPOCH,
             "epoch  2/10  loss 0.312  accuracy 0.900  held-out loss 1.2e-04"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -110,6 +111,25 @@ def test_a_stall_is_shown_at_once_and_ends_the_run_if_it_lasts(
         seen.append((watch.stall is not None, watch.ends_run))
     shown, over = (True, False), (True, True)
     assert seen == [shown, (False, False), shown, shown, over]
+
+
+def test_a_long_step_is_shown_once_until_there_is_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no stall yet: the rank that the others wait for computes."""
+    run = SupervisorHere(tmp_path / "r1", monkeypatch, stall_after=10)
+    watch = run.supervisor.watch
+    computes = Stall("rank 1 on b has been in train.py:3 for 11 s", 11.0, (1,))
+    for _ in range(2):
+        for seconds in (11, 21, 31):
+            watch.decide(Diagnosis(computes, 15), (), float(seconds), 10.0)
+        watch.progress.step([1])
+        watch.look(0.0)
+    records = [json.loads(line) for line in (run.folder / "results/metrics.jsonl").open()]
+    assert [(r["kind"], r["text"], r["seconds"]) for r in records] == [
+        ("long_step", computes.text, 11.0)
+    ] * 2
+    assert watch.stall is None and not watch.ends_run
 
 
 def test_the_values_of_secrets_are_in_no_line_of_a_stall(
