@@ -195,6 +195,7 @@ ROWS = (
         r"mca_btl_tcp",
         r"failed to connect to all addresses",
         r"UnavailableError",
+        r"/tensorflow\.CoordinationService/",  # another rank does not answer, or is stopped
         r"ORTE was unable to reliably start one or more daemons",
         retry=ALWAYS,
     ),

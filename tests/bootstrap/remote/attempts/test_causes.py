@@ -39,6 +39,7 @@ LINES = {
     "MemoryError: Unable to allocate 8 GiB": ("memory", REPEATED),
     "ResourceExhaustedError: OOM when allocating tensor": ("memory", REPEATED),
     "horovod.common.exceptions.HorovodInternalError: Connection reset": ("network", ALWAYS),
+    "RPC: /tensorflow.CoordinationService/Heartbeat": ("network", ALWAYS),
     "ConnectionRefusedError: [Errno 111] Connection refused": ("network", REPEATED),
     "OSError: [Errno 98] Address already in use": ("network", REPEATED),
     "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error": ("gpu", ALWAYS),
