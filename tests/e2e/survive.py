@@ -161,11 +161,11 @@ def check_curve(folder: Path, unbroken: Path) -> None:
 
 def print_figures(folder: Path, happened: Sequence[Fault]) -> None:
     """Of each fault, the seconds to the next step, and those in which a training loads. A run that
-    was resumed has the steps after its last fault."""
+    was resumed has the steps after its last fault: none if that was at its end."""
     times = faults.step_times(folder / "metrics.jsonl")
     messages = [r for r in json_lines(folder / "metrics.jsonl") if r["kind"] == "message"]
     loading = [r["time"] for r in messages if "loading" in r["text"]]
-    own = f"; TensorFlow's {times[0][0] - min(loading):.1f}" if loading else ""
+    own = f"; TensorFlow's {times[0][0] - min(loading):.1f}" if loading and times else ""
     if happened and happened[-1][0] in faults.ENDS:
         happened = happened[-1:]
     for kind, at in happened:
