@@ -141,7 +141,10 @@ def resume(operator: Operator, run: str, fault: Fault) -> None:
     if fault[0] == "chief":
         operator.fab("attach", "--run", run, seconds=600).ended(2, "fab start")
         faults.start_hosts_again(operator)
-    operator.fab("attach", "--run", run, seconds=600).ended(1, f"fab train --resume {run}")
+    done = operator.fab("attach", "--run", run, seconds=600)
+    if done.code == 0:  # it had succeeded a moment before
+        return
+    done.ended(1, f"fab train --resume {run}")
     operator.fab("train", "--resume", run, seconds=900).ended(0, "succeeded")
 
 
@@ -151,6 +154,10 @@ def check_curve(folder: Path, unbroken: Path) -> None:
     ours = {r.epoch or 0: r.figure("loss") or 0.0 for r in current if r.kind == "epoch"}
     theirs = {r.epoch or 0: r.figure("loss") or 0.0 for r in complete if r.kind == "epoch"}
     assert len([r for r in current if r.kind == "epoch"]) == len(ours)
+    if not ours:  # it was resumed after its last step
+        last = max(r.step or 0.0 for r in complete)
+        assert {r.step for r in current if r.kind == "start"} == {last}
+        return
     assert max(ours) == max(theirs)
     # An epoch that a resumed run begins in its middle has the mean of its own steps only.
     whole = sorted(ours) if len(ours) == len(theirs) else sorted(ours)[1:]
