@@ -65,7 +65,8 @@ def _block(criteria: str) -> str:
 
 
 def _criteria(keyword: str, value: str) -> str:
-    """The criteria of a line of Host or Match, as paramiko reads them; empty for all hosts."""
+    """The criteria of a line of Host or Match, as paramiko reads them; empty for all hosts. One
+    that cannot be tested, as a tag or a network of this computer, counts as not met."""
     words = shlex.split(value, comments=True)
     if keyword == "host":
         return shlex.join(["originalhost", ",".join(words)])
@@ -78,6 +79,8 @@ def _criteria(keyword: str, value: str) -> str:
             del words[:1]
         elif name in ("canonical", "final"):
             criteria.append(word)
+        elif word.startswith("!") and name != "all":
+            del words[:1]
         elif word != "all":  # paramiko refuses it beside other criteria
             return NEVER
     return shlex.join(criteria)
