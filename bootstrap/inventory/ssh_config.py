@@ -24,6 +24,11 @@ SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 class SshConfig(Config):  # type: ignore[misc]
     """Fabric's configuration, which also reads the files that ssh_config includes."""
 
+    def _load_ssh_files(self) -> None:
+        """Read the files once: each clone would add them again to those that are read."""
+        if not self.base_ssh_config._config:
+            super()._load_ssh_files()
+
     def _load_ssh_file(self, path: str) -> None:
         """Read the ssh_config of the user or of the system, if it is there.
 

@@ -83,6 +83,14 @@ def test_a_relative_file_is_beside_the_first_one_and_one_that_includes_itself_en
     assert config.lookup("a")["port"] == "2201"
 
 
+def test_the_configuration_of_each_connection_has_each_block_once(tmp_path: Path) -> None:
+    """A connection gets a clone. A block of Match exec runs its command as often as it is there."""
+    config = read(tmp_path, "Include {home}/more\n")
+    blocks = len(config.base_ssh_config._config)
+    clones = [config.clone() for _ in range(3)]
+    assert [len(clone.base_ssh_config._config) for clone in clones] == [blocks] * 3
+
+
 def test_a_line_that_is_not_valid_is_a_usage_error_with_its_file(
     tmp_path: Path, home: Path
 ) -> None:
