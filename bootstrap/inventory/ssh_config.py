@@ -24,6 +24,11 @@ SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 class SshConfig(Config):  # type: ignore[misc]
     """Fabric's configuration, which also reads the files that ssh_config includes."""
 
+    def _load_ssh_files(self) -> None:
+        """Read the files once: each clone would add them again to those that are read."""
+        if not self.base_ssh_config._config:
+            super()._load_ssh_files()
+
     def _load_ssh_file(self, path: str) -> None:
         """Read the ssh_config of the user or of the system, if it is there.
 
@@ -65,7 +70,8 @@ def _block(criteria: str) -> str:
 
 
 def _criteria(keyword: str, value: str) -> str:
-    """The criteria of a line of Host or Match, as paramiko reads them; empty for all hosts."""
+    """The criteria of a line of Host or Match, as paramiko reads them; empty for all hosts. One
+    that cannot be tested, as a tag or a network of this computer, counts as not met."""
     words = shlex.split(value, comments=True)
     if keyword == "host":
         return shlex.join(["originalhost", ",".join(words)])
@@ -78,6 +84,8 @@ def _criteria(keyword: str, value: str) -> str:
             del words[:1]
         elif name in ("canonical", "final"):
             criteria.append(word)
+        elif word.startswith("!") and name != "all":
+            del words[:1]
         elif word != "all":  # paramiko refuses it beside other criteria
             return NEVER
     return shlex.join(criteria)

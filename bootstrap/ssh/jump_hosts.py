@@ -7,9 +7,11 @@ again. Fabric reads the user's ssh_config and holds each connection (paramiko is
 from __future__ import annotations
 
 import contextlib
+import getpass
 import logging
 import os
 import random
+import re
 import shlex
 import socket
 import threading
@@ -231,7 +233,26 @@ def _identity_agent(hop: Connection) -> IdentityAgent | None:
     if value.lower() == "none":
         return IdentityAgent(os.devnull)  # where no agent answers
     path = os.path.expanduser(value)  # noqa: PTH111 # an unknown ~user is not an error
+    tokens = _tokens(hop)
+    path = re.sub("%(.)", lambda token: str(tokens.get(token[1], token[0])), path)
     return IdentityAgent(os.path.expandvars(path))
+
+
+def _tokens(hop: Connection) -> dict[str, object]:
+    """What the tokens of ssh_config stand for. paramiko replaces them only in some settings."""
+    here = socket.gethostname()
+    return {
+        "%": "%",
+        "d": Path.home(),
+        "h": hop.host,
+        "i": os.getuid(),
+        "L": here.partition(".")[0],
+        "l": here,
+        "n": hop.original_host,
+        "p": hop.port,
+        "r": hop.user,
+        "u": getpass.getuser(),
+    }
 
 
 def _socket(hop: Connection) -> socket.socket:

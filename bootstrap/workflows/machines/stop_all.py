@@ -13,8 +13,10 @@ from ...errors import Command, HostsFailed, RailheadError, UsageError
 from ...inventory import pulumi_stack
 from ...inventory.hosts import Inventory
 from ...inventory.owner import owner_of
+from ...inventory.stack_state import StackState
 from ...lifecycle import stack_machines, stop_policy
 from ...lifecycle.consent import STOP, stop_or_terminate
+from ...lifecycle.stack_machines import StackMachines
 
 STOPPED, NONE, OTHER = "stopped", "no machine", "not of Railhead, not stopped"
 
@@ -68,21 +70,30 @@ def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
         if not state.is_cluster:
             one.outcome = OTHER if state.kinds else NONE
             return
-        machines = stack_machines.of_state(state)
+        machines = _machines(state)
         owners = {m.owner for m in machines.state.machines} | {m.owner for m in machines.strays}
         others = {owner for owner in owners if owner} - {mine}
-        inventory = machines.inventory
-        if machines.unlisted and inventory is None:
-            inventory = stack_machines.of_id(machines)  # raises why, with what to do
-        if inventory is None:
+        if machines.inventory is None:
             one.outcome = NONE
         elif others:
             one.outcome = f"of {', '.join(sorted(others))}, not stopped: {_of_owner(one.stack)}"
         else:
-            _halt(inventory, options)
-            one.inventory = inventory
+            _halt(machines.inventory, options)
+            one.inventory = machines.inventory
     except RailheadError as error:
         one.fail(error)
+
+
+def _machines(state: StackState) -> StackMachines:
+    """The machines of a stack; RailheadError where none is in its state, and its cloud does not say
+    whether there are others."""
+    machines = stack_machines.of_state(state)
+    if machines.unlisted and machines.inventory is None:
+        stack_machines.of_id(machines)  # raises why, with what to do
+        machines = stack_machines.of_state(state)  # it answers now: with the owners
+        if machines.unlisted:
+            raise RailheadError(machines.unlisted)
+    return machines
 
 
 def _of_owner(stack: str) -> Command:

@@ -64,6 +64,16 @@ def test_a_block_of_criteria_that_cannot_be_tested_is_for_no_host(
     assert config.base_ssh_config.lookup("a")["user"] == "mine"
 
 
+@pytest.mark.parametrize("criteria", ["host a !localnetwork 10.0.0.0/8", "!tagged lab host a"])
+def test_a_block_for_another_network_or_without_a_tag_is_for_its_hosts(
+    tmp_path: Path, criteria: str
+) -> None:
+    """As a jump host that is needed everywhere but in one network."""
+    config = read(tmp_path, f"Match {criteria}\n  ProxyJump door\n").base_ssh_config
+    jumps = [config.lookup(host).get("proxyjump") for host in ("a", "b")]
+    assert jumps == ["door", None]
+
+
 def test_a_relative_file_is_beside_the_first_one_and_one_that_includes_itself_ends(
     tmp_path: Path,
 ) -> None:
@@ -71,6 +81,14 @@ def test_a_relative_file_is_beside_the_first_one_and_one_that_includes_itself_en
     (tmp_path / "conf.d/lab").write_text("Include more\nInclude conf.d/lab\n")
     config = read(tmp_path, "Include conf.d/*\n").base_ssh_config
     assert config.lookup("a")["port"] == "2201"
+
+
+def test_the_configuration_of_each_connection_has_each_block_once(tmp_path: Path) -> None:
+    """A connection gets a clone. A block of Match exec runs its command as often as it is there."""
+    config = read(tmp_path, "Include {home}/more\n")
+    blocks = len(config.base_ssh_config._config)
+    clones = [config.clone() for _ in range(3)]
+    assert [len(clone.base_ssh_config._config) for clone in clones] == [blocks] * 3
 
 
 def test_a_line_that_is_not_valid_is_a_usage_error_with_its_file(

@@ -289,6 +289,16 @@ def test_a_private_key_that_cannot_be_read_is_reported_as_one(
 # The user's own ssh
 
 
+def test_the_agent_of_a_host_is_at_the_place_where_ssh_looks(operator: Operator) -> None:
+    """With all tokens but the home, which ssh reads from the accounts of this computer."""
+    text = "Host inner\n  HostName 192.0.2.9\n  User root\n  Port 2201\n"
+    operator.configures(f"{text}  IdentityAgent /run/%i-%u-%r-%n-%h-%p-%L-%l-%%d-%%\n")
+    argv = ["ssh", "-G", "-F", str(operator.ssh / "config"), "inner"]
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    agent = jump_hosts._identity_agent(jump_hosts._connection("inner"))
+    assert agent and f"identityagent {agent._path}" in output.splitlines()
+
+
 @pytest.mark.parametrize(
     ("variable", "setting", "gets_in"),
     [
@@ -300,6 +310,7 @@ def test_a_private_key_that_cannot_be_read_is_reported_as_one(
         ("nobody", 'IdentityAgent "~/.ssh/my agent"', True),
         ("nobody", "IdentityAgent $OUR_AGENT", True),
         ("nobody", "IdentityAgent ${OUR_AGENT}", True),
+        ("nobody", 'IdentityAgent "%d/.ssh/my agent"', True),
     ],
 )
 def test_keys_of_the_ssh_agent_count(

@@ -11,7 +11,9 @@ import pytest
 from standins.pulumi_command import PulumiCommand, exported, on_aws
 
 from bootstrap.clouds import base
-from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.clouds.machines import list_machines
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.lifecycle import stack_machines
 from bootstrap.workflows.machines.stop_all import stop_all
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 
@@ -126,6 +128,29 @@ def test_a_stack_whose_machines_the_cloud_did_not_list_is_not_without_machines(
     with pytest.raises(HostsFailed) as raised:
         run()
     assert "AWS call failed" in raised.value.outcomes["one"]
+
+
+def test_owners_count_also_where_the_cloud_lists_its_machines_only_when_asked_again(
+    machine: Callable[..., str],
+    aws_client: Callable[[str], Any],
+    pulumi: PulumiCommand,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The `up` of a colleague is in progress, and so is one of ours, which was killed."""
+    ours, bobs = machine("aa", "ann"), machine("cc", "bob")
+    backend(pulumi, one=exported(*on_aws(cluster_id="aa")), bobs=exported(*on_aws(cluster_id="cc")))
+    asked = set[str]()
+
+    def fails_first(place: Any) -> Any:
+        stack = pulumi.calls[-1]
+        if stack not in asked:
+            asked.add(stack)
+            raise RailheadError("AWS call failed: RequestLimitExceeded")
+        return list_machines(place)
+
+    monkeypatch.setattr(stack_machines, "list_machines", fails_first)
+    run(yes=True)
+    assert len(asked) == 2 and states(aws_client) == {ours: "stopped", bobs: "running"}
 
 
 def test_a_stack_of_another_project_runs_on(
