@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from . import DataError, manifest
-from .store import Item, Store
+from .store import Item, NothingThereError, Store
 
 VARIABLE = "RAILHEAD_DATA_CACHE"
 RANGE = 4 << 20  # bytes of one request
@@ -69,7 +69,7 @@ def download_all(store: Store, items: Sequence[Item], report: Report) -> Path:
             download(store, wanted(store, items), beside, report)
             try:
                 check_unchanged(store, items)
-            except DataError:  # it may be as listed again: not with the size of these files alone
+            except ChangedError:  # it may be as listed again: not with the size of these alone
                 shutil.rmtree(beside, ignore_errors=True)
                 raise
             shutil.rmtree(beside / ".part", ignore_errors=True)
@@ -91,12 +91,25 @@ def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
     return [Wanted(item.name, item.bytes, hashes.get(item.name, "")) for item in items]
 
 
+class ChangedError(DataError):
+    """A file has changed while it was downloaded."""
+
+
 def check_unchanged(store: Store, items: Sequence[Item]) -> None:
-    """Refuse files that have changed since they were listed."""
-    now = {item.name: item for item in store.items()}
+    """Refuse files that have changed since they were listed.
+
+    Raises:
+        ChangedError: one has changed.
+        DataError: the store does not list them now.
+    """
+    now: dict[str, Item] = {}
+    with contextlib.suppress(NothingThereError):
+        now = {item.name: item for item in store.items()}
     for item in items:
         if now.get(item.name) != item:
-            raise DataError(f"{store.uri}/{item.name} changed while it was downloaded: try again")
+            raise ChangedError(
+                f"{store.uri}/{item.name} changed while it was downloaded: try again"
+            )
 
 
 @contextlib.contextmanager

@@ -213,7 +213,8 @@ def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, st
             if not (why := _copied(run, ended, index)):
                 copies.add(host)
             elif _may_continue(run, ended, absent | {host.name}):
-                absent.add(host.name)
+                absent.add(host.name)  # and its secrets are removed again
+                end_processes.reply_of(end_processes.start_on_host(run, ended.folder, index + 1))
             else:
                 return run, f"{host.name}: {why}"
         if copies.issuperset(lacking.values()) and time.monotonic() - begun < FRESH:

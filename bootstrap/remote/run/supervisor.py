@@ -255,6 +255,7 @@ class Supervisor:
             self.check()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.2)
+        self.watch.is_over = True
         return process.returncode
 
     def must_end(self) -> bool:

@@ -50,6 +50,7 @@ class StallWatch:
         self.next_look = 0.0  # seconds without progress
         self.noted = False  # what the ranks do was shown in these seconds
         self.thread: threading.Thread | None = None
+        self.is_over = False  # the attempt has ended: its records are complete
 
     @property
     def ends_run(self) -> bool:
@@ -84,8 +85,8 @@ class StallWatch:
 
         pause = min(PAUSE, self.run.stall_after / SHARE)
         replies = ask_hosts(self.run, self.folder, pause)
-        if self.progress.silence < silence or self.output.failed or self.ends_run:
-            return  # there was progress meanwhile, or mpirun ends the run
+        if self.progress.silence < silence or self.output.failed or self.ends_run or self.is_over:
+            return  # there was progress meanwhile, mpirun ends the run, or it has ended
         samples = {s.rank: s for reply in replies.values() if not isinstance(reply, str)
                    for s in reply}  # fmt: skip
         diagnosis = diagnosed(

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from places import ROOT
@@ -214,6 +215,22 @@ def test_a_file_that_changes_meanwhile_is_refused(s3: Callable[[str], str]) -> N
     with pytest.raises(DataError, match="p/x changed while it was downloaded"):
         cache.download_all(made, items, print)
     assert not [*cache.root().glob("*.partial")], "the size alone would not show which one it is"
+
+
+def test_a_download_stays_where_its_bucket_does_not_answer_at_the_end(
+    s3: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a file has changed is not known: the next download need not begin again."""
+    made = open_store(s3("p"))
+    made.put("x", b"one")
+    items = made.items()
+    fault = DataError("the bucket does not answer")
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "items", Mock(side_effect=fault))
+        with pytest.raises(DataError, match="does not answer"):
+            cache.download_all(made, items, print)
+    monkeypatch.setattr(made, "read_range", Mock(side_effect=fault))
+    assert files(cache.download_all(made, items, print)) == {"x": b"one"}
 
 
 @pytest.mark.parametrize("name", ["../x", "a//b", "/x", "a/../../x", ".part/x", "a/\0"])

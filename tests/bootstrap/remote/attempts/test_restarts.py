@@ -323,10 +323,12 @@ def test_an_elastic_run_continues_without_a_host_that_gets_no_copy(
     run = Run(home, "")
     run.write("run.json", encode(document))
     full = '*railhead-2*"tar -C"*) exit 1;;'
-    (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in {full} esac\n')
+    ends = f"*railhead-?*run.end_processes*) echo $3 >>{home}/ends;;"
+    (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in {full} {ends} esac\n')
     again, why = restarts._hosts_with_checkpoints(ended_with(run, document), Point(None, 1.0, 1))
     if slots:
         assert (why, [host.slots for host in again.hosts]) == ("", slots)
+        assert (home / "ends").read_text().split() == ["railhead-2"], "it has secrets again"
     else:
         assert why == "b: the checkpoints did not arrive"
 

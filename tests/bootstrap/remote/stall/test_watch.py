@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 from pathlib import Path
 
@@ -130,6 +131,28 @@ def test_a_long_step_is_shown_once_until_there_is_progress(
         ("long_step", computes.text, 11.0)
     ] * 2
     assert watch.stall is None and not watch.ends_run
+
+
+def test_a_run_that_ends_while_its_hosts_are_examined_gets_no_record_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest has the sha256 of metrics.jsonl: a later line would look like damage."""
+    run = SupervisorHere(tmp_path / "r1", monkeypatch, stall_after=1)
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nuntil [ -e {tmp_path}/over ]; do :; done\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    watch = run.supervisor.watch
+    for second in range(16):  # without progress
+        watch.look(float(second))
+    wait_until((tmp_path / "asked").exists, 60)
+    with subprocess.Popen(["true"]) as mpirun:
+        assert run.supervisor.wait(mpirun) == 0
+    (tmp_path / "over").touch()
+    assert watch.thread
+    watch.thread.join(60)
+    assert not watch.thread.is_alive()
+    assert (run.folder / "results/metrics.jsonl").read_text() == ""
 
 
 def test_the_values_of_secrets_are_in_no_line_of_a_stall(
