@@ -130,7 +130,7 @@ def test_a_stack_whose_machines_the_cloud_did_not_list_is_not_without_machines(
     assert "AWS call failed" in raised.value.outcomes["one"]
 
 
-def test_owners_count_also_where_the_cloud_lists_its_machines_only_when_asked_again(
+def test_owners_count_also_where_the_cloud_lists_its_machines_only_at_the_second_request(
     machine: Callable[..., str],
     aws_client: Callable[[str], Any],
     pulumi: PulumiCommand,
@@ -139,18 +139,18 @@ def test_owners_count_also_where_the_cloud_lists_its_machines_only_when_asked_ag
     """The `up` of a colleague is in progress, and so is one of ours, which was killed."""
     ours, bobs = machine("aa", "ann"), machine("cc", "bob")
     backend(pulumi, one=exported(*on_aws(cluster_id="aa")), bobs=exported(*on_aws(cluster_id="cc")))
-    asked = set[str]()
+    listed_stacks = set[str]()
 
     def fails_first(place: Any) -> Any:
         stack = pulumi.calls[-1]
-        if stack not in asked:
-            asked.add(stack)
+        if stack not in listed_stacks:
+            listed_stacks.add(stack)
             raise RailheadError("AWS call failed: RequestLimitExceeded")
         return list_machines(place)
 
     monkeypatch.setattr(stack_machines, "list_machines", fails_first)
     run(yes=True)
-    assert len(asked) == 2 and states(aws_client) == {ours: "stopped", bobs: "running"}
+    assert len(listed_stacks) == 2 and states(aws_client) == {ours: "stopped", bobs: "running"}
 
 
 def test_a_stack_of_another_project_runs_on(

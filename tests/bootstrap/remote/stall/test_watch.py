@@ -139,13 +139,13 @@ def test_a_run_that_ends_while_its_hosts_are_examined_gets_no_record_any_more(
     """The manifest has the sha256 of metrics.jsonl: a later line would look like damage."""
     run = SupervisorHere(tmp_path / "r1", monkeypatch, stall_after=1)
     ssh = tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nuntil [ -e {tmp_path}/over ]; do :; done\n")
+    ssh.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nuntil [ -e {tmp_path}/over ]; do :; done\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     watch = run.supervisor.watch
     for second in range(16):  # without progress
         watch.look(float(second))
-    wait_until((tmp_path / "asked").exists, 60)
+    wait_until((tmp_path / "begun").exists, 60)
     with subprocess.Popen(["true"]) as mpirun:
         assert run.supervisor.wait(mpirun) == 0
     (tmp_path / "over").touch()
