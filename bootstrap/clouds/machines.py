@@ -60,6 +60,14 @@ class Listed:
     machines: tuple[Machine, ...]
 
 
+class PartlyListed(RailheadError):
+    """The cloud does not reach some zones: `listed` are the machines of the others."""
+
+    def __init__(self, message: str, listed: Listed) -> None:
+        super().__init__(message)
+        self.listed = listed
+
+
 def place_named(region: str | None, project: str | None) -> Place | None:
     """The place that options name: a project of the cloud that has projects, or a region of the
     other; None where they name none."""
@@ -76,6 +84,7 @@ def list_machines(place: Place) -> Listed:
     where it names none.
 
     Raises:
+        PartlyListed: the cloud does not reach some zones.
         RailheadError: the cloud does not answer, or refuses.
     """
     kind = CLOUDS[place.cloud]

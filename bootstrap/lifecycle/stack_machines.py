@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..clouds import base
 from ..clouds import machines as machines_of_cloud
-from ..clouds.machines import Listed, Machine, Place, list_machines
+from ..clouds.machines import Listed, Machine, PartlyListed, Place, list_machines
 from ..console.output import Reporter
 from ..console.text import count
 from ..errors import Command, Hint, RailheadError, UsageError
@@ -41,7 +41,7 @@ class StackMachines:
         strays: machines with the stack's id that are in no state of Pulumi.
         others: machines of other stacks, in the same account and region (or project).
         place: `account 1234, us-east-1`.
-        unlisted: why the cloud did not list its machines; empty where it did.
+        unlisted: why the cloud did not list all its machines; empty where it did.
         searched: where machines were searched by their tags; only for a state without an id.
     """
 
@@ -171,13 +171,15 @@ def _find(state: StackState, document: Inventory | None) -> StackMachines:
         names = frozenset(document.names if document else ())
         return StackMachines(state, document, document, names)
     try:
-        listed = _list(state)
+        listed, unlisted = _list(state), ""
     except OtherAccount:
         raise
+    except PartlyListed as error:
+        listed, unlisted = error.listed, error.message
     except RailheadError as error:
-        return replace(merge(state, document, None), unlisted=error.message)
+        return merge(state, document, None, error.message)
     _refuse_machine_of_others(state, listed)
-    return merge(state, document, listed)
+    return merge(state, document, listed, unlisted)
 
 
 def _refuse_machine_of_others(state: StackState, listed: Listed) -> None:
@@ -291,13 +293,17 @@ def _record_account(cluster: str, account: str) -> None:
     atomic_write(local_state.cluster_folder(cluster) / "account", f"account {account}\n")
 
 
-def merge(state: StackState, document: Inventory | None, listed: Listed | None) -> StackMachines:
-    """The machines of a stack from its state, its document and the cloud's list (None: unknown)."""
+def merge(
+    state: StackState, document: Inventory | None, listed: Listed | None, unlisted: str = ""
+) -> StackMachines:
+    """The machines of a stack from its state, its document and the cloud's list (None: unknown).
+    `unlisted`: why the list is not whole."""
+    is_whole = listed is not None and not unlisted
     machines = listed.machines if listed else ()
     own = [m for m in machines if state.cluster_id and m.cluster_id == state.cluster_id]
     in_state = {m.id for m in state.machines}
     exist = in_state | {m.id for m in own}
-    documented = [h for h in document.hosts if h.id in exist or not listed] if document else []
+    documented = [h for h in document.hosts if h.id in exist or not is_whole] if document else []
     known = {h.id for h in documented}
     added = [_host(m) for m in state.machines if m.id not in known]
     strays = tuple(m for m in own if m.id not in in_state | known)
@@ -312,6 +318,7 @@ def merge(state: StackState, document: Inventory | None, listed: Listed | None) 
         strays=strays,
         others=tuple(m for m in machines if m.id not in exist),
         place=", ".join(filter(None, where)),
+        unlisted=unlisted,
     )
 
 

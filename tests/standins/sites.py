@@ -291,6 +291,10 @@ class GcpSite(CloudSite):
         names = [str(host.id).rpartition("/")[2] for host in self.inventory.hosts]
         self._compute.errors |= dict.fromkeys(names, refusal)
 
+    def lose_zone(self, zone: str) -> None:
+        """Google does not reach this zone, which has no machine."""
+        self._compute.unreachables = (f"zones/{zone}",)
+
     def remove_deadline(self, host: Host) -> None:
         del self._compute.instances[host.id or ""]["scheduling"]["maxRunDuration"]
 
@@ -359,7 +363,7 @@ def aws(patch: Patch) -> Iterator[Site]:
 
 
 @contextmanager
-def gcp(patch: Patch) -> Iterator[Site]:
+def gcp(patch: Patch) -> Iterator[GcpSite]:
     """Google Cloud."""
     site = GcpSite(patch)
     yield site

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from ...errors import RailheadError, UsageError
-from ..machines import MOST_PAGES, Listed, Machine, Place, too_many
+from ...errors import UsageError
+from ..machines import MOST_PAGES, Listed, Machine, PartlyListed, Place, too_many
 from .client import GoogleClient, connect
 from .compute import Instance, Zones
 from .labels import CLUSTER, ID, OWNER, STACK
@@ -18,26 +18,31 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
     """The instances of a project, in all zones, that have the label `railhead-cluster`.
 
     Raises:
-        RailheadError: Google does not answer, or does not reach a zone.
+        PartlyListed: Google does not reach a zone.
+        RailheadError: Google does not answer.
     """
     if not place.project:
         raise UsageError("the project of the machines is not known")
     client = client or connect()
+    pages = [*_pages(client, place.project)]
     machines = tuple(
-        _machine(instance, place.project) for instance in _instances(client, place.project)
+        _machine(instance, place.project)
+        for page in pages
+        for zone in page.items.values()
+        for instance in zone.instances
     )
-    return Listed(f"project {place.project}", machines)
+    listed = Listed(f"project {place.project}", machines)
+    if missing := sorted({zone for page in pages for zone in page.missing}):
+        raise PartlyListed(f"Google does not reach {', '.join(missing)}", listed)
+    return listed
 
 
-def _instances(client: GoogleClient, project: str) -> Iterator[Instance]:
+def _pages(client: GoogleClient, project: str) -> Iterator[Zones]:
     path = f"projects/{project}/aggregated/instances"
     query = {"filter": f"labels.{CLUSTER}:*", "maxResults": PAGE}
     for _ in range(MOST_PAGES):
         page = client.get(Zones, path, params=query)
-        if missing := page.missing:
-            raise RailheadError(f"Google does not reach {', '.join(sorted(missing))}")
-        for zone in page.items.values():
-            yield from zone.instances
+        yield page
         if not page.nextPageToken:
             return
         query = {**query, "pageToken": page.nextPageToken}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from places import CASES
 from standins.pulumi_command import PulumiCommand, exported
-from standins.sites import SITES
+from standins.sites import gcp
 
 from bootstrap.cli.status import unread_timers
 from bootstrap.clouds.base import InstanceState
@@ -226,13 +226,33 @@ def test_a_state_on_google_cloud() -> None:
     assert read.machines == (StateMachine(path, "t4-1", "us-central1-a", "1.2.3.4", "10.1.2.3"),)
 
 
-def test_a_machine_that_another_stack_has_under_its_name_by_now_is_left_alone(
+def test_a_zone_out_of_reach_hides_no_machine_of_the_others(
     pulumi: PulumiCommand, home: Path
+) -> None:
+    """Pulumi was killed before it recorded the machines: no command would stop them."""
+    pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+    with pytest.MonkeyPatch.context() as patch, gcp(patch) as site:
+        provider = {"project": "p-1", "region": "us-central1"}
+        state = exported(
+            resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
+            resource(STASH, "cluster-id", outputs={"output": site.inventory.cluster_id}),
+        )
+        pulumi.answers(stack_export=state)
+        site.lose_zone("europe-west4-a")
+        machines = find("dev")
+        ids = {host.id for host in site.inventory.hosts}
+    assert {machine.id for machine in machines.strays} == ids and len(names(machines)) == 2
+    assert "zones/europe-west4-a" in machines.unlisted
+
+
+@pytest.mark.parametrize("lost", ["", "europe-west4-a"], ids=["", "a zone is out of reach"])
+def test_a_machine_that_another_stack_has_under_its_name_by_now_is_left_alone(
+    pulumi: PulumiCommand, home: Path, lost: str
 ) -> None:
     """A teardown broke off when its machine was gone, and a colleague has created one of the same
     name: for Google Cloud, and for Pulumi, it is the same."""
     pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
-    with pytest.MonkeyPatch.context() as patch, SITES["gcp"](patch) as site:
+    with pytest.MonkeyPatch.context() as patch, gcp(patch) as site:
         provider = {"project": "p-1", "region": "us-central1"}
         state = exported(
             resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
@@ -240,6 +260,8 @@ def test_a_machine_that_another_stack_has_under_its_name_by_now_is_left_alone(
             resource(GCP_INSTANCE, "host-1", custom=True, id=site.inventory.chief.id),
         )
         pulumi.answers(stack_export=state, destroy="true")
+        if lost:
+            site.lose_zone(lost)
         with pytest.raises(UsageError, match=r"host-1 of stack dev is gone") as caught:
             destroy.teardown_stack(
                 find("dev"), discard=True, destroyed=True, yes=True, with_bucket=False
