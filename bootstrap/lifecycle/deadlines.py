@@ -211,8 +211,11 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     timers = connect.everywhere(cluster.sessions, timer.read, what="reading the timers")
     report_missing(timers, report)
     early = {n: s for n, s in cluster.sessions.items() if _comes_before(timers[n], needed)}
+    at, of_cloud = max(until, needed), bool(urgent and urgent.fixed)
     connect.everywhere(
-        early, lambda session: timer.move(session, max(until, needed)), what="moving the timers"
+        early,
+        lambda session: timer.move(session, at, of_cloud=of_cloud),
+        what="moving the timers",
     )
 
 

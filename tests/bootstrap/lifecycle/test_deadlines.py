@@ -388,15 +388,17 @@ def test_a_run_within_its_deadlines_moves_none(timers: Timers, max_hours: float 
 
 
 @pytest.mark.parametrize(
-    ("hours", "max_hours", "until"), [(6, None, 6), (None, None, 8), (None, 12, 13.5)]
+    ("hours", "max_hours", "ahead", "until"),
+    [(6, None, 0, 6), (1, None, -3, 4), (None, None, 0, 8), (None, 12, 0, 13.5)],
 )
 def test_a_run_moves_the_timer_of_a_machine_that_started_late(
-    timers: Timers, hours: float | None, max_hours: float | None, until: float
+    timers: Timers, hours: float | None, max_hours: float | None, ahead: float, until: float
 ) -> None:
     """It was started in the cloud's console, and would power itself off in minutes. Without a time
-    of the cloud, the length is that of the stack, and of the run where that is longer."""
+    of the cloud, the length is that of the stack, and of the run where that is longer. Our clock
+    may be 3 hours ahead of Google's and the machine's."""
     for name in timers.homes:
-        timers.arm(name, 0.2, late=True)
+        timers.arm(name, 0.2, late=True, ahead=ahead)
     cover(timers, Cloud(hours, fixed=hours is not None), max_hours)
     assert set(timers.moved) == {ONE, TWO}
     assert all(about(at, until) for at in timers.moved.values())
