@@ -49,6 +49,7 @@ def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOptio
             for line in attach.also_ended(inventory):
                 before_question(options.yes)(line)
         if machines:
+            print_lines(*machines.unknown())
             workflow.teardown_stack(machines, options)
         else:
             assert inventory
@@ -183,7 +184,10 @@ def stop(
         return
 
     hosts = Target(target)
-    status = hosts.status_of(hosts.machines())
+    machines = hosts.machines()
+    status = hosts.status_of(machines)
+    if machines:
+        print_lines(*machines.unknown())
     if target == TargetOptions():
         print_lines(*attach.also_ended(status.inventory))
     stop.stop(status.inventory, print_lines, yes=options.yes, discard=options.discard_results)

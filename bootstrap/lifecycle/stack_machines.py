@@ -94,11 +94,14 @@ class StackMachines:
 
     def describe(self) -> list[str]:
         """Lines about an unfinished `pulumi up`, and about the machines of other stacks."""
-        return [*self._unfinished(), *self._strays(), *self._others()]
+        return [*self.unknown(), *self._unfinished(), *self._strays(), *self._others()]
 
-    def _unfinished(self) -> Iterator[str]:
+    def unknown(self) -> Iterator[str]:
+        """A line where there may be more machines than these."""
         if self.unlisted:
             yield f"machines in no state of Pulumi are not known: {self.unlisted}"
+
+    def _unfinished(self) -> Iterator[str]:
         if not self.undocumented:
             return
         up, end = Command("up", stack=self.stack), self._end

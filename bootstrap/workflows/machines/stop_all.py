@@ -23,12 +23,14 @@ STOPPED, NONE, OTHER = "stopped", "no machine", "not of Railhead, not stopped"
 
 @dataclass
 class Stop:
-    """The stop of one stack's machines. `outcome` is final when `inventory` is None."""
+    """The stop of one stack's machines. `outcome` is final when `inventory` is None; `unknown`:
+    lines about machines that may be there, too."""
 
     stack: str
     outcome: str = ""
     failed: bool = False
     inventory: Inventory | None = None
+    unknown: tuple[str, ...] = ()
 
     def fail(self, error: RailheadError) -> None:
         """Record why it failed; the machines may run."""
@@ -79,7 +81,7 @@ def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
             one.outcome = f"of {', '.join(sorted(others))}, not stopped: {_of_owner(one.stack)}"
         else:
             _halt(machines.inventory, options)
-            one.inventory = machines.inventory
+            one.inventory, one.unknown = machines.inventory, (*machines.unknown(),)
     except RailheadError as error:
         one.fail(error)
 
@@ -116,4 +118,4 @@ def _wait(one: Stop) -> None:
     except RailheadError as error:
         one.fail(error)
     else:
-        one.outcome = f"{', '.join(one.inventory.names)} {STOPPED}"
+        one.outcome = "; ".join([f"{', '.join(one.inventory.names)} {STOPPED}", *one.unknown])

@@ -153,6 +153,26 @@ def test_owners_count_also_where_the_cloud_lists_its_machines_only_at_the_second
     assert len(listed_stacks) == 2 and states(aws_client) == {ours: "stopped", bobs: "running"}
 
 
+def test_machines_that_may_be_there_too_are_in_the_outcome(
+    machine: Callable[..., str],
+    aws_client: Callable[[str], Any],
+    pulumi: PulumiCommand,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those that a killed `up` did not record."""
+    first = machine("aa", "ann")
+    backend(pulumi, one=state(first, "aa", "ann"))
+
+    def fails(place: Any) -> Any:
+        raise RailheadError("AWS call failed: RequestLimitExceeded")
+
+    monkeypatch.setattr(stack_machines, "list_machines", fails)
+    run()
+    assert states(aws_client) == {first: "stopped"}
+    assert "RequestLimitExceeded" in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_a_stack_of_another_project_runs_on(
     aws_client: Callable[[str], Any], pulumi: PulumiCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
