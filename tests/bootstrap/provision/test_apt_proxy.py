@@ -333,17 +333,18 @@ def test_a_mirror_leads_no_host_elsewhere(proxy: AptProxy, mirror: Server) -> No
 
 
 def test_a_mirror_that_this_computer_does_not_reach_is_reported(proxy: AptProxy) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        nobody = "127.0.0.1:{}".format(*unused.getsockname()[1:2])
-    with host(proxy, f"http://{nobody}", f"https://{nobody}") as at, asking(at) as connection:
-        connection.request("GET", f"http://{nobody}/a.deb")
-        answer = connection.getresponse()
-        assert answer.status == 502 and "gets no answer either: " in answer.reason
-        answer.read()
-        with pytest.raises(OSError, match="502 .*gets no answer either"):
-            connection.close()
-            tunnel(connection, nobody)
-            connection.request("GET", "/a.deb")
+    with socket.socket() as unused:  # bound all the time: no other test gets its port
+        unused.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{unused.getsockname()[1]}"
+        with host(proxy, f"http://{nobody}", f"https://{nobody}") as at, asking(at) as connection:
+            connection.request("GET", f"http://{nobody}/a.deb")
+            answer = connection.getresponse()
+            assert answer.status == 502 and "gets no answer either: " in answer.reason
+            answer.read()
+            with pytest.raises(OSError, match="502 .*gets no answer either"):
+                connection.close()
+                tunnel(connection, nobody)
+                connection.request("GET", "/a.deb")
 
 
 def test_a_mirror_with_encryption_is_spoken_to_by_the_host_itself(
