@@ -234,22 +234,22 @@ def _identity_agent(hop: Connection) -> IdentityAgent | None:
         return IdentityAgent(os.devnull)  # where no agent answers
     path = os.path.expanduser(value)  # noqa: PTH111 # an unknown ~user is not an error
     tokens = _tokens(hop)
-    path = re.sub("%(.)", lambda token: str(tokens.get(token[1], token[0])), path)
+    path = re.sub("%(.)", lambda token: tokens.get(token[1], token[0]), path)
     return IdentityAgent(os.path.expandvars(path))
 
 
-def _tokens(hop: Connection) -> dict[str, object]:
+def _tokens(hop: Connection) -> dict[str, str]:
     """What the tokens of ssh_config stand for. paramiko replaces them only in some settings."""
     here = socket.gethostname()
     return {
         "%": "%",
-        "d": Path.home(),
+        "d": str(Path.home()),
         "h": hop.host,
-        "i": os.getuid(),
+        "i": str(os.getuid()),
         "L": here.partition(".")[0],
         "l": here,
         "n": hop.original_host,
-        "p": hop.port,
+        "p": str(hop.port),
         "r": hop.user,
         "u": getpass.getuser(),
     }

@@ -117,7 +117,7 @@ def test_a_stall_is_shown_at_once_and_ends_the_run_if_it_lasts(
 def test_a_long_step_is_shown_once_until_there_is_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no stall yet: the rank that the others wait for computes."""
+    """It is not a stall yet: the rank that the others wait for computes."""
     run = SupervisorHere(tmp_path / "r1", monkeypatch, stall_after=10)
     watch = run.supervisor.watch
     computes = Stall("rank 1 on b has been in train.py:3 for 11 s", 11.0, (1,))
