@@ -17,10 +17,9 @@ from . import (
     training,
     variables,
 )
-from .marked import DOCS, filled
+from .marked import DOCS, filled, spread
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
-    "tasks.md": lambda: {**tasks.parts(), **variables.of_tasks(), **schemas.parts()},
     "contributing.md": variables.of_tests,
     "config.md": config.parts,
     "architecture.md": documents.parts,
@@ -37,7 +36,8 @@ def files() -> dict[Path, str]:
     pages = {
         DOCS / name: filled((DOCS / name).read_text(), parts()) for name, parts in PAGES.items()
     }
-    return {**pages, **help_pages.files(), **schemas.files()}
+    of_tasks = {**tasks.parts(), **variables.of_tasks(), **schemas.parts()}
+    return {**pages, **spread(tasks.PAGES, of_tasks), **help_pages.files(), **schemas.files()}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def files() -> dict[Path, str]:
 
 
 def parts() -> dict[str, str]:
-    """The generated parts of docs/tasks.md."""
+    """The generated part about them."""
     names = [
         (f"`fab {name.replace('data-', 'data ')}`", f"`docs/schemas/{name}.json`")
         for name in OUTPUTS

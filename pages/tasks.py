@@ -1,4 +1,4 @@
-"""docs/tasks.md: the options of each task, the presets and the settings."""
+"""The pages about tasks: the options of each, the presets and the settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.task import GroupTask, Part
+from bootstrap.cli.task import GROUPS, GroupTask, Part, page_of
 from bootstrap.errors import EXIT_CODES
 from bootstrap.facts.xid import REPLACE, RESET, XIDS
 from bootstrap.plan.runtimes import ROWS
@@ -23,6 +23,7 @@ from training.config import describe_fields
 
 from .marked import table
 
+PAGES = ("tasks.md", *map(page_of, GROUPS), "own-script.md", "settings.md")
 TASKS = (tasks, result_tasks, serving_tasks, machine_tasks)
 OF_TRAIN = (
     ProgramOptions,
@@ -35,7 +36,7 @@ VALUES = {"text": " TEXT", "number": " N", "duration": " TIME", "list": " TEXT .
 
 
 def parts() -> dict[str, str]:
-    """The generated parts of docs/tasks.md."""
+    """The generated parts of these pages."""
     with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
     named = {f"options-{name}": options(task) for name, task in with_options.items()}
     about = {f"about-{dashed(task)}": what_it_does(task) for task in all_tasks()}

@@ -1,4 +1,4 @@
-"""The environment variables, in docs/tasks.md and docs/contributing.md."""
+"""The environment variables, in the pages about tasks and docs/contributing.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .marked import table
 
 
 def of_tasks() -> dict[str, str]:
-    """The generated parts of docs/tasks.md."""
+    """The generated parts of the pages about tasks."""
     return {"variables": _table(OF_YOU), "variables-of-ranks": _table(OF_RUNS)}
 
 

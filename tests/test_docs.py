@@ -22,7 +22,7 @@ from bootstrap.remote.rank import rank_sagemaker
 from bootstrap.remote.rank.rank_data import RankPlace
 from pages import __main__ as pages_main
 from pages import tasks as tasks_page
-from pages.marked import filled, marked
+from pages.marked import anchors, filled, marked
 from railhead.documents.cluster import (
     ClusterDocument,
     DocumentDeadline,
@@ -222,7 +222,7 @@ def variables() -> set[str]:
 
 def test_every_variable_that_a_script_receives_is_named() -> None:
     assert {"RAILHEAD_RANK", "TF_CONFIG", "PYTHONUNBUFFERED", "RAILHEAD_RUN"} <= variables()
-    assert variables() <= named(section(page("tasks.md"), "Your own script"))
+    assert variables() <= named(page("own-script.md"))
 
 
 def test_every_variable_of_ours_is_described() -> None:
@@ -233,7 +233,9 @@ def test_every_variable_of_ours_is_described() -> None:
         for name in re.findall(r"[\"'](RAILHEAD_[A-Z_]+[A-Z])[\"']", path.read_text())
     }
     assert {"RAILHEAD_PROXY", "RAILHEAD_MIRROR_NETWORKS", "RAILHEAD_RESULTS"} <= names
-    assert names - OF_OUR_PROCESSES <= named(page("tasks.md")) | named(page("training.md"))
+    assert names - OF_OUR_PROCESSES <= named(
+        page("tasks.md") + page("own-script.md") + page("training.md")
+    )
 
 
 OF_OUR_PROCESSES = {"RAILHEAD_ENDPOINT", "RAILHEAD_LOCAL"}  # marks that no program reads
@@ -372,14 +374,6 @@ def test_a_message_that_leaves_its_reader_alone_is_noticed() -> None:
 
 
 # --- Pages ---------------------------------------------------------------------------------
-
-
-def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as the usual viewers make them."""
-    headings = re.findall(
-        r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
-    )
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

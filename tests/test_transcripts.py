@@ -43,7 +43,12 @@ DRAWN = (
 )
 STORY = (
     "getting-started.md",
-    "tasks.md",
+    "tasks-train.md",
+    "own-script.md",
+    "tasks-results.md",
+    "tasks-serve.md",
+    "tasks-hosts.md",
+    "tasks-cloud.md",
     "troubleshooting.md",
     "examples.md",
 )  # the `run` blocks, in order

@@ -36,6 +36,11 @@ CHOICES = {
 }
 
 
+def page_of(group: str) -> str:
+    """The page of docs that describes the tasks of a group."""
+    return f"tasks-{group.lower()}.md"
+
+
 @dataclass(frozen=True)
 class Part:
     """A group of options that a task takes, by the name of its parameter."""

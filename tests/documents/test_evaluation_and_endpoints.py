@@ -60,7 +60,10 @@ def test_an_endpoint_whose_time_is_not_a_number_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("page", "heading", "kind"),
-    [("tasks.md", "### Thresholds", Evaluation), ("architecture.md", "## The records", Record)],
+    [
+        ("tasks-results.md", "### Thresholds", Evaluation),
+        ("architecture.md", "## The records", Record),
+    ],
 )
 def test_the_keys_are_described(page: str, heading: str, kind: type[Any]) -> None:
     text = (ROOT / "docs" / page).read_text().partition(f"\n{heading}\n")[2]

@@ -12,7 +12,7 @@ from railhead.documents.options.option import Option
 from railhead.installation import DOCS, PROGRAM
 
 from ..executor import dashed
-from ..task import GROUPS, GroupTask, help_text
+from ..task import GROUPS, GroupTask, help_text, page_of
 from .core_options import WORKING, flags_of, name_of
 
 WIDTH = 80
@@ -112,7 +112,7 @@ def page(arguments: Iterable[Argument], tasks: Iterable[Task[Any]]) -> str:
             "Options before or after the task:",
             *(f"  {flags:{width}}  {text}" for flags, text in options.items()),
             "",
-            f"next: {PROGRAM} --help TASK   # its options; {DOCS}/tasks.md describes them",
+            f"next: {PROGRAM} --help TASK   # its options; {DOCS}/tasks.md lists them",
         ]
     )
 
@@ -144,7 +144,12 @@ def task_page(task: GroupTask) -> str:
         lines += ["", f"{title}:", *(line for one in options for line in _lines(one))]
     example = f"{PROGRAM} {EXAMPLES[name]}"
     return "\n".join(
-        [*lines, "", f"Example: {example}", f"More: {DOCS}/tasks.md#{name.replace(' ', '-')}"]
+        [
+            *lines,
+            "",
+            f"Example: {example}",
+            f"More: {DOCS}/{page_of(task.group)}#{name.replace(' ', '-')}",
+        ]
     )
 
 

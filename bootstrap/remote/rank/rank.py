@@ -42,7 +42,7 @@ STEPPED = b"\x1a"  # it has completed a step since the last STEPPED
 STEPS = 1.0  # seconds between two STEPPED
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
-size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
+size 1, each over all of its data. Call hvd.init() (docs/own-script.md), or run
 it under --launcher tensorflow."""
 
 
@@ -238,7 +238,7 @@ def is_gone(pid: int) -> bool:
 
 
 def set_environment(run: RunDocument, rank: int, folder: str) -> None:
-    """Set all variables for the program; docs/tasks.md lists them."""
+    """Set all variables for the program; docs/own-script.md lists them."""
     host = run.hosts[run.host_of(rank)]
     os.environ.update(run.env)
     if run.secrets:

@@ -12,7 +12,7 @@ from ..keras_patches.patch import after_import
 
 ALONE = """railhead: jax.distributed was not initialized when this script ended. If it never was,
 each of the {size} ranks trained alone, over all of its data: call
-keras.distribution.initialize() or jax.distributed.initialize() (docs/tasks.md, "JAX")."""
+keras.distribution.initialize() or jax.distributed.initialize() (docs/own-script.md, "JAX")."""
 
 
 def variables(run: RunDocument, rank: int) -> dict[str, str]:

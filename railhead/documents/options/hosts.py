@@ -68,7 +68,7 @@ class ReadyOptions:
         None,
         "http://HOST:PORT: the proxy through which hosts reach the package index",
         doc="`http://HOST:PORT`: hosts reach the package index through this proxy"
-        " ([below](#proxy-and-certificates))",
+        " ([more](#proxy-and-certificates))",
     )
     ca: str | None = option(
         None, "a PEM file of certificates that hosts trust when they download packages"

@@ -1,7 +1,7 @@
 """An option is a field of a frozen dataclass: its type, default, help and rules, in one place.
 
 These declarations define the options of the `fab` tasks and their help, the arguments of the Python
-interface, the tables of docs/tasks.md, and what `fab train --resume` reuses. `from_texts` reads
+interface, the tables of docs/tasks-*.md, and what `fab train --resume` reuses. `from_texts` reads
 typed texts, `from_values` reads Python values; both return the same dataclass.
 """
 
@@ -35,7 +35,7 @@ class Rule:
     """What is declared for an option besides its name, type and default.
 
     Args:
-        help: one line for `fab --help TASK`. doc: the cell of docs/tasks.md, if it differs.
+        help: one line for `fab --help TASK`. doc: the cell of that table, if it differs.
         python: the line of the Python interface, if its values have another form.
         flag: the name on the command line, without dashes; default: the name of the field. A flag
             whose default is True is switched off: `stop` by `--no-stop`.

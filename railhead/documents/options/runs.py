@@ -41,7 +41,7 @@ class ProgramOptions:
     preset: str | None = option(
         None,
         "a set of values for the built-in training: digits, smoke, ...",
-        doc="built-in training: a named set of settings, [below](#presets-and-settings)",
+        doc="built-in training: a named set of settings, [Presets](#presets-and-settings)",
     )
     settings: Mapping[str, str] = option(
         {},
@@ -234,7 +234,7 @@ class StartOptions:
     resume: str | None = option(
         None,
         "the id of a run: the same program continues from its checkpoints",
-        doc="the id of an earlier run: continue from its checkpoints, [below](#resume)",
+        doc="the id of an earlier run: continue from its checkpoints, [more](#resume)",
     )
     elastic: str | None = option(
         None,

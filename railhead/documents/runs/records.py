@@ -20,8 +20,8 @@ KINDS = {
     "epoch": "`epoch`, `epochs`, `loss`, `accuracy` (or `mae`, `binary_accuracy`), `val_...` of"
     " held-out samples, `learning_rate`, `samples_per_s`, `step_s`, `input_s`",
     "validation": "inside an epoch: `epoch`, `step`, `val_loss`, `val_accuracy`, further metrics",
-    "evaluation": "as [`evaluation.json`](tasks.md#thresholds), without the values by class and by"
-    " sample",
+    "evaluation": "as [`evaluation.json`](tasks-results.md#thresholds), without the values by class"
+    " and by sample",
     "checkpoint": "a complete one: its `step`, `pause_s` (the training stood still), `write_s`"
     " (until it was complete)",
     "stall": "`text`: which rank the others wait for; `seconds` without a step; without `rank` and"

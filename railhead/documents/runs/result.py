@@ -184,7 +184,7 @@ class Result:
         (),
         omit=True,
         doc="only if the run started again. Each attempt: `keras`, `culprit`, `seconds`,"
-        " `kind`\n`kind`: `keras` (the other [Keras](tasks.md#keras-2-or-3)), `retry` ([from a"
+        " `kind`\n`kind`: `keras` (the other [Keras](own-script.md#keras-2-or-3)), `retry` ([from a"
         " checkpoint](training.md#runs-that-survive)) or `elastic` (terminated to take a host"
         " back)\nof a retry: `cause`, the last known `step`, `from_step` (null for a script),"
         " `lost` seconds, and `hosts`, if some are missing",

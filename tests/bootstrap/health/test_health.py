@@ -194,7 +194,7 @@ def test_rows_belong_to_the_card_with_their_address() -> None:
 
 
 def test_the_page_has_every_xid_of_the_table_and_reports_which_are_notes() -> None:
-    page = (CASES.parents[1] / "docs" / "tasks.md").read_text()
+    page = (CASES.parents[1] / "docs" / "tasks-hosts.md").read_text()
     values: dict[int, bool] = {}
     for numbers, action in re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE):
         values |= {int(number): action.startswith("note") for number in numbers.split(",")}

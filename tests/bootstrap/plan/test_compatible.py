@@ -1,6 +1,6 @@
 """For each machine and image that the stacks offer: driver, CUDA, cuDNN, TensorFlow, Horovod fit.
 
-The rules are the vendors', as read in November 2026; docs/tasks.md has them in words. A row that
+The rules are the vendors', as read in November 2026; docs/tasks-hosts.md says them. A row that
 breaks one cannot come into a table of ours without a test here failing.
 """
 
