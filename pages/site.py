@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from typing import Any
 from bootstrap.errors import RailheadError
 from bootstrap.provision.local_environment import python_of
 
+from . import synonyms
 from .marked import DOCS, ROOT
 
 SITE = ROOT / "build" / "site"
+README = ROOT / "README.md"
 SECTION = re.compile(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\(([\w-]+\.md)\)")
 OUTSIDE = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
@@ -32,6 +34,12 @@ EXTENSIONS: Mapping[str, Mapping[str, Any]] = {
     "pymdownx.highlight": {},
     "pymdownx.superfences": {},
 }
+# The preference of the reader's computer, its scheme of the theme, an icon.
+SCHEMES = (
+    ("", "", "lucide/sun-moon", "the system's mode"),
+    (": light", "default", "lucide/sun", "light mode"),
+    (": dark", "slate", "lucide/moon", "dark mode"),
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ def build(folder: Path = SITE) -> str:
     shutil.copytree(DOCS, source / "docs", ignore=shutil.ignore_patterns("demo"))
     for path in (source / "docs").glob("*.md"):
         path.write_text(for_site(path.read_text()))
+    (source / "docs" / "index.md").write_text(front())
     (source / "docs" / "changelog.md").write_text(changelog())
     (source / "docs" / "llms.txt").write_text(llms())
     (source / "zensical.toml").write_text(config())
@@ -77,6 +86,7 @@ def build(folder: Path = SITE) -> str:
     output = re.sub(r"\x1b\[[0-9;]*m", "", process.stdout + process.stderr)
     if process.returncode or "issues found" in output.replace("No issues found", ""):
         raise RailheadError(f"the site has wrong links:\n{output}")
+    synonyms.add_to(source / "site" / "search.json")
     (source / "site").rename(folder)
     return output
 
@@ -87,6 +97,18 @@ def for_site(text: str) -> str:
     for link, page in OUTSIDE.items():
         text = text.replace(f"]({link})", f"]({page})")
     return text
+
+
+def front() -> str:
+    """The first page: docs/index.md, with the picture and the reasons of the README before its
+    first section."""
+    reasons = re.search(r"^## Why\n.*?(?=^## |\Z)", README.read_text(), re.M | re.S)
+    picture = re.search(r"^!\[.*\)$", README.read_text(), re.M)
+    if not (reasons and picture):
+        raise RailheadError("README.md lacks its picture, or its section Why")
+    head, mark, rest = (DOCS / "index.md").read_text().partition("\n## ")
+    shown = f"{picture[0]}\n\n{reasons[0]}".replace("](docs/", "](")
+    return for_site(f"{head}\n{shown}{mark[1:]}{rest}")
 
 
 def changelog() -> str:
@@ -119,11 +141,20 @@ def config() -> str:
     lines = ["[project]", *(f"{key} = {_toml(value)}" for key, value in project.items())]
     features = ["navigation.sections", "navigation.top", "search.highlight", "content.code.copy"]
     lines += ["[project.theme]", "font = false", f"features = {_toml(features)}"]
+    lines += [f"palette = {_toml(list(map(_scheme, SCHEMES, (*SCHEMES[1:], SCHEMES[0]))))}"]
     for name, options in EXTENSIONS.items():
         parts = ".".join(f'"{part}"' if "-" in part else part for part in name.split("."))
         lines += [f"[project.markdown_extensions.{parts}]"]
         lines += [f"{key} = {_toml(value)}" for key, value in options.items()]
     return "\n".join(lines) + "\n"
+
+
+def _scheme(scheme: Sequence[str], following: Sequence[str]) -> dict[str, Any]:
+    """An entry of the theme's palette; its button switches to the following one."""
+    preference, name, icon, _ = scheme
+    toggle = {"icon": icon, "name": f"Switch to {following[3]}"}
+    entry: dict[str, Any] = {"media": f"(prefers-color-scheme{preference})", "toggle": toggle}
+    return entry | ({"scheme": name} if name else {})
 
 
 def _toml(value: Any) -> str:

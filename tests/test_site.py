@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.errors import RailheadError
 from pages import site
-from pages.marked import DOCS
+from pages.marked import DOCS, ROOT
 
 pytestmark = pytest.mark.slow  # the site is built twice
 
@@ -58,6 +58,24 @@ JOURNEYS = {
     "from SkyPilot": "from-skypilot",
     "from a notebook": "from-a-notebook-on-one-t4",
     "my own model": "my-own-model-in-five-minutes",
+}
+# The same in words that the pages do not use.
+OTHER_WORDS = {
+    "kill training": "cancel",
+    "abort training": "cancel",
+    "download artifacts": "fetch",
+    "tail stdout": "logs",
+    "jupyter": "a-notebook",
+    "inference REST API": "deploy",
+    "preemptible": "spot-took-my-machines",
+    "price": "what-will-it-cost",
+    "bill": "what-will-it-cost",
+    "hyperparameter tuning": "sweep",
+    "port forward": "tunnel",
+    "pip requirements": "packages",
+    "orphan machines": "leaks",
+    "remove machines of a stack, destroy": "teardown",
+    "fingerprint": "trust",
 }
 # And what somebody types who has a problem.
 SYMPTOMS = {
@@ -141,9 +159,9 @@ def search(built: Path) -> Search:
     return Search.of(built)
 
 
-@pytest.mark.parametrize("query", [*JOURNEYS, *SYMPTOMS])
+@pytest.mark.parametrize("query", [*JOURNEYS, *OTHER_WORDS, *SYMPTOMS])
 def test_the_search_finds_the_answer(query: str, search: Search) -> None:
-    answer = {**JOURNEYS, **SYMPTOMS}[query]
+    answer = {**JOURNEYS, **OTHER_WORDS, **SYMPTOMS}[query]
     best = search.results(query)[:NEAR]
     assert answer in [location.partition("#")[2] for location in best], best
 
@@ -175,6 +193,24 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt(built: Path) -> None:
     for link in re.findall(r"\]\(([\w-]+/)\)", text):
         assert (built / link / "index.html").exists(), link
     assert len(re.findall(r"^- \[", text, re.MULTILINE)) == len(listed)
+
+
+def test_the_front_page_has_the_picture_and_the_reasons(built: Path) -> None:
+    page = (built / "index.html").read_text()
+    picture = re.search(r'<img[^>]+src="([^"]+)"', page)
+    assert picture and (built / picture[1]).exists()
+    reasons = (ROOT / "README.md").read_text().partition("## Why\n")[2].partition("\n## ")[0]
+    assert len(re.findall(r"<strong>", page)) >= reasons.count("* **") > 3
+
+
+def test_the_site_has_a_light_and_a_dark_mode_and_follows_the_system(built: Path) -> None:
+    page = (built / "index.html").read_text()
+    schemes = re.findall(r'data-md-color-media="([^"]*)" data-md-color-scheme="([^"]*)"', page)
+    assert dict(schemes) == {
+        "(prefers-color-scheme)": "default",
+        "(prefers-color-scheme: light)": "default",
+        "(prefers-color-scheme: dark)": "slate",
+    }
 
 
 def test_the_pages_load_nothing_from_another_site(built: Path) -> None:
