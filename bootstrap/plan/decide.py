@@ -111,14 +111,13 @@ def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
 
 
 def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
-    """UsageError without an nvcc. Debian's archive has a compatible one, Ubuntu's does not."""
+    """UsageError without an nvcc, where apt cannot download the package that has one."""
     facts = cluster.facts[name]
-    if not (facts.gpu.toolkit or cluster.archive or facts.os.startswith("debian")):
+    if not (facts.gpu.toolkit or facts.apt):
         raise UsageError(
-            f"{name} builds Horovod for GPUs and has no CUDA 12 toolkit, and the archive of "
-            f"{facts.os} has none that works",
-            hint="DEBIAN_MIRROR=<address of an archive of Debian> and the same command; or an "
-            "image with CUDA 12",
+            f"{name} builds Horovod for GPUs, has no CUDA 12 toolkit, and no apt to get one with",
+            hint="install NVIDIA's cuda-nvcc-12-9 and cuda-cudart-dev-12-9 on it, or use "
+            "--launcher tensorflow",
         )
 
 

@@ -15,6 +15,7 @@ from .steps import Step
 from .system_changes import Changes
 
 OF_APT = ("mend", "system", "driver")  # the steps that install system packages
+DEBIAN = "http://deb.debian.org/debian"  # has nvcc, for any system; cuda.sh has the address too
 
 
 def cut_off(facts: HostFacts) -> bool:
@@ -34,7 +35,7 @@ def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
 
 def archives(facts: HostFacts, named: str) -> tuple[str, ...]:
     """As `mirrors`, for a download of nvcc; `named` is the archive URL that the user gave."""
-    return facts.egress.mirrors + ((origin(named),) if named else ())
+    return (*facts.egress.mirrors, origin(named or DEBIAN))
 
 
 def routed(step: Step, facts: HostFacts) -> Step:

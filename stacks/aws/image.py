@@ -9,6 +9,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2, ssm
 
+from ..config.images import refusal
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
 from .lookups.existing import is_complete
@@ -76,12 +77,15 @@ def _describe(
 
 
 def check(config: ClusterConfig, ami: ec2.GetAmiResult) -> None:
-    """Raises ConfigError where the image does not fit on the disk, or is for other processors."""
+    """Raises ConfigError where the image does not fit on the disk, is for other processors, or is
+    one on which no launcher works."""
     if ami.architecture != "x86_64":
         raise ConfigError(
             f"image: {ami.id} is for {ami.architecture}, and the machines are x86_64\n"
             "  next: pulumi config rm image"
         )
+    if why := refusal(ami.name, config.machine.gpu if config.machine else None):
+        raise ConfigError(f"image: {why}\n  next: pulumi config rm image")
     sizes = [
         int(disk.ebs["volume_size"])
         for disk in ami.block_device_mappings

@@ -128,7 +128,7 @@ def _look_up(config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions) -
     existing.check_names(config, own_id, google)
     location = choose_location(config, own_id, google, invoke)
     pulumi.log.info(f"project {location.project}, zone {location.zone}")
-    image.check(chosen, config, invoke)
+    image.check(chosen, config, google, invoke)
     oslogin.check(config, google, invoke)
     own = network.existing(config.network, location, invoke) if config.network else None
     return Lookups(location, chosen, own, google)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_gcp import compute
 
+from ..config.images import refusal
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
+from .lookups.rest import Google, LookupFailed
 
 DLVM, UBUNTU = "deeplearning-platform-release", "ubuntu-os-cloud"
 FAMILIES = {
@@ -19,6 +21,7 @@ FAMILIES = {
     "ubuntu-2204": (UBUNTU, "ubuntu-2204-lts"),
     "ubuntu-2404": (UBUNTU, "ubuntu-2404-lts-amd64"),
 }
+SHOWN = 4  # families in a message
 _PATH = re.compile(r"projects/([^/]+)/global/images/(family/)?([^/]+)")
 
 
@@ -37,24 +40,26 @@ def choose_image(config: ClusterConfig) -> Image:
     The path of a family, not of its newest image: Compute resolves it when it makes the disk,
     and an `up` weeks later compares equal paths and changes nothing.
     """
-    if config.image not in FAMILIES:
-        # It is unknown whether this image's driver module is signed.
-        return Image(config.image, secure_boot=False)
-    project, family = FAMILIES[config.image]
-    path = f"projects/{project}/global/images/family/{family}"
-    if project == DLVM:
+    path = config.image
+    if config.image in FAMILIES:
+        project, family = FAMILIES[config.image]
+        path = f"projects/{project}/global/images/family/{family}"
+    if path.startswith(f"projects/{DLVM}/"):
         # Its driver is built on the machine and not signed with a key that the firmware trusts:
         # Secure Boot would refuse the module.
         return Image(path, secure_boot=False, metadata={"install-nvidia-driver": "True"})
-    # Ubuntu's own driver modules (linux-modules-nvidia-*) are signed with Canonical's key.
-    return Image(path, secure_boot=True)
+    # Ubuntu's own driver modules (linux-modules-nvidia-*) are signed with Canonical's key. It is
+    # unknown whether those of another image are.
+    return Image(path, secure_boot=config.image in FAMILIES)
 
 
-def check(chosen: Image, config: ClusterConfig, opts: pulumi.InvokeOptions) -> None:
+def check(
+    chosen: Image, config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions
+) -> None:
     """Look the image up, and log the newest of its family.
 
     Raises:
-        ConfigError: it does not exist, or does not fit on the disk.
+        ConfigError: it does not exist, does not fit on the disk, or no launcher works on it.
     """
     found = _PATH.fullmatch(chosen.path)
     assert found
@@ -65,9 +70,12 @@ def check(chosen: Image, config: ClusterConfig, opts: pulumi.InvokeOptions) -> N
         else:
             newest = compute.get_image(project=project, name=name, opts=opts)
     except Exception as error:  # the type that a failed invoke raises
+        following = _others(project, name, google) if family else "pulumi config rm image"
         raise ConfigError(
-            f"image: {chosen.path} cannot be read: {error}\n  next: pulumi config rm image"
+            f"image: {chosen.path} cannot be read: {error}\n  next: {following}"
         ) from None
+    if why := refusal(newest.name, config.machine.gpu if config.machine else None):
+        raise ConfigError(f"image: {why}\n  next: pulumi config rm image")
     size = newest.disk_size_gb
     if size > config.disk_gb:
         raise ConfigError(
@@ -75,3 +83,34 @@ def check(chosen: Image, config: ClusterConfig, opts: pulumi.InvokeOptions) -> N
             f"  next: pulumi config set disk_gb {size}"
         )
     pulumi.log.info(f"image {newest.name}; hosts that exist keep theirs")
+
+
+def _others(project: str, family: str, google: Google | None) -> str:
+    """The command for a family that Google has retired: it takes one that exists."""
+    ask = f"gcloud compute images list --project {project} --format 'value(family)'"
+    try:
+        query = {"fields": "items(family,deprecated)", "maxResults": "500"}
+        images = (
+            google.get("compute", f"projects/{project}/global/images", **query) if google else {}
+        )
+    except LookupFailed:
+        images = {}
+    named = [one.get("family", "") for one in images.get("items", ()) if "deprecated" not in one]
+    if not (others := alike(family, named)):
+        return (
+            f"{ask}   # then: pulumi config set image projects/{project}/global/images/family/..."
+        )
+    paths = [f"projects/{project}/global/images/family/{one}" for one in others[:SHOWN]]
+    also = f"   # or {', '.join(others[1:SHOWN])}" if others[1:] else ""
+    return f"pulumi config set image {paths[0]}{also}"
+
+
+def alike(family: str, families: Iterable[str]) -> list[str]:
+    """Families that can replace a retired one: of the same publisher's kind, the newest first; of
+    images with CUDA those with CUDA 12, which all our GPUs have."""
+    kind = family.partition("-")[0]
+    pattern = r"common-cu(12\d)-ubuntu-(\d{4})-nvidia-(\d+)"
+    if "-cu" not in family:
+        pattern = rf"{re.escape(kind)}-(\d{{4}})-lts(?:-amd64)?"
+    known = {one: found for one in families if (found := re.fullmatch(pattern, one))}
+    return sorted(known, key=lambda one: [*map(int, known[one].groups())], reverse=True)

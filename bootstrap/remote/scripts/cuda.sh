@@ -8,14 +8,16 @@
 # LOCKS    the folder that has cuda-headers.txt and cuda-parts.txt
 #
 # The host's own toolkit is taken when it makes a program for all these GPUs with the host's own
-# g++. Else nvcc comes out of Debian's package, which is unpacked and not installed (its archive
-# is found in apt's sources, or named by DEBIAN_MIRROR), and headers and libraries out of NVIDIA's
-# wheels: about 120 MB, all by hash. No GPU and no driver is needed. Exit 1 if something could
-# not be fetched, 2 if something is missing: then nothing was downloaded.
+# g++. Else nvcc comes out of Debian's package, which is unpacked and not installed, on any system,
+# and headers and libraries out of NVIDIA's wheels: about 120 MB, all by hash. The package is in the
+# archive that DEBIAN_MIRROR names; without it in one of apt's sources, or in Debian's own archive.
+# No GPU and no driver is needed. Exit 1 if something could not be fetched, 2 if something is
+# missing: then nothing was downloaded.
 set -eu
 
 package=pool/non-free/n/nvidia-cuda-toolkit/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb
 sha256=cd5fe85aee38d108b315f408a688641478f2402622a10c677478eb7a6c4e5319
+debian=http://deb.debian.org/debian
 helper=${RAILHEAD_APT_HELPER:-/usr/lib/apt/apt-helper}
 sources=${RAILHEAD_APT_SOURCES:-/etc/apt}
 
@@ -49,19 +51,32 @@ own_toolkit() {
     done
 }
 
-# The archive of Debian that this host's apt already uses.
-mirror() {
-    [ -z "${DEBIAN_MIRROR:-}" ] || echo "${DEBIAN_MIRROR%/}"
+# Archives of Debian: the named one, else those that this host's apt uses, and the public one.
+archives() {
+    if [ -n "${DEBIAN_MIRROR:-}" ]; then
+        echo "${DEBIAN_MIRROR%/}"
+        return
+    fi
     cat "$sources"/sources.list "$sources"/sources.list.d/* "$sources"/mirrors/* 2>/dev/null |
         sed -n '/^ *#/d;s|.*\(https\{0,1\}://[^ ]*/debian\)/\{0,1\}\( .*\)\{0,1\}$|\1|p'
+    echo "$debian"
 }
 
 fetch() {
     say "no CUDA 12 toolkit of this host's own: fetching about 120 MB"
-    "$helper" -q -o APT::Sandbox::User=root download-file \
-        "$archive/$package" "$work/nvcc.deb" "SHA256:$sha256" >"$work/log" 2>&1 || {
+    tried=
+    for archive in $(archives); do
+        [ ! -e "$work/nvcc.deb" ] || break
+        tried="$tried $archive"
+        "$helper" -q -o APT::Sandbox::User=root download-file \
+            "$archive/$package" "$work/part.deb" "SHA256:$sha256" >>"$work/log" 2>&1 || continue
+        mv "$work/part.deb" "$work/nvcc.deb"
+    done
+    [ -e "$work/nvcc.deb" ] || {
         tail -n 5 "$work/log" >&2
-        stop 1 "nvcc could not be fetched from $archive; apt's words are above"
+        stop 1 "nvcc could not be fetched from$tried; apt's words are above. Set DEBIAN_MIRROR to \
+an archive of Debian that this host reaches, or install NVIDIA's cuda-nvcc-12-9 and \
+cuda-cudart-dev-12-9"
     }
     dpkg -x "$work/nvcc.deb" "$work/nvcc"
     wheels headers
@@ -113,10 +128,6 @@ if [ -n "$own" ]; then
     ln -sfn "$own" "$home"
     exit
 fi
-archive=$(mirror | head -n 1)
-[ -n "$archive" ] || stop 2 "no CUDA 12 toolkit that compiles for sm_70 with this host's g++, and \
-no archive of Debian in apt's sources; install NVIDIA's cuda-nvcc-12-9 and cuda-cudart-dev-12-9, \
-or set DEBIAN_MIRROR"
 [ -x "$helper" ] || stop 2 "no CUDA 12 toolkit here, and no $helper to fetch one with"
 fetch
 lay_out

@@ -14,11 +14,18 @@ import pytest
 from standins.gpu_hosts import CARD_OF, with_cards
 
 from bootstrap.errors import UsageError
+from bootstrap.facts.egress import Egress, EgressCheck, origin
 from bootstrap.facts.gpu import Driver
 from bootstrap.facts.host import PYTHON_OF_APT, HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import drivers
+from bootstrap.plan.cluster import Options, SurveyedCluster
+from bootstrap.plan.decide import decide
+from bootstrap.plan.downloads import DEBIAN
+from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime, choose_runtime
 from bootstrap.plan.system_changes import refuse
+from bootstrap.runs.strategies import LAUNCHERS
 from stacks.aws import config_rules as aws_rules
 from stacks.aws import machine_types as aws_types
 from stacks.aws.image import PARAMETERS
@@ -183,6 +190,35 @@ def test_a_fresh_machine_gets_a_runtime_for_gpus_before_its_driver_is_there(
 ) -> None:
     environment = choose_runtime({"h1": fresh(debian, arch, cloud, chosen)}, None, None)
     assert environment.runtime.gpu and environment.runtime.horovod
+
+
+@pytest.mark.parametrize("open_", [True, False], ids=["with outbound access", "without"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(("arch", "cloud", "chosen"), TAKEN)
+def test_fresh_machines_of_each_image_can_be_prepared_for_each_launcher(
+    debian: HostFacts, arch: str, cloud: str, chosen: str, launcher: str, open_: bool
+) -> None:
+    """Of their image alone: no variable, no cache, no wheel. V100's has no CUDA toolkit."""
+    host = fresh(debian, arch, cloud, chosen)
+    check = EgressCheck("archive.example", open_)
+    there = Egress(check, check, ("http://archive.example",))
+    host = replace(
+        host, disk_free=10**12, envs=frozenset(), egress=there, tools={}, uvs=frozenset()
+    )
+    if host.gpu.installer and not open_:
+        return  # refused in words: test_downloads.py
+    facts = {"h1": host, "h2": host}
+    hosts = tuple(Host(name, name) for name in facts)
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", hosts, cloud=cloud)
+    environment = choose_runtime(facts, launcher, None)
+    plan = decide(SurveyedCluster(inventory, facts, environment, peers), Options())
+    names = [step.name for step in plan.of("h1")]
+    assert "runtime" in names and environment.runtime.gpu
+    if launcher == "horovod":
+        (build,) = [step for step in plan.of("h1") if step.name == "horovod"]
+        assert (build.fetches, build.sends) == ((117, 0) if open_ else (0, 117))
+        assert open_ or any(origin(DEBIAN) in note for note in plan.notes)
 
 
 def test_every_machine_has_an_image_that_fits_and_all_are_looked_at() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,19 +10,24 @@ import pytest
 from places import ROOT
 from standins.bare_host import BareHost
 
+from bootstrap.plan import downloads
+
 SCRIPT = ROOT / "bootstrap/remote/scripts/cuda.sh"
-TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]
+TOOLS = ["cat", "cp", "ln", "mkdir", "mktemp", "mv", "readlink", "rm", "sed", "tail"]
 DEBIAN = "http://mirror.example/debian"
+PUBLIC = downloads.DEBIAN
 
 # Compiles nothing: it ends as configured, and knows the configured GPUs.
 NVCC = """#!{sh}
 case "$*" in *sm_70*sm_75*sm_80*) exit {code} ;; esac
 exit 9
 """
-# Writes down its arguments, and makes what is not checked here.
+# Writes down its arguments, and makes an empty package, unless its address contains one of `fails`.
 HELPER = """#!{sh}
 echo "$*" >>{folder}/arguments
-exit {code}
+case "$*" in {fails}) exit 4 ;; esac
+while [ "$1" != download-file ]; do shift; done
+echo >"$3"
 """
 UNPACK = """#!{sh}
 from=$3/usr/lib/nvidia-cuda-toolkit
@@ -49,7 +55,7 @@ class Host(BareHost):
         self.place("bin/ar", "#!{sh}\necho >$2\n")
         self.place("good", NVCC, code=0)
         self.place("bin/dpkg", UNPACK)
-        self.place("helper", HELPER, code=0)
+        self.place("helper", HELPER, fails="nothing")
         self.place("env/bin/python", PIP, code=0)
         (folder / "apt/sources.list").write_text(f"# no {DEBIAN}x\ndeb {DEBIAN}/ bookworm main\n")
 
@@ -111,9 +117,37 @@ def test_otherwise_one_is_created_from_pinned_parts(
     assert host.left == []
 
 
-def test_a_mirror_that_is_reported_comes_before_apts(host: Host) -> None:
-    host.make(DEBIAN_MIRROR="http://near.example/debian/")
-    assert "download-file http://near.example/debian/pool/" in host.requests
+def tried(host: Host) -> list[str]:
+    """The archives from which nvcc was requested, in order."""
+    return re.findall(r"download-file (\S+)/pool/", host.requests)
+
+
+def test_an_archive_that_is_named_is_the_only_one(host: Host) -> None:
+    near = "http://near.example/debian"
+    assert host.make(DEBIAN_MIRROR=f"{near}/").returncode == 0
+    host.place("helper", HELPER, fails="*near*")
+    assert host.make(DEBIAN_MIRROR=near).returncode == 1
+    assert tried(host) == [near, near]
+
+
+@pytest.mark.parametrize(
+    ("fails", "archives"),
+    [("nothing", [DEBIAN]), ("*mirror.example*", [DEBIAN, PUBLIC])],
+)
+def test_debians_own_archive_comes_after_those_of_apt(
+    host: Host, fails: str, archives: list[str]
+) -> None:
+    host.place("helper", HELPER, fails=fails)
+    process = host.make()
+    assert process.returncode == 0, process.stderr
+    assert tried(host) == archives and host.left == []
+
+
+def test_a_system_without_debians_archive_gets_nvcc_from_it(host: Host) -> None:
+    (host.folder / "apt/sources.list").write_text("deb http://mirror.example/ubuntu noble main\n")
+    process = host.make()
+    assert process.returncode == 0, process.stderr
+    assert tried(host) == [PUBLIC] and (host.folder / "home/bin/nvcc").exists()
 
 
 @pytest.mark.parametrize(
@@ -133,18 +167,10 @@ def test_apts_sources_are_read_in_all_their_shapes(host: Host, name: str, text: 
     assert f"download-file {DEBIAN}/pool/" in host.requests
 
 
-def test_where_there_is_no_toolkit_and_no_debian_it_reports_what_to_install(host: Host) -> None:
-    (host.folder / "apt/sources.list").write_text("deb http://mirror.example/ubuntu noble main\n")
-    process = host.make()
-    assert (process.returncode, host.requests) == (2, "")
-    assert "cuda-nvcc-12-9" in process.stderr
-    assert "DEBIAN_MIRROR" in process.stderr
-
-
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("helper", HELPER, f"nvcc could not be fetched from {DEBIAN}"),
+        ("helper", HELPER, f"nvcc could not be fetched from {DEBIAN} {PUBLIC}; apt's"),
         ("env/bin/python", PIP, "the wheels of cuda-headers.txt could not be fetched"),
         ("good", NVCC, "the toolkit that was made does not compile"),
     ],
@@ -152,7 +178,7 @@ def test_where_there_is_no_toolkit_and_no_debian_it_reports_what_to_install(host
 def test_what_fails_is_named_and_nothing_is_left(
     host: Host, name: str, text: str, says: str
 ) -> None:
-    host.place(name, text, code=4)
+    host.place(name, text, code=4, fails="*")
     process = host.make()
     assert process.returncode == 1
     assert says in process.stderr

@@ -183,6 +183,9 @@ def test_an_image_that_cannot_be_used_is_refused_before_anything_is_made() -> No
     message = denied(world(image_gb=75), disk_gb=60)
     assert "disk_gb: 60 is less than the 75 GB of an image" in message
     assert "pulumi config set disk_gb 75" in message
+    oss = world(image="Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261009")
+    message = denied(oss, image="ami-0a1b2c3d", machine_type="p3.2xlarge")
+    assert "does not support V100" in message and "next: pulumi config rm image" in message
     assert "is for arm64" in denied(world(architecture="arm64"), image="ami-0a1b2c3d")
     assert len(made(world(image_gb=75), disk_gb=75).every(INSTANCE)) == 2
 

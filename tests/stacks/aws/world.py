@@ -47,6 +47,7 @@ def world(
     spot: Sequence[str] = (),
     image_gb: int = 75,
     architecture: str = "x86_64",
+    image: str = "an image",
 ) -> World:
     """An account with so much quota (None: no right to read it), zones that sell the type, the
     subnets of an existing VPC by zone, machines of this stack, the tags of machines of
@@ -70,7 +71,7 @@ def world(
         disk = {"deviceName": "/dev/sda1", "noDevice": "", "virtualName": ""}
         return {
             "id": kind,
-            "name": "an image",
+            "name": image,
             "architecture": architecture,
             "rootDeviceName": "/dev/sda1",
             "blockDeviceMappings": [{**disk, "ebs": {"volume_size": str(image_gb)}}],

@@ -103,6 +103,11 @@ def test_zones_are_listed_in_every_state() -> None:
         ({"gpu_type": "nvidia-tesla-v100"}, {}, "zones: not set, and our table has no zones of"),
         ({"disk_gb": 49}, {}, "disk_gb: 49 is less than the 50 GB of image-v20261101"),
         ({}, {"getImage": refuse}, "403: Permission denied"),
+        (
+            {"image": "projects/debian-cloud/global/images/family/debian-11"},
+            {"getImage": _image("debian-11-bullseye-v20261110")},
+            "image: debian-11-bullseye-v20261110: debian-11 has no Python of a runtime",
+        ),
         ({"network": "n"}, {"getNetwork": refuse}, "network: n in p-12345 cannot be read: "),
     ],
 )

@@ -125,8 +125,12 @@ def test_with_os_login_the_metadata_has_no_key() -> None:
         ("dlvm-cu129-ubuntu-2204", False, "True"),
         ("ubuntu-2404", True, None),
         ("projects/p/global/images/mine", False, None),
+        (
+            "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2404",
+            False, "True",
+        ),
     ],
-)
+)  # fmt: skip
 def test_secure_boot_where_the_driver_module_is_signed(
     image: str, secure: bool, driver: str | None
 ) -> None:

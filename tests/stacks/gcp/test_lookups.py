@@ -10,10 +10,12 @@ from standins.gcp.rest import Rest
 from stacks.gcp import machine_types
 from tests.stacks.mocks import refused
 
-from .world import INSTANCE, asking, cluster, config, made, world
+from .world import INSTANCE, asking, cluster, config, made, refuse, world
 
 T4 = "nvidia-tesla-t4"
 KEY = "ssh-ed25519 AAAA"
+FAMILY = "projects/deeplearning-platform-release/global/images/family/"
+LIST = "gcloud compute images list --project deeplearning-platform-release --format 'value(family)'"
 LOGIN: dict[str, Any] = {"oslogin": True, "ssh_user": "ann_example_com"}
 RIGHTS = {"compute.instances.osAdminLogin", "iam.serviceAccounts.actAs"}
 
@@ -185,6 +187,35 @@ def test_with_the_role_the_key_and_the_user_os_login_is_accepted() -> None:
     alone.zones = rest.zones
     with asking(alone) as token:
         assert made(world(**token), **LOGIN, bucket=False).every(INSTANCE), "no account to act as"
+
+
+@pytest.mark.parametrize(
+    ("families", "refused_", "command"),
+    [
+        (
+            {
+                "common-cu128-ubuntu-2204-nvidia-570": "DEPRECATED",
+                "common-cu130-ubuntu-2404-nvidia-580": "",
+                "common-cu128-ubuntu-2404-nvidia-575": "",
+                "common-cu129-ubuntu-2404-nvidia-590": "",
+                "pytorch-2-9-cu129-ubuntu-2404-nvidia-580": "",
+            },
+            {},
+            f"pulumi config set image {FAMILY}common-cu129-ubuntu-2404-nvidia-590   # or "
+            "common-cu128-ubuntu-2404-nvidia-575",
+        ),
+        ({}, {}, LIST),
+        ({"common-cu129-ubuntu-2404-nvidia-590": ""}, {"compute.images.list": 403}, LIST),
+    ],
+)
+def test_a_retired_family_names_those_that_exist(
+    families: dict[str, str], refused_: dict[str, int], command: str
+) -> None:
+    with asking(Rest(families=families, refused=refused_)) as token:
+        there = world(**token, getImage=refuse)
+        message, _ = refused(cluster(config(image="dlvm-cu129-ubuntu-2204")), there)
+    assert message.partition("  next: ")[2].startswith(command)
+    assert "rm image" not in message
 
 
 def test_names_of_anothers_machines_are_refused_before_anything_is_made() -> None:

@@ -46,6 +46,7 @@ class Rest:
     users: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     preferences: list[dict[str, Any]] = field(default_factory=list)  # requests for quotas
+    families: Mapping[str, str] = field(default_factory=dict)  # of images, with their state
     refused: dict[str, int] = field(default_factory=dict)  # by method, as in compute.regions.get
 
     def answer(self, method: str, params: Mapping[str, str], body: Any) -> tuple[int, Any]:
@@ -60,6 +61,7 @@ class Rest:
             "compute.instances.aggregatedList": self._machines,
             "compute.acceleratorTypes.aggregatedList": lambda p: self._types("acceleratorTypes", p),
             "compute.machineTypes.aggregatedList": lambda p: self._types("machineTypes", p),
+            "compute.images.list": self._images,
             "oslogin.users.getLoginProfile": self._profile,
             PREFERENCES: self._preferences,
         }
@@ -114,6 +116,11 @@ class Rest:
             first = {zone: _listed(kind, name) for zone in every[:1]}
             return {"items": {**empty, **first}, "nextPageToken": "2"}
         return {"items": {zone: _listed(kind, name) for zone in every[1:]}}
+
+    def _images(self, params: Mapping[str, str]) -> Any:
+        """Compute lists deprecated images, too."""
+        states = {f: {"deprecated": {"state": s}} if s else {} for f, s in self.families.items()}
+        return {"items": [{"family": family, **state} for family, state in states.items()]}
 
     def _preferences(self, params: Mapping[str, str]) -> Any:
         """Two pages."""
