@@ -14,6 +14,7 @@ from railhead.documents.options.hosts import (
     CommandOptions,
     DeadlineOptions,
     DoctorOptions,
+    ExtendOptions,
     HostName,
     JsonOption,
     KeyOptions,
@@ -27,7 +28,7 @@ from railhead.documents.options.option import only
 
 from ..console import log
 from ..console.output import confirm, json_output, print_lines
-from ..errors import Command, Hint
+from ..errors import Command
 from .task import CLOUD, HOSTS, task
 from .tasks import Hosts
 
@@ -218,18 +219,16 @@ def leaks(
 def extend(
     c: Context,
     target: Hosts,
-    deadline: Annotated[DeadlineOptions, only(hours="hours from now, 0.1 to 168; required")],
+    options: ExtendOptions,
+    consent: Annotated[TeardownOptions, only(yes="do not ask before an earlier deadline")],
 ) -> None:
     """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
-    from ..errors import UsageError
     from ..lifecycle import power
+    from ..lifecycle.deadlines import NewDeadline
     from .targets import Target
 
-    if deadline.hours is None:
-        raise UsageError(
-            "--hours is missing", hint=Hint(Command("extend", hours=4), "   # from now")
-        )
-    power.extend(Target(target).status(), deadline.hours, print_lines)
+    new = NewDeadline.read(options.hours)
+    power.extend(Target(target).status(), new, print_lines, yes=consent.yes)
 
 
 @task(HOSTS)

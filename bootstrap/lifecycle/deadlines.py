@@ -6,9 +6,13 @@ for a run whose `--max-hours` goes beyond them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+
+from railhead.documents.options.hosts import DeadlineOptions
+from railhead.documents.options.option import from_texts, number_text
 
 from ..clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from ..console.output import Reporter
@@ -27,6 +31,7 @@ AFTER_RUN = 0.5  # hours after --max-hours, in which results are fetched
 SAME_TIME = timedelta(minutes=2)  # two deadlines that are not farther apart count as the same
 MOST_MOVES = 3
 EXTEND_HINT = Command("extend", hours="HOURS")
+TIME = "%Y-%m-%d %H:%M"
 
 
 def describe(deadline: Deadline, now: datetime | None = None) -> str:
@@ -111,12 +116,50 @@ def report_missing(timers: Mapping[str, Deadline], report: Reporter) -> None:
             )
 
 
+@dataclass(frozen=True)
+class NewDeadline:
+    """What `fab extend` moves a deadline to: `hours` from now or, with `adds`, after the present
+    one."""
+
+    hours: float
+    adds: bool = False
+
+    @classmethod
+    def read(cls, text: str | None) -> NewDeadline:
+        """The value of --hours: 4h, or +4h; UsageError for another one."""
+        if text is None:
+            from_now = Hint(Command("extend", hours=4), "   # from now; or later: --hours +4h")
+            raise UsageError("--hours is missing", hint=from_now)
+        adds = re.match(r"\+[\d.]", text) is not None
+        hours = from_texts(DeadlineOptions, {"hours": text[adds:]}, UsageError).hours
+        assert hours is not None
+        return cls(hours, adds)
+
+    @property
+    def text(self) -> str:
+        """As it is typed."""
+        return f"{'+' if self.adds else ''}{number_text(self.hours)}"
+
+    def at(self, present: datetime | None) -> datetime:
+        """Its time; UsageError where that is more than MOST_HOURS from now."""
+        start = present if self.adds and present else _from_now(0)
+        wanted = start + timedelta(hours=self.hours)
+        if wanted > _from_now(MOST_HOURS):
+            raise UsageError(
+                f"--hours {self.text}: {wanted:{TIME}} UTC is more than {MOST_HOURS:g} hours from "
+                "now, the longest deadline",
+                hint=Command("extend", hours=f"{MOST_HOURS:g}"),
+            )
+        return wanted
+
+
 def extend(
     running: Inventory | None,
     cloud: Cloud,
-    hours: float,
+    new: NewDeadline,
     report: Reporter,
     before_timers: Callable[[Inventory], None] = lambda running: None,
+    agree: Callable[[str], None] = lambda question: None,
 ) -> None:
     """Move both deadlines: that of the cloud first, because the machines may not answer for
     minutes. Where two commands do this at the same time, both end with the later time.
@@ -124,24 +167,33 @@ def extend(
     Args:
         running: the inventory of the machines of a cloud that run, None for none.
         before_timers: called before the machines are reached.
+        agree: called with a question where the new deadline is earlier; it raises to refuse.
 
     Raises:
         UsageError: the cloud stops a running machine earlier; nothing was changed.
         HostsFailed: the timers of some machines were not moved.
         RailheadError: the cloud refused; the timers were moved.
     """
-    wanted, before, refused = _from_now(hours), cloud.deadlines(), None
+    before, refused = cloud.deadlines(), None
     if not before:
         report("these machines have no deadline of a cloud")
         return
+    present = max((d.at for d in before.values() if d.at and d.at > _from_now(0)), default=None)
+    wanted = new.at(present)
+    hours = (wanted - _from_now(0)).total_seconds() / 3600 if new.adds else new.hours
     fixed = most_urgent([d for d in before.values() if d.fixed])
+    if fixed and fixed.at and fixed.at < wanted:
+        raise passes_fixed(f"{wanted:{TIME}} UTC", fixed, hours)
+    if present:
+        moves = f"from {present:{TIME}} to {wanted:{TIME}} UTC"
+        if wanted < present - SAME_TIME:
+            agree(f"the deadline moves {moves}, which is earlier. Move it?")
+        report(f"the deadline moves {moves}")
     if fixed is None:
         try:
             cloud.set_deadline(hours)
         except RailheadError as error:
             refused = error
-    elif fixed.at and fixed.at < wanted:
-        raise passes_fixed(f"{hours:g} hours from now", fixed, hours)
     if armed := most_urgent(cloud.deadlines().values()):
         report(describe(armed) + ("; it stays as it is while a machine runs" if fixed else ""))
     if running:
@@ -151,7 +203,7 @@ def extend(
         raise refused
     until = _settle(running, None if fixed else cloud, wanted, report)
     if running:
-        report(f"the machines power themselves off at {until:%Y-%m-%d %H:%M} UTC")
+        report(f"the machines power themselves off at {until:{TIME}} UTC")
 
 
 def _settle(

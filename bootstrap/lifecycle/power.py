@@ -32,6 +32,7 @@ from ..ssh import connect
 from ..ssh.connect import Sessions
 from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
 from . import cloud_host_keys, deadlines, key_rotation, reach, stack_machines, stop_policy
+from .deadlines import NewDeadline
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0
@@ -333,10 +334,16 @@ def _is_transient(error: Exception) -> bool:
 
 
 def extend(
-    status: ClusterStatus, hours: float, report: Reporter, *, clock: Clock | None = None
+    status: ClusterStatus,
+    new: NewDeadline,
+    report: Reporter,
+    *,
+    yes: bool = False,
+    clock: Clock | None = None,
 ) -> None:
     """Move the cloud's deadlines, and the timers of the machines that run. Where host keys are not
-    pinned yet, the cloud may take minutes to show them."""
+    pinned yet, the cloud may take minutes to show them. An earlier deadline needs consent, unless
+    `yes`."""
 
     def pin(running: Inventory) -> None:
         try:
@@ -344,9 +351,14 @@ def extend(
         except HostsNotReady as error:
             report(error.message)  # the timers of the other machines are moved
 
+    def agree(question: str) -> None:
+        hint = Command("extend", **status.inventory.target, hours=new.text, yes=True)
+        if not yes and not confirm(question, hint=hint):
+            raise UsageError("nothing was changed", hint=hint)
+
     cloud = base.cloud_of(status.inventory)
     running = running_part(status) if status.inventory.kind.in_cloud else None
-    deadlines.extend(running, cloud, hours, report, pin)
+    deadlines.extend(running, cloud, new, report, pin, agree)
     _note_deadlines(status.inventory, cloud.deadlines())
 
 

@@ -49,7 +49,7 @@ def test_machines_without_a_state_are_named_and_adopted_by_their_owner(aws: OnAw
     aws.stack.fab("status", "--stack", "g4dn").ended(2, f"fab status --stack {cluster_id}")
     aws.stack.fab("stop", *adopted).ended(0, "[g4dn-1] stopped")
     # Minutes later, so that it is not 4 h 59 min by the time it is printed.
-    aws.stack.fab("extend", "--hours", "5.2", *adopted).ended(0, "armed", "in 5 h")
+    aws.stack.fab("extend", "--hours", "5.2", "--yes", *adopted).ended(0, "armed", "in 5 h")
     aws.stack.fab("teardown", "--destroy", "--yes", *adopted).ended(0, "gone (EC2")
     assert not aws.existing() and not aws.remains()
 

@@ -71,7 +71,7 @@ COMMANDS = [
     ["predict", ENDPOINT, "--file", "x.json"], ["notebook"],
 ]  # fmt: skip
 MANAGED = [
-    ["start"], ["stop", "--yes"], ["extend", "--hours", "2"], ["status"], ["teardown", "--yes"],
+    ["start"], ["stop", "--yes"], ["extend", "--hours", "+2"], ["status"], ["teardown", "--yes"],
     ["health"], ["data", "list"], ["trust", "--yes"],
 ]  # fmt: skip
 DOCUMENTS = {

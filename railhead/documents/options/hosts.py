@@ -226,6 +226,19 @@ class DeadlineOptions:
 
 
 @dataclass(frozen=True)
+class ExtendOptions:
+    """The new deadline of `fab extend`; a text, because of the + of a time that is added."""
+
+    hours: str | None = option(
+        None,
+        "the new deadline: 4h from now, or +4h after the present one; a number is hours",
+        doc="the new deadline, 0.1 to 168 hours: `4h` from now, or `+4h` after the present one;"
+        " required",
+        unit="h",
+    )
+
+
+@dataclass(frozen=True)
 class AdoptOptions:
     """Which machines `fab adopt` records, and where they are."""
 

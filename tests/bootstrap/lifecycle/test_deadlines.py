@@ -26,6 +26,7 @@ from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, timer
+from bootstrap.lifecycle.deadlines import NewDeadline
 from bootstrap.remote.attempts import time_left
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh.local_session import local_session
@@ -193,8 +194,46 @@ def test_what_is_not_armed_is_urgent_then_what_is_early() -> None:
 def extend(running: Inventory | None, cloud: Any, hours: float) -> list[str]:
     """What `fab extend` prints."""
     printed = list[str]()
-    deadlines.extend(running, cloud, hours, printed.append)
+    deadlines.extend(running, cloud, NewDeadline(hours), printed.append)
     return printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "present", "later"),
+    [("5", 8, -3), ("5h", 8, -3), ("+5", 8, 5), ("+5h", 8, 5), ("+30m", 8, 0.5), ("9", 8, 1),
+     ("8", 8, 0), ("+2", -1, 3)],
+)  # fmt: skip
+def test_extend_shows_both_times_and_an_earlier_one_needs_consent(
+    typed: str, present: float, later: float
+) -> None:
+    questions, printed = list[str](), list[str]()
+    cloud: Any = Cloud(present)
+    earlier = cloud.found.at
+    new = NewDeadline.read(typed)
+    deadlines.extend(None, cloud, new, printed.append, agree=questions.append)
+    assert about(cloud.found.at, present + later)
+    times = [f"{at:%Y-%m-%d %H:%M}" for at in (earlier, cloud.found.at)]
+    assert all(time in printed[0] for time in times) or present < 0
+    assert bool(questions) is (later < 0)
+
+
+def test_an_earlier_deadline_that_is_refused_changes_nothing() -> None:
+    def no(question: str) -> None:
+        raise UsageError(question)
+
+    cloud: Any = Cloud(8)
+    with pytest.raises(UsageError, match="which is earlier"):
+        deadlines.extend(None, cloud, NewDeadline(5), lambda _: None, agree=no)
+    assert not cloud.moved
+
+
+@pytest.mark.parametrize("typed", [None, "", "+", "x", "++4", "-4", "0", "+0.01", "169", "+161"])
+def test_a_deadline_out_of_bounds_is_refused(typed: str | None) -> None:
+    """From now, at most a week; also with what is added."""
+    cloud: Any = Cloud(8)
+    with pytest.raises(UsageError, match="--hours"):
+        deadlines.extend(None, cloud, NewDeadline.read(typed), lambda _: None)
+    assert not cloud.moved
 
 
 def test_extend_refuses_what_passes_a_deadline_that_cannot_move() -> None:
@@ -222,7 +261,7 @@ def test_extend_moves_the_timers_up_to_a_deadline_that_cannot_move(
     printed = extend(two_hosts, cloud, 2)
     assert not cloud.moved and all(about(at, 2) for at in over_ssh.moved.values())
     assert set(over_ssh.moved) == set(two_hosts.names)
-    assert "it stays as it is while a machine runs" in printed[0]
+    assert "it stays as it is while a machine runs" in printed[1]
 
 
 @pytest.mark.root
@@ -338,7 +377,7 @@ def test_timers_follow_another_command_that_moves_the_cloud_later(
     def other(_: Inventory) -> None:
         cloud.set_deadline(8)
 
-    deadlines.extend(two_hosts, cloud, 2, printed.append, other)  # type: ignore[arg-type]
+    deadlines.extend(two_hosts, cloud, NewDeadline(2), printed.append, other)  # type: ignore[arg-type]
     assert set(over_ssh.moved) == set(two_hosts.names)
     assert all(about(at, 8) for at in over_ssh.moved.values()) and about(cloud.found.at, 8)
     assert "another command moved them too" in printed[-2]

@@ -28,6 +28,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
+from bootstrap.lifecycle.deadlines import NewDeadline
 from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.options.hosts import TargetOptions
 from railhead.documents.runs.run_record import RunRecord
@@ -433,7 +434,7 @@ def test_extend_moves_the_cloud_before_it_waits_for_host_keys(operator: Operator
     shutil.rmtree(local_state.cluster_folder(GOLDEN.name), ignore_errors=True)
     lines = list[str]()
     with pytest.raises(HostsFailed, match="power off at their old time") as caught:
-        power.extend(target(stack="dev").status(), 5, lines.append, clock=sky.clock())
+        power.extend(target(stack="dev").status(), NewDeadline(5), lines.append, clock=sky.clock())
     assert sky.time >= cloud_host_keys.WAIT_SECONDS, "it never waited"
     assert calls_at_sleep[0] == ["arm 1", "arm 5"]
     assert set(caught.value.outcomes) == {ONE, TWO}

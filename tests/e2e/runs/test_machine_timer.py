@@ -22,6 +22,7 @@ from bootstrap.clouds.base import MISSING, Deadline
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import deadlines, timer
+from bootstrap.lifecycle.deadlines import NewDeadline
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.ssh import connect
 from stacks.aws.user_data import cloud_config
@@ -145,7 +146,7 @@ def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: P
     assert shown(host)["late"] == "yes"
     trust(home, host)
     inventory, printed = inventory_of(host), list[str]()
-    deadlines.extend(inventory, Scheduler(), 2, printed.append)  # type: ignore[arg-type]
+    deadlines.extend(inventory, Scheduler(), NewDeadline(2), printed.append)  # type: ignore[arg-type]
     found = shown(host)
     # Minutes for a busy machine; a late start has 15 minutes.
     assert found["late"] == "no" and 6900 < int(found["stops"]) - int(found["now"]) <= 7200
