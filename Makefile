@@ -75,7 +75,7 @@ check:
 	$(bin)/ruff check . scripts/lock
 	@# beside mypy, which uses one core: the bytecode of the tests, which each worker would compile
 	$(bin)/pytest --collect-only -qq >/dev/null & \
-	  $(mypy) bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock && \
+	  $(mypy) bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock scripts/wheel_types.py && \
 	  $(mypy) $(typed) && $(mypy) $(typed_stacks); \
 	  code=$$?; wait; exit $$code
 	@# five workers on two cores: most tests wait for hosts half of the time

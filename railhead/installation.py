@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+DISTRIBUTION = "railhead-training"  # as in pyproject.toml: `railhead` is another project's
 PROJECT = Path(__file__).parent / "project"  # the files of a project
 IS_WHEEL = (Path(__file__).parent / "bootstrap").is_dir()
 PREFIX = "railhead." if IS_WHEEL else ""  # before the names of the three packages
@@ -17,7 +18,7 @@ FABRICS = (  # Fabric's own `fab` runs a task once per host, and ignores --dry
 )
 DOCS = str(Path(__file__).parent / "docs") if IS_WHEEL else "docs"
 ADD_STACKS = (
-    f"{shlex.quote(sys.executable)} -m pip install 'railhead[stacks]'"
+    f"{shlex.quote(sys.executable)} -m pip install '{DISTRIBUTION}[stacks]'"
     if IS_WHEEL
     else "scripts/setup --stacks"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import zipfile
@@ -16,9 +17,12 @@ from standins.installed import SOURCES, Installed, build
 from standins.pythons import python_here
 
 from bootstrap.cli import generate
+from railhead.installation import DISTRIBUTION
+from railhead.version import VERSION
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 OLDEST_AND_NEWEST = ("3.10", "3.13")  # of requires-python
+DIST_INFO = f"{DISTRIBUTION.replace('-', '_')}-{VERSION}.dist-info"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,7 @@ def test_a_copy_without_git_builds_the_same_wheel(
 
 def test_the_wheel_takes_one_name_and_has_what_hosts_need(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0].split("-")[0] for name in names} == {"railhead"}
+    assert {name.partition("/")[0] for name in names} == {"railhead", DIST_INFO}
     texts = [
         path.relative_to(ROOT).as_posix()
         for room in ("bootstrap", "stacks", "training")
@@ -87,6 +91,27 @@ def test_it_has_the_tasks_and_texts_of_fab(installed: Installed, tmp_path: Path)
         pages = str(installed.folder / f"lib/python{HERE}/site-packages/railhead/docs")
         printed = (ours.stdout + ours.stderr).replace(pages, "docs")
         assert printed == re.sub(r"\bfab\b(?! train` was)", "railhead", fabs.stdout + fabs.stderr)
+
+
+def test_the_hint_about_the_extra_installs_nothing_under_our_old_name(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """pip takes the distribution that is there, and asks no index for it."""
+    code = "from railhead.installation import ADD_STACKS; print(ADD_STACKS)"
+    command = installed.run("python", "-c", code, folder=tmp_path).stdout
+    python, *words = shlex.split(command)
+    assert python == str(installed.folder / "bin/python")
+    done = installed.run("python", *words, "--dry-run", "--no-index", folder=tmp_path)
+    assert f"Requirement already satisfied: {DISTRIBUTION}[stacks]" in done.stdout
+    assert "No matching distribution found for boto3" in done.stderr
+
+
+def test_doctor_says_which_wheel_is_installed(
+    installed: Installed, wheel: Path, tmp_path: Path
+) -> None:
+    code = "from railhead.bootstrap.doctor.package import check; print(check().evidence)"
+    printed = installed.run("python", "-c", code, folder=tmp_path).stdout.strip()
+    assert printed == f"{VERSION}, distribution {DISTRIBUTION}, from {wheel}"
 
 
 def test_fabric_keeps_its_fab_and_names_ours(installed: Installed, tmp_path: Path) -> None:

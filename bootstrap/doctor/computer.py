@@ -15,6 +15,7 @@ from railhead.documents.doctor import Check
 from ..console.text import size
 from ..errors import UsageError
 from ..inventory import local_state, pulumi_cli
+from . import package
 
 WARNS_BYTES, BLOCKS_BYTES = 5 << 30, 1 << 30  # free, in the caches and the home
 INSTALL_SSH = "sudo apt-get install openssh-client"
@@ -22,6 +23,7 @@ INSTALL_SSH = "sudo apt-get install openssh-client"
 
 def checks(*, with_stack: bool) -> Iterator[Check]:
     """All checks; without a stack, Pulumi may be missing."""
+    yield package.check()
     version = platform.python_version()
     yield Check("Python", "ok", f"{version}, {sys.executable}")
     yield _ssh()

@@ -13,10 +13,11 @@ from pathlib import Path
 from places import ROOT
 
 from bootstrap.provision.uv import local_uv
+from railhead.installation import DISTRIBUTION
 
 Done = subprocess.CompletedProcess[str]
 SOURCES = ("railhead", "bootstrap", "stacks", "training", "locks", "docs", "pyproject.toml",
-           "LICENSE", "NOTICE", ".gitignore")  # fmt: skip
+           "scripts", "LICENSE", "NOTICE", ".gitignore")  # fmt: skip
 NO_DOWNLOADS = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
 
 
@@ -67,7 +68,7 @@ class Installed:
             done = uv(*words, caches=caches, **places)
         assert done.returncode == 0, done.stderr
         assert [path.name for path in (folder / "bin").iterdir()] == ["railhead"]
-        return cls(folder / "railhead")
+        return cls(folder / DISTRIBUTION)
 
     @classmethod
     def with_packages_of_the_tests(cls, folder: Path, wheel: Path, caches: Path) -> Installed:
