@@ -87,8 +87,10 @@ PURE = {
     "bootstrap.remote.buckets.gcs",
     "bootstrap.remote.buckets.objects",
     "bootstrap.remote.buckets.s3",
+    "bootstrap.remote.evaluation.thresholds",
     "bootstrap.remote.locks",
     "bootstrap.remote.programs",
+    "bootstrap.remote.rank.groups",
     "bootstrap.remote.run.checkpoint_files",
     "bootstrap.remote.run.controller",
     "bootstrap.remote.run.end_processes",
@@ -96,7 +98,6 @@ PURE = {
     "bootstrap.remote.run.manifest",
     "bootstrap.remote.run.mpirun_output",
     "bootstrap.remote.run.stop_policy",
-    "bootstrap.remote.evaluation.thresholds",
     "bootstrap.remote.serve.local_requests",
     "bootstrap.remote.serve.machine_use",
 }

@@ -96,6 +96,7 @@ class ClusterMethods(ABC):
         sagemaker: bool = False,
         keras: int | str | None = None,
         keras_patches: bool = True,
+        independent: bool = False,
         env: Mapping[str, Any] | None = None,
         env_file: str | Path | None = None,
         secrets: Sequence[str] = (),
@@ -138,6 +139,8 @@ class ClusterMethods(ABC):
             keras: auto, 2 or 3; default: auto, which decides from the script
             keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
                 (--no-keras-patches)
+            independent: the ranks of --script are trainings of their own, which do not join
+                each other
             env: environment variables of the program by name
             env_file: a file of NAME=value lines
             secrets: an environment variable to copy from this shell, never logged
@@ -183,6 +186,7 @@ class ClusterMethods(ABC):
                 sagemaker=sagemaker,
                 keras=keras,
                 keras_patches=keras_patches,
+                independent=independent,
                 env=env,
                 env_file=env_file,
                 secrets=secrets,

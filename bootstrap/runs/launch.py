@@ -62,6 +62,7 @@ class RunOptions:
     script: bool = False
     keras: KerasChoice = KerasChoice()
     keras_patches: bool = True
+    independent: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("**",)
@@ -80,6 +81,16 @@ class RunOptions:
             )
         if not self.keras_patches and not self.script:
             raise UsageError("--no-keras-patches is for --script: the built-in training needs none")
+        if self.independent and not self.script:
+            raise UsageError(
+                "--independent is for --script: the ranks of the built-in training join"
+            )
+        if self.independent and self.launcher == DEFAULT_LAUNCHER:
+            raise UsageError(
+                f"--independent: launcher {self.launcher} is for ranks that join each other by"
+                " hvd.init()",
+                hint="--independent --launcher tensorflow   # one rank for each host",
+            )
         for name in [*self.env, *self.secrets]:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"{name!r} is not the name of a variable: letters, digits and '_'")
@@ -223,6 +234,7 @@ def run_document(
         bucket=bucket,
         keras_auto=options.keras.auto,
         keras_patches=options.keras_patches,
+        independent=options.independent,
         coordinator=coordinator,
         retries=options.retries.most,
         retries_from_start=options.retries.from_start,

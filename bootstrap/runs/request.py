@@ -25,11 +25,13 @@ from ..data.spec import parse_all
 from ..errors import Command, Hint, UsageError
 from ..plan.runtimes import REPO
 from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
+from .keras.alone import alone_as
 from .keras.choice import (
     KerasChoice,
     choose,
     evidence_in_bundle,
     evidence_in_requirements,
+    reader_of,
     undecided,
 )
 from .keras.evidence import PINNED, Evidence
@@ -78,6 +80,7 @@ class RunRequest:
     data.
 
     `record`: the options as typed, for a run that resumes this one. `commit`: that of the program.
+    `alone`: what to do about a script whose ranks cannot join each other; "" for all others.
     """
 
     options: RunOptions
@@ -87,6 +90,7 @@ class RunRequest:
     data: tuple[DataInput, ...] = ()
     record: GivenOptions | None = None
     commit: str | None = None
+    alone: str = ""
 
 
 def read_request(
@@ -131,7 +135,8 @@ def read_request(
         choice = replace(choice, why=f"that of run {resumes}")
     options = replace(options, keras=choice)
     commit = commit_of(Path(args.script).resolve().parent)
-    return RunRequest(options, program, bundle, secrets, data, record_of(args), commit)
+    alone = "" if args.independent else alone_as(path, reader_of(bundle), options.launcher)
+    return RunRequest(options, program, bundle, secrets, data, record_of(args), commit, alone)
 
 
 def _keras_of(
@@ -166,6 +171,7 @@ def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptio
         script=args.script is not None,
         keras=choose(args.keras, [], KerasChoice()),
         keras_patches=args.keras_patches,
+        independent=args.independent,
         env=_variables(args),
         secrets=tuple(dict.fromkeys(args.secrets)),
         outputs=args.outputs or ("**",),

@@ -83,6 +83,8 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     options.request.options.resolved_strategy(len(inventory.hosts))
     check_elastic(options.request.options, len(inventory.hosts))
     check_takeover(options.request.options, len(inventory.hosts), inventory.bucket)
+    if not options.request.options.resolved_strategy(len(inventory.hosts)).one_host:
+        refuse_alone(options.request, sum(host.slots or 1 for host in inventory.hosts))
     results.require_writable(options.results)
     check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
@@ -108,6 +110,8 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     """Make the hosts ready, check that they reach each other, and start the run."""
     local_state.save_cluster(options.whole or cluster.inventory)
     options = replace(options, request=with_strategy(options.request, cluster))
+    placement = placement_of(options.request.options, cluster.peers)
+    refuse_alone(options.request, sum(map(len, placement)))
     print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
@@ -118,6 +122,17 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
         print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy
     return start.start(cluster, request, data, options.results, policy, restore)
+
+
+def refuse_alone(request: RunRequest, ranks: int) -> None:
+    """UsageError for a script that would train alone on each of several ranks."""
+    if request.alone and ranks > 1 and isinstance(request.program, Script):
+        raise UsageError(
+            f"{request.program.path} has nothing by which {ranks} ranks of launcher"
+            f" {request.options.launcher} join each other: each would train alone, over all of its"
+            " data",
+            hint=request.alone,
+        )
 
 
 def with_strategy(request: RunRequest, cluster: SurveyedCluster) -> RunRequest:

@@ -60,7 +60,8 @@ for step in range(begin + 1, {STEPS} + 1):
         (folder / ".step").write_text(str(step))
         (folder / ".step").replace(file)
 """
-COUNTS = ("train", "--script", "steps.py", "--launcher", "tensorflow", *faults.METRIC)
+COUNTS = ("train", "--script", "steps.py", "--launcher", "tensorflow", "--independent")
+COUNTS += faults.METRIC
 Fault = tuple[str, float]  # its kind, and when it happened
 
 

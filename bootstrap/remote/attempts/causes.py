@@ -136,7 +136,7 @@ ROWS = (
         "usage",
         LINES,
         r"error: (?:unrecognized arguments|the following arguments are required|argument \S+: )",
-        r"this script never called hvd\.init\(\)",
+        r"of this script never joined each other",
         r"each rank needs its own GPU",
         r"mpirun was unable to launch the specified application",
         retry=NEVER,
@@ -231,7 +231,7 @@ ROWS = (
 MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooting.md
     "program": "an exception, a crash, another exit code; a loss that is not a number; an Xid that"
     " the program caused",
-    "usage": "a wrong argument, exit code 2, a script that never called `hvd.init()`",
+    "usage": "a wrong argument, exit code 2, a script whose ranks never joined each other",
     "data": "a missing or damaged file",
     "memory": "the kernel killed the rank for its memory; a failed allocation on the host or GPU",
     "disk": "no space, a quota, an I/O error",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import importlib
 import importlib.machinery
 import json
@@ -32,7 +31,7 @@ from ..attempts import cgroups
 from ..keras_patches import patch
 from ..run import json_file
 from ..stall import counter, dump
-from . import quick_import, rank_launcher, rank_link
+from . import groups, quick_import, rank_launcher, rank_link
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
@@ -41,9 +40,6 @@ ENDED = b"\x1c"  # this rank has ended
 STEPPED = b"\x1a"  # it has completed a step since the last STEPPED
 STEPS = 1.0  # seconds between two STEPPED
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
-NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
-size 1, each over all of its data. Call hvd.init() (docs/own-script.md), or run
-it under --launcher tensorflow."""
 
 
 def main(folder: str) -> int:
@@ -84,12 +80,12 @@ def run_program(run: RunDocument, folder: str) -> int:
     if run.keras_patches:
         counter.count_steps_of_keras(sys.modules[counter.MODULE].tick)
     rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
+    group = groups.Group(run)
+    group.watch(steps=run.keras_patches)
     code = outcome(lambda: run_script(work, program.path, args))
-    if code == 0 and run.launcher == "horovod" and run.size > 1 and not joined_mpi():
-        print(NEVER_JOINED.format(size=run.size), file=sys.stderr, flush=True)
+    if code == 0 and (alone := group.alone_at_end()):
+        print(alone, file=sys.stderr, flush=True)
         return 1
-    if code == 0 and (warning := rank_launcher.ran_alone(run)):
-        print(warning, file=sys.stderr, flush=True)
     return code
 
 
@@ -395,16 +391,6 @@ def print_traceback(error: BaseException) -> None:
 def is_ours(file: str) -> bool:
     """Whether a file belongs to the code that starts the program."""
     return file in (__file__, runpy.__file__, "<frozen runpy>")
-
-
-def joined_mpi() -> bool:
-    """Whether this process ever called MPI_Init; still true after MPI_Finalize."""
-    flag = ctypes.c_int(0)
-    try:
-        ctypes.CDLL("libmpi.so.40").MPI_Initialized(ctypes.byref(flag))
-    except OSError:
-        return False
-    return bool(flag.value)
 
 
 def report_end(code: int) -> None:

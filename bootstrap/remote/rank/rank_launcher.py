@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
 import types
 
 from railhead.documents.runs.run import RunDocument
 
 from ..keras_patches.patch import after_import
-
-ALONE = """railhead: jax.distributed was not initialized when this script ended. If it never was,
-each of the {size} ranks trained alone, over all of its data: call
-keras.distribution.initialize() or jax.distributed.initialize() (docs/own-script.md, "JAX")."""
 
 
 def variables(run: RunDocument, rank: int) -> dict[str, str]:
@@ -66,12 +61,3 @@ def use_peer_address(run: RunDocument, rank: int) -> None:
         module.xla_client._xla.make_gloo_tcp_collectives = bound
 
     after_import({"jax._src.xla_bridge": apply})
-
-
-def ran_alone(run: RunDocument) -> str:
-    """A warning for a script whose ranks have not joined each other; empty otherwise, and for
-    PyTorch, where a script that ends well has left its group."""
-    jax = sys.modules.get("jax")
-    if run.launcher != "jax" or run.size == 1 or jax is None:
-        return ""
-    return "" if jax.distributed.is_initialized() else ALONE.format(size=run.size)

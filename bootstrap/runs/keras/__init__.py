@@ -1,1 +1,1 @@
-"""The Keras that a script runs with: what its source shows, and the choice."""
+"""What the source of a script shows: its Keras, and whether its ranks can join each other."""

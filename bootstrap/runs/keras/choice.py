@@ -12,7 +12,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...plan.runtimes import RUNTIMES
 from ...ssh.bundle import Bundle
-from .evidence import BYTES, CALLED, PINNED, Evidence, evidence_of
+from .evidence import BYTES, CALLED, PINNED, Evidence, Read, evidence_of
 from .horovod_calls import HINT, NEITHER
 
 REQUIREMENTS_BYTES = 1_000_000
@@ -82,6 +82,11 @@ def undecided(script: str) -> KerasChoice:
 @lru_cache(maxsize=1)  # the trials of a sweep have the same program
 def evidence_in_bundle(bundle: Bundle, script: str) -> tuple[Evidence, ...]:
     """The evidence in a script of a bundle, and in the modules of the bundle that it reaches."""
+    return tuple(evidence_of(script, reader_of(bundle)))
+
+
+def reader_of(bundle: Bundle) -> Read:
+    """The content of a file of a bundle by its path; None for one that is missing or too long."""
     sizes = {file.path: file.size for file in bundle.files}
 
     def read(path: str) -> bytes | None:
@@ -91,7 +96,7 @@ def evidence_in_bundle(bundle: Bundle, script: str) -> tuple[Evidence, ...]:
             return (bundle.root / path).read_bytes()
         return None
 
-    return tuple(evidence_of(script, read))
+    return read
 
 
 def evidence_in_requirements(file: Path) -> Iterator[Evidence]:

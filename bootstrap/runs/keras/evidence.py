@@ -99,7 +99,17 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
     evidence: list[Evidence] = []
     saves: list[Evidence] = []
     named = False  # whether a model may be a file
-    reached = {script: False}  # whether a file is only imported below a condition or in a function
+    for module, guarded in modules_of(script, read):
+        evidence += _evidence_in(module, guarded=guarded)
+        saves += _saves_somewhere(module)
+        named = named or _names_a_file(module)
+    return evidence if named else evidence + saves
+
+
+def modules_of(script: str, read: Read) -> Iterator[tuple[Module, bool]]:
+    """A script and the modules of its folder that it reaches, as far as they can be parsed, and
+    whether each is only imported below a condition or in a function; as `evidence_of`."""
+    reached = {script: False}
     queue, total = [(script, read(script) or b"")], 0
     folders = [*dict.fromkeys((posixpath.dirname(script), ""))]
     for path, content in queue:
@@ -107,17 +117,14 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
         module = parsed(path, content) if total <= ALL_BYTES else None
         if module is None:
             continue
-        evidence += _evidence_in(module, guarded=reached[path])
-        saves += _saves_somewhere(module)
-        named = named or _names_a_file(module)
-        for name, guarded in _imports(module):
+        yield module, reached[path]
+        for name, guarded in imports_of(module):
             for other in _files_of(name, folders):
                 if other in reached or len(reached) >= FILES:
                     continue
                 if (found := read(other)) is not None:
                     reached[other] = guarded or reached[path]
                     queue.append((other, found))
-    return evidence if named else evidence + saves
 
 
 def parsed(path: str, content: bytes) -> Module | None:
@@ -180,7 +187,7 @@ def _path_of(part: ast.AST, module: Module) -> str:
     return ".".join([module.aliases[part.id], *reversed(attributes)])
 
 
-def _imports(module: Module) -> Iterator[tuple[str, bool]]:
+def imports_of(module: Module) -> Iterator[tuple[str, bool]]:
     """The modules that a file may import, absolute, and whether it may also not import them."""
     package = posixpath.dirname(module.path).replace("/", ".")
     for use in module.uses:

@@ -108,6 +108,12 @@ class ProgramOptions:
         " patched where the strategy needs it",
         flag="no-keras-patches",
     )
+    independent: bool = option(
+        False,
+        "the ranks of --script are trainings of their own, which do not join each other",
+        doc="with `--script`: its ranks do not join each other. Without this option a script with"
+        " several ranks that never join is ended",
+    )
     env: Mapping[str, str] = option(
         {},
         "an environment variable of the program, NAME=value; repeatable",

@@ -145,7 +145,8 @@ class RunDocument:
     has no checkpoint; `elastic`: the least number of hosts with which it continues, 0 for all;
     `takeover`: its chief holds a lease in the bucket, and another host may take the run over.
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
-    `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer."""
+    `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer.
+    `independent`: the ranks of a script do not join each other."""
 
     schema: int = key(
         choices=(SCHEMA,),
@@ -299,6 +300,11 @@ class RunDocument:
         at_least=1,
         at_most=LONGEST_STALL,
         doc="seconds: `--stall-after`",
+    )
+    independent: bool = key(
+        False,
+        omit=True,
+        doc="optional: true: the ranks of the script do not join each other (`--independent`)",
     )
 
     def __post_init__(self) -> None:

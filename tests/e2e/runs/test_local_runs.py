@@ -242,12 +242,12 @@ def test_an_exception_is_reported_with_the_scripts_own_frames_only(operator: Ope
     assert culprit["exit"] == 1 and culprit["lines"][-1] == "ValueError: wrong shape"
 
 
-def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
+def test_ranks_that_never_joined_each_other_are_a_failure(
     operator: Operator,
 ) -> None:
     operator.write("alone.py", "print('I train by myself')\n")
     operator.fab("train", "--script", "alone.py").ended(
-        1, "never called hvd.init()", "2 separate worlds"
+        1, "the 2 ranks of this script never joined each other", "--independent"
     )
     assert (operator.result()["state"], operator.result()["size"]) == ("failed", 2)
 

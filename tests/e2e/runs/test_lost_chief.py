@@ -110,7 +110,7 @@ def started(laptop: Operator, store: S3, folder: Path, hosts: tuple[FullHost, ..
     of it."""
     laptop.write("steps.py", SCRIPT)
     words = ["train", "--script", "steps.py", "--launcher", "tensorflow", *METRIC]
-    words += ["--takeover", "--elastic", "2:3", "--secret", "SECRET"]
+    words += ["--independent", "--takeover", "--elastic", "2:3", "--secret", "SECRET"]
     process = laptop.start(*words, env={**store.environ, "SECRET": "of-the-test"})
     assert process.stdout
     printed = []

@@ -38,7 +38,8 @@ def port(operator: Operator) -> Iterator[int]:
 def test_a_notebook_runs_in_the_runtime_and_ends(operator: Operator, port: int) -> None:
     """Also if the last run was on other hosts alone, as a trial of a sweep."""
     operator.write("train.py", "")
-    run = run_id(operator.fab("train", "--script", "train.py", "--launcher", "tensorflow").out)
+    words = ("--script", "train.py", "--launcher", "tensorflow", "--independent")
+    run = run_id(operator.fab("train", *words).out)
     shutil.rmtree(operator.run_folder(run))
     shown = operator.start("notebook", "--port", str(port), "--local-port", "0")
     assert shown.stdout

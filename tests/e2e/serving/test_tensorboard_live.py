@@ -15,7 +15,7 @@ for step in range(int(os.environ["STEPS"])):
     print(f"step {step} loss: {1 / (step + 1):.4f}", flush=True)
     time.sleep(float(os.environ["PAUSE"]))
 """
-TRAIN = ("train", "--launcher", "tensorflow", "--script", "train.py")
+TRAIN = ("train", "--launcher", "tensorflow", "--independent", "--script", "train.py")
 METRIC = ("--metric", "loss=loss: ([0-9.]+)", "--metric", "slow=^(a+)+$")
 
 

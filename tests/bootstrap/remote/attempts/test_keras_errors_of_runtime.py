@@ -101,7 +101,12 @@ OF_SEVERAL = {
 # Runs the scripts of its folder; prints the last lines of each as JSON.
 RUNNER = """
 import json, os, pathlib, sys, traceback
+from types import SimpleNamespace
+from bootstrap.remote.rank import groups
 from bootstrap.remote.rank.rank import Keras2
+group = groups.Group(SimpleNamespace(size=2, independent=False, launcher="tensorflow"))
+group.watch(steps=True)
+group.joined = True  # until the last script
 if os.environ.get("TF_USE_LEGACY_KERAS"):
     sys.meta_path.insert(0, Keras2())
 lines = {}
@@ -111,6 +116,11 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
         lines[path.stem] = []
     except Exception:
         lines[path.stem] = traceback.format_exc().splitlines()[-20:]
+group.joined = False
+try:
+    exec(sys.argv[2])
+except SystemExit as end:
+    lines["alone"] = str(end).splitlines()
 print("RESULT", json.dumps(lines))
 """
 
@@ -129,7 +139,7 @@ def ends(
         legacy = {"TF_USE_LEGACY_KERAS": "1"} if keras == 2 else {}
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
         processes[keras] = subprocess.Popen(
-            [runtime_python, "-c", RUNNER, str(folder)],
+            [runtime_python, "-c", RUNNER, str(folder), COMPILED + "model.fit(x, y, verbose=0)"],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), **quiet, **legacy},
             stdout=subprocess.PIPE,
@@ -156,6 +166,13 @@ def test_each_known_error_has_a_script(ends: dict[int, dict[str, list[str]]]) ->
         texts = ["\n".join(lines) for lines in ends[keras].values()]
         unseen = {p for p in patterns if not any(re.search(p, text) for text in texts)}
         assert unseen <= OF_SEVERAL
+
+
+@pytest.mark.parametrize("keras", [2, 3])
+def test_a_script_that_trains_alone_on_one_of_two_ranks_ends_at_its_first_step(
+    ends: dict[int, dict[str, list[str]]], keras: int
+) -> None:
+    assert "the 2 ranks of this script never joined each other" in ends[keras]["alone"][0]
 
 
 def api(package: Path, without: tuple[str, ...]) -> set[str]:

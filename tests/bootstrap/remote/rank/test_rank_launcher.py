@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,31 +65,6 @@ def test_a_rank_gets_the_variables_of_its_launcher(
 @pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
 def test_a_launcher_without_a_coordinator_sets_none(launcher: str) -> None:
     assert rank_launcher.variables(run_of(launcher, HOSTS, None), 0) == {}
-
-
-@pytest.mark.parametrize(
-    ("launcher", "hosts", "joined", "warned"),
-    [
-        ("jax", HOSTS, False, True),
-        ("jax", HOSTS, True, False),
-        ("jax", HOSTS, None, False),  # the script did not import it
-        ("jax", HOSTS[:1], False, True),
-        ("jax", (RunHost("h1", "10.0.1.1", None, 1),), False, False),
-        ("torch", HOSTS, False, False),
-    ],
-)
-def test_ranks_of_jax_that_did_not_join_each_other_are_reported(
-    monkeypatch: pytest.MonkeyPatch,
-    launcher: str,
-    hosts: tuple[RunHost, ...],
-    joined: bool | None,
-    warned: bool,
-) -> None:
-    jax = ModuleType("jax")
-    jax.distributed = SimpleNamespace(is_initialized=lambda: joined)  # type: ignore[attr-defined]
-    if joined is not None:
-        monkeypatch.setitem(sys.modules, "jax", jax)
-    assert bool(rank_launcher.ran_alone(run_of(launcher, hosts, "10.0.1.1:23001"))) is warned
 
 
 @pytest.mark.parametrize(

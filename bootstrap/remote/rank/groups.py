@@ -1,0 +1,128 @@
+"""Whether the ranks of a script have joined each other. Ranks that never do train alone, each over
+all of the data; this ends the run at the first step that shows it, else at the script's end.
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import resource
+import types
+from collections.abc import Callable
+from typing import Any
+
+from railhead.documents.runs.run import RunDocument
+
+from ..keras_patches.names import not_converted
+from ..keras_patches.patch import after_import
+
+ALONE = """railhead: the {size} ranks of this script never joined each other:
+each trains alone, over all of its data. {join}
+(docs/own-script.md); or name one host; or add --independent if that is meant."""
+HOROVOD = "Call hvd.init() and use hvd.DistributedOptimizer"
+# What a script has to do, by --launcher.
+JOIN = {
+    "horovod": f"{HOROVOD}, or run it under the launcher that it is written for",
+    "tensorflow": "Make the model in the scope of tf.distribute.MultiWorkerMirroredStrategy()",
+    "jax": "Call keras.distribution.initialize() or jax.distributed.initialize()",
+    "torch": "Call torch.distributed.init_process_group()",
+}
+# By module: the functions by which a process joins others. Horovod and mpi4py: see `joined_mpi`.
+JOINING = {
+    "tensorflow.python.eager.context": ("Context.enable_collective_ops", "Context.set_server_def"),
+    "tensorflow.python.training.server_lib": ("Server.__init__",),
+    "jax._src.distributed": ("State.initialize",),
+    "torch.distributed.distributed_c10d": ("init_process_group",),
+}
+# By module: the functions that a training step calls; in a graph, when the first one is traced.
+STEPS = {
+    "keras.src.optimizers.base_optimizer": ("BaseOptimizer.apply",),
+    "tf_keras.src.optimizers.optimizer": ("_BaseOptimizer.apply_gradients",),
+    "tf_keras.src.optimizers.legacy.optimizer_v2": ("OptimizerV2.apply_gradients",),
+    "torch.optim.optimizer": ("Optimizer.zero_grad",),
+    "optax._src.update": ("apply_updates",),
+}
+WORKED = 1.0  # CPU seconds of children, after which one of them may be the training
+
+
+class Group:
+    """What is known of the group of this rank."""
+
+    def __init__(self, run: RunDocument) -> None:
+        self.run = run
+        self.joined = run.size == 1 or run.independent
+        self.before = children_seconds()
+
+    def watch(self, *, steps: bool) -> None:
+        """See this process join others, from the import of their libraries on. `steps`: end the
+        script at its first step without that."""
+        if self.joined:
+            return
+        calls = {module: (names, self.join) for module, names in JOINING.items()}
+        if steps:
+            calls |= {module: (names, self.require) for module, names in STEPS.items()}
+        after_import({module: calling(*how) for module, how in calls.items()})
+
+    def join(self) -> None:
+        """This process joins others."""
+        self.joined = True
+
+    def require(self) -> None:
+        """End the script if this process has joined no others."""
+        if alone := self.alone():
+            raise SystemExit(alone)
+
+    def alone(self) -> str:
+        """Why this rank trains alone, and what to do; "" if it does not."""
+        self.joined = self.joined or joined_mpi()
+        if self.joined:
+            return ""
+        return ALONE.format(size=self.run.size, join=JOIN[self.run.launcher])
+
+    def alone_at_end(self) -> str:
+        """The same at the end of the script; "" also where a child of it may have trained."""
+        return self.alone() if children_seconds() - self.before < WORKED else ""
+
+
+def calling(names: tuple[str, ...], before: Callable[[], None]) -> Callable[[Any], None]:
+    """A change of a module: its functions call `before` first."""
+
+    def change(module: types.ModuleType) -> None:
+        for path in names:
+            owner: Any = module
+            *owners, name = path.split(".")
+            for part in owners:
+                owner = getattr(owner, part, None)
+            if method := getattr(owner, name, None):
+                setattr(owner, name, called_first(method, before))
+
+    return change
+
+
+def called_first(function: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
+    """The function, which calls `before` first."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **more: Any) -> Any:
+        before()
+        return function(*args, **more)
+
+    return not_converted(call)
+
+
+def children_seconds() -> float:
+    """CPU seconds of the children of this process that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def joined_mpi() -> bool:
+    """Whether this process ever called MPI_Init; still true after MPI_Finalize."""
+    flag = ctypes.c_int(0)
+    try:
+        ctypes.CDLL("libmpi.so.40").MPI_Initialized(ctypes.byref(flag))
+    except OSError:
+        return False
+    return bool(flag.value)

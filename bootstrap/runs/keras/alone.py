@@ -1,0 +1,63 @@
+"""Scripts whose ranks cannot join each other, by their source. Pure: no file is opened.
+
+Only a program that is known as a whole is refused: what other packages do is seen when it runs
+(`remote/rank/groups.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+from ...remote.rank.groups import JOIN
+from .evidence import Module, Read, imports_of, modules_of
+
+FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "flax")
+# Packages that join no ranks unless the script names what does.
+OTHERS = """absl cv2 h5py horovod imageio joblib matplotlib numpy optax pandas PIL pyarrow requests
+scipy seaborn skimage sklearn tensorflow_datasets tensorflow_hub torchvision tqdm yaml"""
+PLAIN = {*FRAMEWORKS, *OTHERS.split(), *sys.stdlib_module_names}
+# What the source of a script has if its ranks may join each other, by launcher.
+WORDS = {
+    "horovod": r"horovod|\bhvd\b",
+    "tensorflow": r"distribut|TF_CONFIG|estimator|dtensor|Server\b|Strategy\b",
+    "jax": r"distribut",
+    "torch": r"distribut|process_group",
+}
+OPAQUE = (  # the source does not show what it runs, or that it joins others by itself
+    r"mpi4py|\bMPI\b|OMPI_|TF_CONFIG|importlib|__import__|runpy|subprocess|ctypes|popen"
+    r"|os\.(?:system|exec)|(?<![\w.])(?:exec|eval)\("
+)
+
+
+def alone_as(script: str, read: Read, launcher: str) -> str:
+    """What to do about a script that trains, but whose ranks cannot join each other with this
+    launcher; "" for all other scripts. Arguments as those of `evidence_of`."""
+    sources: dict[str, bytes] = {}
+
+    def remembered(path: str) -> bytes | None:
+        if (content := read(path)) is not None:
+            sources[path] = content
+        return content
+
+    modules = [module for module, _ in modules_of(script, remembered)]
+    packages = {*_packages(modules, sources)}
+    if len(modules) < len(sources) or packages - PLAIN or not packages & {*FRAMEWORKS}:
+        return ""
+    text = b"\n".join(sources.values()).decode(errors="replace")
+    if re.search(f"{OPAQUE}|{WORDS[launcher]}", text):
+        return ""
+    others = [one for one in ("horovod", "tensorflow") if re.search(WORDS[one], text)]
+    if launcher in WORDS and others:
+        return f"--launcher {others[0]}   # for which it is written"
+    return f"one host; or --independent if that is meant. {JOIN[launcher]}"
+
+
+def _packages(modules: list[Module], sources: dict[str, bytes]) -> Iterator[str]:
+    """The packages outside the program that it imports."""
+    own = {part.removesuffix(".py") for path in sources for part in path.split("/")}
+    for module in modules:
+        for name, _ in imports_of(module):
+            if (top := name.partition(".")[0]) and top not in own:
+                yield top
