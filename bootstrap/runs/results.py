@@ -25,6 +25,8 @@ from ..untrusted.manifest import (
     is_same,
     read_manifest,
     refuse_changed,
+    renamed,
+    renamed_line,
     skipped_line,
 )
 from ..untrusted.run_files import read_result, read_run_document
@@ -41,6 +43,7 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 LONGEST_REASON = 1000  # characters
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
+RENAMED = "renamed.txt"  # list of the files with another name than on the host, there too
 # For files that are too large for every fetch.
 BY_HAND = Hint(Command("ssh-config"), "   # to copy them with scp")
 RESULT = "results/result.json"
@@ -83,12 +86,12 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
         ended = RESULT in received
         if ended:
             _verify(session, run, files, {path for path, _ in too_large})
-        accept(files, run.results, received)
+        changed = accept(files, run.results, received)
         _note_left(too_large, not_sent, stage, run.results)
         not_drawn = undrawn(stage, run)
     count_left = left_files(run.results)
     left_line = [_left_line(run, session.host.name)] if count_left else []
-    for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line, *not_drawn]:
+    for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line, *changed, *not_drawn]:
         report(line)
     if ended:
         notice = json.dumps(encode(Fetched(count_left)))
@@ -116,17 +119,24 @@ def _verify(session: Session, run: Run, files: Path, too_large: AbstractSet[str]
     """
     if text := session.read(f"{run.folder}/results/manifest.json"):
         wanted = [entry for entry in read_manifest(text).files if entry.path not in too_large]
-        refuse_changed([e.path for e in wanted if not is_same(e, files / e.path)])
+        refuse_changed([e.path for e in wanted if not is_same(e, unpack.at(files, e.path))])
 
 
-def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
-    """Move received files into the results folder. result.json is moved last: if it exists, the run
-    counts as fetched."""
+def accept(files: Path, results: Path, paths: Sequence[str]) -> list[str]:
+    """Move received files into the results folder; returns a line if some are renamed, and lists
+    them there. result.json is moved last: if it exists, the run counts as fetched."""
     named = homes(paths)
+    changed = renamed(named.values())
     unpack.refuse_folder(results / "result.json")
     (results / "result.json").unlink(missing_ok=True)
+    if changed:
+        text = "".join(f"{name}  ->  {here}\n" for name, here in changed)
+        unpack.place_text(text, files, results, RENAMED)
+    else:
+        (results / RENAMED).unlink(missing_ok=True)
     for path in sorted(paths, key=lambda path: path == RESULT):
-        unpack.place(files / path, results, named[path])
+        unpack.place(unpack.at(files, path), results, named[path])
+    return renamed_line(changed, results / RENAMED)
 
 
 def _note_left(

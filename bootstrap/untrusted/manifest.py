@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.runs.local_names import local_name
 from railhead.documents.runs.manifest import FILES, Entry, Manifest, Skipped, home_name
 
 from ..console.text import clean, count
@@ -60,6 +61,22 @@ def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
     return [f"not fetched: {names}{more}"]
 
 
+def renamed(names: Iterable[str]) -> list[tuple[str, str]]:
+    """The names in the results that a file may not have here, sorted, with those that it gets."""
+    return [(name, here) for name in sorted(names) if (here := local_name(name)) != name]
+
+
+def renamed_line(changed: Sequence[tuple[str, str]], listed: Path) -> list[str]:
+    """One line about such files; empty if there are none."""
+    if not changed:
+        return []
+    name, here = changed[0]
+    return [
+        f"renamed, since a tool may run files of such names by itself: {clean(name)[:120]} is now"
+        f" {clean(here)[:120]}; all {len(changed)} are in {listed}"
+    ]
+
+
 def refuse_changed(wrong: list[str]) -> None:
     """RailheadError if files differ from the manifest; `wrong` has their names."""
     if wrong:
@@ -71,9 +88,10 @@ def refuse_changed(wrong: list[str]) -> None:
 
 
 def homes(paths: Sequence[str]) -> Mapping[str, str]:
-    """The local name of each file of a run's folder; Hostile if two files have the same."""
+    """The name of each file of a run's folder in its results, for `unpack.place`; Hostile if two
+    files have the same."""
     names = {path: home_name(path) for path in paths}
-    if len({*names.values()}) < len(names):
+    if len({local_name(name) for name in names.values()}) < len(names):
         raise unpack.Hostile("two files for one name")
     if any("/" in name and name.partition("/")[0] in RECORDS for name in names.values()):
         raise unpack.Hostile("a folder with the name of a file of the run")

@@ -3,7 +3,7 @@
 A host may be compromised, so no name, size, type or length from it is trusted. This module applies
 its own rules to archives, because tarfile's filters have bugs in some versions of Python. It
 unpacks an archive into a new folder that nobody else writes to, and moves each file from there
-into the results, never through a link.
+into the results, never through a link, and never under a name that tools run by themselves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from railhead.documents.runs.local_names import local_name
 from railhead.documents.runs.manifest import FILES, NAME, fault
 
 from ..console.text import clean
@@ -64,6 +65,11 @@ def checked(name: object) -> str:
     return name
 
 
+def at(folder: Path, name: str) -> Path:
+    """Where a host's file is below `folder`: not under a name that tools run by themselves."""
+    return folder / local_name(checked(name))
+
+
 def literal(path: str) -> str:
     """A pattern that matches this path only, to request a file by its name."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in path)
@@ -75,7 +81,8 @@ def packed_limit(limit: int) -> int:
 
 
 def unpack(packed: Path, into: Path, limit: int) -> list[str]:
-    """Write the regular files of a tar.gz into the new folder `into`; returns their names.
+    """Write the regular files of a tar.gz into the new folder `into`; returns their names, which
+    `at` turns into paths.
 
     Reads at most `limit` bytes of content and FILES entries; each entry's header is checked before
     its content is read. Bytes after the end of the archive are not read.
@@ -143,7 +150,7 @@ def _read_exactly(archive: gzip.GzipFile, size: int) -> bytes:
 
 def _write(archive: gzip.GzipFile, into: Path, name: str, size: int) -> None:
     """Write the next bytes of an archive into a new file."""
-    path = into / name
+    path = at(into, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as out:
         while size:
@@ -181,12 +188,12 @@ def _remove_unused(folder: Path) -> None:
 
 
 def place(file: Path, root: Path, name: str) -> None:
-    """Move a file to `root`/`name`; replaces a file or link with this name.
+    """Move a file to its place `at` a root; replaces a file or link with this name.
 
     Raises:
-        RailheadError: a parent folder is a link or a file, or `root`/`name` is a folder.
+        RailheadError: a parent folder is a link or a file, or there is a folder with its name.
     """
-    parts = checked(name).split("/")
+    parts = at(Path(), name).parts
     for depth in range(1, len(parts)):
         folder = root.joinpath(*parts[:depth])
         with contextlib.suppress(FileExistsError):

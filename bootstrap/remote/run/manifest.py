@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.runs.local_names import local_name
 from railhead.documents.runs.manifest import (
     FILES,
     Entry,
@@ -43,6 +44,7 @@ TAKEN = (
     "manifest.json",
     "state.json",
     "left-on-host.txt",
+    "renamed.txt",
 )  # names in the results folder that only we may use
 BEFORE = "before.json"  # the files of work/ before the run
 
@@ -70,7 +72,7 @@ class Listing:
         """Add a path to the files, or to the skipped ones with the reason."""
         with contextlib.suppress(OSError):  # removed in the meantime
             status = os.lstat(os.path.join(self.folder, path))
-            kind = kind_of(path, status.st_mode) or self._clash(home_name(path))
+            kind = kind_of(path, status.st_mode) or self._clash(local_name(home_name(path)))
             if kind and len(self.skipped) < FILES:
                 self.skipped.append(Skipped(path, kind))
             elif not kind:

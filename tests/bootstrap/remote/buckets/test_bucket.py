@@ -115,6 +115,22 @@ def line_of(inventory: Inventory, run_id: str | None) -> str:
 # --- Fetch
 
 
+def test_a_name_that_git_runs_is_changed_in_results_of_the_bucket(
+    world: World, here: Run, tmp_path: Path
+) -> None:
+    config = tmp_path / "host/results/.git/config"
+    config.parent.mkdir(parents=True)
+    config.write_text("x")
+    world.put("runs/r1/.git/config", b"x")
+    whole = json.dumps(manifest(str(tmp_path / "host")))
+    world.put("runs/r1/manifest.json", whole.encode())
+    lines: list[str] = []
+    bucket_results.fetch(world.inventory, here, lines.append)
+    names = {str(p.relative_to(here.results)) for p in here.results.rglob("*")}
+    assert names == {"dot-git", "dot-git/config", "renamed.txt"}
+    assert [line for line in lines if str(here.results / "renamed.txt") in line]
+
+
 def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     world: World, here: Run, uploaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
