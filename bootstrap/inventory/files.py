@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,39 @@ def folder_option(text: str, option: str) -> Path:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{option}: no folder can have this name: {reason}") from None
     return path
+
+
+def read_given(path: str | Path, option: str, most: int) -> bytes:
+    """The content of a file that a user names: a regular file of at most `most` bytes.
+
+    A device or a pipe may have no end, and is not opened for long.
+
+    Args:
+        option: for messages: the option and the value, as it was typed.
+
+    Raises:
+        UsageError: it is another kind of file, is too large, or cannot be read.
+    """
+    try:
+        descriptor = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"{option}: must be a regular file, not a folder, device or pipe")
+            data = file.read(most + 1)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{option}: {reason}") from None
+    if len(data) > most:
+        raise UsageError(f"{option}: must have at most {size(most)}")
+    return data
+
+
+def text_given(path: str | Path, option: str, most: int) -> str:
+    """The same for a text. Raises as `read_given`; UsageError if it is not UTF-8."""
+    try:
+        return read_given(path, option, most).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{option}: not UTF-8 text") from None
 
 
 def make_private(folder: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from ..console import log
 from ..errors import RailheadError, UsageError
 from ..inventory import local_state
 from ..plan.runtimes import LOCKS
@@ -69,20 +70,13 @@ def _lock(name: str) -> Path:
 
 def _create(folder: Path, lock: Path) -> None:
     """Create the environment. It is moved afterwards, so only its Python works, not its scripts."""
-    environment = {**os.environ, **uv.ENVIRONMENT}
-    venv = [
-        uv.local_uv(),
-        "venv",
-        "--quiet",
-        "--allow-existing",
-        "--python",
-        sys.executable,
-        str(folder),
-    ]
-    sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes"]
-    sync += ["--python", str(folder / "bin" / "python"), str(lock)]
-    for argv in (venv, sync):
-        process = log.run(argv, env=environment, capture_output=True)
+    python = str(folder / "bin" / "python")
+    steps: tuple[Callable[[], subprocess.CompletedProcess[str]], ...] = (
+        lambda: uv.venv(folder, sys.executable, "--allow-existing"),
+        lambda: uv.pip("sync", "--require-hashes", "--python", python, str(lock)),
+    )
+    for step in steps:
+        process = step()
         if process.returncode:
             tail = "\n  ".join(process.stderr.strip().splitlines()[-8:])
             raise RailheadError(

@@ -136,12 +136,11 @@ def install(folder: Path, python: str, lock: Path) -> None:
         RailheadError: a download failed; the hint names what this computer must reach.
     """
     caches = {"UV_CACHE_DIR": str(local_state.cache("uv"))}
-    run([uv.local_uv(), "venv", "--quiet", "--python", python, str(folder)], caches)
-    sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
-    sync += [str(folder / "bin" / "python"), str(lock)]
+    _output(uv.venv(folder, python, more=caches))
+    into = ["--python", str(folder / "bin" / "python")]
     print_lines(f"installing {lock.name} into {folder}")
     try:
-        run(sync, caches)
+        _output(uv.pip("sync", "--require-hashes", *into, str(lock), more=caches))
     except RailheadError as error:
         raise RailheadError(
             f"the runtime was not installed: {error.message}",
@@ -170,8 +169,8 @@ def attempt(folder: Path, wheel: Path, environment: Environment) -> str:
 
 def install_wheel(environment: Path, wheel: Path) -> None:
     """Install the Horovod wheel into an environment; nothing of it stays in uv's cache."""
-    argv = [uv.local_uv(), "pip", "install", "--no-cache", "--quiet", "--no-deps", "--python"]
-    run([*argv, str(environment / "bin" / "python"), str(wheel)])
+    into = ["--python", str(environment / "bin" / "python")]
+    _output(uv.pip("install", "--no-cache", "--no-deps", *into, str(wheel)))
 
 
 def gpus_in(wheel: Path) -> frozenset[str]:
@@ -195,8 +194,12 @@ def keep(wheel: Path, folder: Path, result: Mapping[str, object]) -> Path:
 def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
     """The stdout of a command; RailheadError with the last lines of its output if it fails."""
     environment = {**os.environ, **uv.ENVIRONMENT, **(variables or {})}
-    process = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    return _output(subprocess.run(argv, env=environment, capture_output=True, text=True))
+
+
+def _output(process: subprocess.CompletedProcess[str]) -> str:
     if process.returncode:
         tail = "\n".join([*process.stdout.splitlines(), *process.stderr.splitlines()][-12:])
-        raise RailheadError(f"{Path(argv[0]).name} ended with {process.returncode}\n{tail}")
+        name = Path(process.args[0]).name
+        raise RailheadError(f"{name} ended with {process.returncode}\n{tail}")
     return process.stdout

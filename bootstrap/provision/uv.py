@@ -3,6 +3,11 @@ downloads a Python."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 
 from uv import find_uv_bin
@@ -17,11 +22,62 @@ from ..ssh.bundle import Bundle, pack_folder
 FOLDER = f"~/.railhead/uv/{uv_digest()}"  # on a host
 PROGRAM = f"{FOLDER}/uv"
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
+# What uv here gets of this computer's variables: no secrets, which a requirements file could name.
+KEPT: tuple[str, ...] = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "NETRC")
+KEPT += ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+KEPT += ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 
 
 def local_uv() -> str:
     """The path of the uv that was installed with Railhead."""
     return find_uv_bin()
+
+
+def pip(
+    command: str,
+    *words: str,
+    program: str | None = None,
+    text: str = "",
+    more: Mapping[str, str] = {},
+    sources: Mapping[str, Sequence[str]] = {},
+) -> subprocess.CompletedProcess[str]:
+    """Run `uv pip` here, for wheels only: to build a package would run its code.
+
+    Args:
+        text: what it reads from stdin.
+        more: variables beside those of `variables`.
+        sources: packages that may have no wheel, and what each requires: uv does not ask them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "uv.toml")
+        config.write_text("".join(starmap(_required, sources.items())))
+        argv = [program or local_uv(), "pip", command, "--quiet", "--only-binary", ":all:"]
+        argv += [word for name in sources for word in ("--no-binary", name)]
+        argv += ["--config-file", str(config), *words]
+        return log.run(argv, cwd="/", env={**variables(), **more}, input=text, capture_output=True)
+
+
+def _required(name: str, requires: Sequence[str]) -> str:
+    """The configuration that tells uv what a package requires."""
+    return f"[[dependency-metadata]]\nname = {name!r}\nrequires-dist = {[*requires]!r}\n"
+
+
+def venv(
+    folder: Path, python: str, *words: str, more: Mapping[str, str] = {}
+) -> subprocess.CompletedProcess[str]:
+    """Create an environment here."""
+    argv = [local_uv(), "venv", "--quiet", "--no-config", *words, "--python", python, str(folder)]
+    return log.run(argv, cwd="/", env={**variables(), **more}, input="", capture_output=True)
+
+
+def variables() -> dict[str, str]:
+    """The variables of uv and pip here."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
+    }
+    return {**own, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` names one of its own
 
 
 def uv_for_hosts() -> Bundle:
@@ -34,12 +90,10 @@ def uv_for_hosts() -> Bundle:
 
 
 def _fetch_uv(folder: Path) -> None:
-    argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
-    argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
+    options = ["--require-hashes", "--no-deps", "--python-platform", "x86_64-manylinux_2_28"]
     with atomic_folder(folder) as part:
         target = part.with_name("target")
-        argv += ["--target", str(target), "-r", str(LOCKS / "uv.txt")]
-        process = log.run(argv, capture_output=True)
+        process = pip("install", *options, "--target", str(target), "-r", str(LOCKS / "uv.txt"))
         if process.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{process.stderr.strip()}")
         (target / "bin/uv").replace(part / "uv")

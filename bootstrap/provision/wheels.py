@@ -26,6 +26,7 @@ from ..errors import RailheadError
 from ..inventory import local_state
 from ..ssh.bundle import Bundle, pack_folder
 from ..ssh.session import BLOBS, Session
+from . import uv
 
 GLIBC = 35  # of Ubuntu 22.04, the oldest system that is supported
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]
@@ -142,7 +143,7 @@ def _download(
     argv += ["--ignore-requires-python"]  # pip takes "3.11" for 3.11.0; the lock decides
     argv += ["--dest", str(folder), "--requirement", str(lock)]
     # pip copies the files to --dest at the end; until then they grow below TMPDIR.
-    environment = {**os.environ, "TMPDIR": str(incoming)}
+    environment = {**uv.variables(), "TMPDIR": str(incoming)}
     with (
         pip_log.open("wb") as out,
         log.started(argv, env=environment, stdout=out, stderr=out) as process,

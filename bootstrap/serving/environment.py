@@ -14,7 +14,6 @@ from pathlib import Path
 
 from railhead.documents.agent.runs import PlacePrograms
 
-from ..console import log
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
 from ..plan.runtimes import LOCKS, REPO, choose_runtime
@@ -91,10 +90,9 @@ def _packages(python: str) -> Bundle:
 
 
 def _fetch(folder: Path, python: str) -> None:
-    argv = [uv.local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
-    argv += ["--python-platform", "x86_64-manylinux_2_28", "--python-version", python]
-    argv += ["--only-binary", ":all:", "--no-config"]
-    process = log.run([*argv, "--target", str(folder), "-r", str(LOCK)], capture_output=True)
+    options = ["--require-hashes", "--no-deps", "--python-platform", "x86_64-manylinux_2_28"]
+    options += ["--python-version", python, "--target", str(folder), "-r", str(LOCK)]
+    process = uv.pip("install", *options)
     if process.returncode:
         raise RailheadError(
             f"the packages that serve a model could not be fetched:\n{process.stderr.strip()}",

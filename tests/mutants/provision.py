@@ -7,10 +7,25 @@ from . import Mutant
 INSTALL = "tests/bootstrap/provision/test_install.py"
 FIRST_CONTACT = "tests/bootstrap/facts/test_first_contact.py"
 TRANSFER = "tests/bootstrap/data/test_data_transfer.py"
+REQUIREMENTS = "tests/bootstrap/provision/test_requirements.py"
 PROXY = "tests/bootstrap/provision/test_apt_proxy.py"
 SYSTEM_SCRIPT = "tests/bootstrap/provision/test_system_script.py"
 
 MUTANTS = [
+    Mutant(
+        what="uv runs the build code of a package on the user's computer",
+        file="bootstrap/provision/uv.py",
+        old='"--quiet", "--only-binary", ":all:"]',
+        new='"--quiet"]',
+        caught_by=(f"{REQUIREMENTS}::test_uv_builds_nothing_here",),
+    ),
+    Mutant(
+        what="a line of --requirements lets uv build an editable package",
+        file="bootstrap/provision/requirements.py",
+        old="elif option[1] not in _INDEX_OPTIONS:",
+        new='elif option[1] == "--no-binary":',
+        caught_by=(f"{REQUIREMENTS}::test_what_would_be_built_here_is_refused_by_its_line",),
+    ),
     Mutant(
         what="a Horovod wheel whose test failed on its builder is installed on other hosts later",
         file="bootstrap/provision/apply.py",

@@ -69,9 +69,10 @@ def test_sigterm_is_an_interruption() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("numpy>=2\n# a comment\n-r others.txt\n./wheels/a.whl\nx @ https://a/b.whl\n", ""),
+        ("numpy>=2\n# a comment\n--pre\nx @ https://a/b.whl\n", ""),
         ("keras==3.9.0 --hash=sha256:0\nrich[all] ; python_version > '3'\n", ""),
         ("numpy=>2\n", "line 1 must be"),
+        ("./mine\n", "line 1, ./mine: packages come as wheels"),
         ("horovod\n", "installs horovod"),
         (None, "No such file"),
     ],
