@@ -3,7 +3,8 @@ of the organisation, quota of networks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -12,14 +13,15 @@ from railhead.documents.codec import decode
 from railhead.documents.doctor import Check
 
 from ...errors import RailheadError
+from ..base import Refused
 from ..examination import clock_check, quota_check, rights_check
 from ..request import StackRequest
-from . import rights
+from . import policies, rights
 from .client import LOGIN, GoogleClient, connect, endpoint
+from .policies import Constraint, ManagedPolicy, OrgPolicy
 
 PERMISSIONS = 100  # the most in one request
 NETWORK = "gcp:compute/network:Network"
-IMAGES = "projects/ubuntu-os-cloud", "projects/deeplearning-platform-release"  # of stacks
 
 
 @dataclass(frozen=True)
@@ -46,74 +48,11 @@ class Permissions:
     permissions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Enforced:
-    """A constraint that is on or off."""
-
-    enforced: bool = False
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A constraint with values; `allValues` is ALLOW or DENY."""
-
-    allValues: str = ""
-    allowedValues: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class OrgPolicy:
-    """The policy that applies to a project."""
-
-    booleanPolicy: Enforced = Enforced()
-    listPolicy: Listed = Listed()
-
-
-def _image_projects(config: Mapping[str, str]) -> set[str]:
-    """The projects that may have the image of a config."""
-    image = config.get("image", "")
-    if image.startswith("projects/"):
-        return {"/".join(image.split("/")[:2])}
-    return {IMAGES[0 if image.startswith("ubuntu") else 1]} if image else {*IMAGES}
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A constraint that can prevent a stack; `what` it does, and the command that avoids it."""
-
-    name: str
-    what: str
-    next: str
-
-    def forbids(self, policy: OrgPolicy, config: Mapping[str, str]) -> bool:
-        """Whether a stack with this config cannot be created."""
-        if self.name == "compute.requireOsLogin":
-            return policy.booleanPolicy.enforced and config.get("oslogin") != "true"
-        if self.name == "compute.trustedImageProjects":
-            allowed = {value.removeprefix("is:") for value in policy.listPolicy.allowedValues}
-            folders = [value for value in allowed if value.startswith(("under:", "in:"))]
-            return bool(allowed) and not folders and not allowed & _image_projects(config)
-        return policy.booleanPolicy.enforced or policy.listPolicy.allValues == "DENY"
-
-
-EXCEPTION = "gcloud resource-manager org-policies describe {name} --project {project} --effective"
-OS_LOGIN = "pulumi config set{option} oslogin true"
-CONSTRAINTS = (
-    Constraint(
-        "compute.vmExternalIpAccess", "machines may have no public address", EXCEPTION
-    ),
-    Constraint("compute.requireOsLogin", "OS Login is required", OS_LOGIN),
-    Constraint(
-        "compute.disableGuestAttributesAccess",
-        "guest attributes, which have the host keys, are off",
-        EXCEPTION,
-    ),
-    Constraint(
-        "compute.trustedImageProjects",
-        f"images only of other projects than {' and '.join(IMAGES)}",
-        EXCEPTION,
-    ),
-)  # fmt: skip
+EXCEPTION = (
+    "gcloud resource-manager org-policies describe {name} --project {project} --effective"
+    "   # an administrator (roles/orgpolicy.policyAdmin) can make an exception for this project"
+)
+VIEWER = "ask who has roles/orgpolicy.policyViewer in the organisation whether it applies"
 
 
 def checks(request: StackRequest, client: GoogleClient | None = None) -> Iterator[Check]:
@@ -133,8 +72,7 @@ def checks(request: StackRequest, client: GoogleClient | None = None) -> Iterato
     yield Check("credentials", "ok", f"{_who(client)}, project {request.project}")
     yield clock_check(response.headers.get("Date"), datetime.now(timezone.utc))
     yield _rights(request, client)
-    for constraint in CONSTRAINTS:
-        yield _constraint(constraint, request, client)
+    yield from _policies(request, client)
     if NETWORK not in request.kinds and not request.config.get("network"):
         yield _networks(project, request)
 
@@ -163,25 +101,69 @@ def _rights(request: StackRequest, client: GoogleClient) -> Check:
             kind = "the answer to testIamPermissions"
             granted |= {*decode(Permissions, answer, what=kind, error=RailheadError).permissions}
     except RailheadError as error:
-        return Check("rights", "unknown", error.message)
+        return _unread("rights", error, "cloudresourcemanager", request)
     missing = [name for name in needed if name not in granted]
     return rights_check(missing, len(needed), exists=bool(request.kinds))
 
 
-def _constraint(constraint: Constraint, request: StackRequest, client: GoogleClient) -> Check:
-    name = f"policy {constraint.name.partition('.')[2]}"
+def _policies(request: StackRequest, client: GoogleClient) -> Iterator[Check]:
+    managed, why = _managed(request, client)
+    for constraint in policies.CONSTRAINTS:
+        yield _constraint(constraint, managed.get(constraint.managed), request, client)
+    if why:
+        yield _unread("policies managed", why, "orgpolicy", request)
+
+
+def _managed(
+    request: StackRequest, client: GoogleClient
+) -> tuple[dict[str, ManagedPolicy], RailheadError | None]:
+    """The managed constraints that apply, and why others could not be read."""
+    found = {}
+    for name in filter(None, (one.managed for one in policies.CONSTRAINTS)):
+        path = f"v2/projects/{request.project}/policies/{name}:getEffectivePolicy"
+        headers = {"X-Goog-User-Project": str(request.project)}
+        try:
+            answer = client("GET", f"{endpoint('orgpolicy')}{path}", headers=headers)
+            found[name] = decode(
+                ManagedPolicy, answer, what="the managed policy", error=RailheadError
+            )
+        except Refused as error:
+            if error.error_code not in ("404", "notFound"):
+                return found, error
+        except RailheadError as error:
+            return found, error
+    return found, None
+
+
+def _constraint(
+    constraint: Constraint,
+    managed: ManagedPolicy | None,
+    request: StackRequest,
+    client: GoogleClient,
+) -> Check:
+    name = f"policy {constraint.short}"
     body = {"constraint": f"constraints/{constraint.name}"}
     try:
         answer = _post(client, request, "getEffectiveOrgPolicy", body)
         policy = decode(OrgPolicy, answer, what="the policy", error=RailheadError)
     except RailheadError as error:
-        return Check(name, "unknown", error.message)
-    if not constraint.forbids(policy, request.config):
+        return _unread(name, error, "cloudresourcemanager", request)
+    allowed = constraint.verdict(policy, managed, request)
+    if allowed:
         return Check(name, "ok", "does not apply")
-    command = constraint.next.format(
-        name=constraint.name, project=request.project, option=request.option
-    )
+    describe = EXCEPTION.format(name=constraint.name, project=request.project)
+    if allowed is None:
+        text = f"{constraint.what}, unless a group or a parameter of the policy has this stack"
+        return Check(name, "unknown", text, describe)
+    command = constraint.next.format(option=request.option) or describe
     return Check(name, "blocks", constraint.what, command)
+
+
+def _unread(name: str, error: RailheadError, api: str, request: StackRequest) -> Check:
+    """A policy that could not be read, and who can."""
+    off = re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", error.message)
+    enable = f"gcloud services enable {api}.googleapis.com --project {request.project}"
+    return Check(name, "unknown", error.message, enable if off else VIEWER)
 
 
 def _networks(project: Project, request: StackRequest) -> Check:

@@ -81,6 +81,7 @@ CALLS = {
     "compute.projects.get": "compute.projects.get",
     "cloudresourcemanager.projects.testIamPermissions": "",
     "cloudresourcemanager.projects.getEffectiveOrgPolicy": "",
+    "orgpolicy.projects.policies.getEffectivePolicy": "",
 }
 # What `fab doctor` needs besides: a stack does not need it.
 BESIDES = ("orgpolicy.policy.get",)

@@ -9,10 +9,13 @@ import pytest
 import requests
 from standins.gcp.compute import Compute
 
-from bootstrap.clouds.gcp import examiner
+from bootstrap.clouds.gcp import examiner, policies
 from bootstrap.clouds.gcp.client import OVERRIDE, GoogleClient
 from bootstrap.clouds.request import StackRequest
 from railhead.documents.doctor import Check
+from stacks.gcp import config_rules as gcp_rules
+from stacks.gcp import machine_types as gcp_types
+from stacks.gcp.image import FAMILIES
 
 SET = "pulumi config set --stack dev"
 CONFIG = {"cloud": "gcp", "project": "p-12345"}
@@ -29,7 +32,8 @@ class Session(requests.Session):
 def compute(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]:
     cloud = Compute()
     server = cloud.serve()
-    monkeypatch.setenv(f"{OVERRIDE}CLOUDRESOURCEMANAGER", cloud.root)
+    for api in ("CLOUDRESOURCEMANAGER", "ORGPOLICY"):
+        monkeypatch.setenv(f"{OVERRIDE}{api}", cloud.root)
     yield cloud
     server.shutdown()
     server.server_close()
@@ -56,43 +60,136 @@ def test_missing_permissions_are_named(compute: Compute) -> None:
     assert "storage" not in without.evidence
 
 
-@pytest.mark.parametrize(
-    ("constraint", "policy", "mended"),
-    [
-        ("vmExternalIpAccess", {"listPolicy": {"allValues": "DENY"}}, {}),
-        ("requireOsLogin", {"booleanPolicy": {"enforced": True}}, {"oslogin": "true"}),
-        ("disableGuestAttributesAccess", {"booleanPolicy": {"enforced": True}}, {}),
-        ("trustedImageProjects", {"listPolicy": {"allowedValues": ["projects/ours"]}}, {}),
-    ],
-)
-def test_a_policy_of_the_organisation_that_prevents_a_stack_blocks(
-    compute: Compute, constraint: str, policy: Any, mended: dict[str, str]
-) -> None:
-    compute.policies = {f"compute.{constraint}": policy}
-    states = {name: check.state for name, check in checks(compute).items()}
-    assert [name for name, state in states.items() if state != "ok"] == [f"policy {constraint}"]
-    if mended:
-        assert checks(compute, **mended)[f"policy {constraint}"].state == "ok"
+ON: Any = {"booleanPolicy": {"enforced": True}}
+NONE: Any = {"listPolicy": {"allValues": "DENY"}}
+MACHINE = "projects/p-12345/zones/us-central1-{}/instances/{}"
+OURS = [MACHINE.format("a", f"gpu-{number}") for number in (1, 2)]
+V100, LONDON = "nvidia-tesla-v100", "europe-west2"
+BASTION = MACHINE.format("a", "bastion")
+UBUNTU, DLVM = "projects/ubuntu-os-cloud", "projects/deeplearning-platform-release"
+
+
+def allowed(*values: str) -> Any:
+    return {"listPolicy": {"allowedValues": [*values]}}
+
+
+def denied(*values: str, allow: tuple[str, ...] = ()) -> Any:
+    return {"listPolicy": {"deniedValues": [*values], "allowedValues": [*allow]}}
 
 
 @pytest.mark.parametrize(
-    ("allowed", "image", "state"),
+    ("constraint", "policy", "config", "state"),
     [
-        ("projects/ubuntu-os-cloud", "ubuntu-2204", "ok"),
-        ("is:projects/ubuntu-os-cloud", "ubuntu-2204", "ok"),
-        ("projects/ours", "projects/ours/global/images/gold", "ok"),
-        ("under:folders/12", "ubuntu-2204", "ok"),
-        ("projects/ours", "ubuntu-2204", "blocks"),
-        ("projects/ubuntu-os-cloud", "dlvm-cu129-ubuntu-2204", "blocks"),
+        ("compute.vmExternalIpAccess", NONE, {}, "blocks"),
+        ("compute.vmExternalIpAccess", {"listPolicy": {"allValues": "ALLOW"}}, {}, "ok"),
+        ("compute.vmExternalIpAccess", allowed(BASTION), {}, "blocks"),
+        ("compute.vmExternalIpAccess", allowed(BASTION, OURS[0]), {}, "blocks"),
+        ("compute.vmExternalIpAccess", allowed(BASTION, *OURS), {}, "ok"),
+        ("compute.vmExternalIpAccess", allowed(*OURS), {"zones": "us-central1-f"}, "blocks"),
+        ("compute.vmExternalIpAccess", allowed(*OURS), {"zones": "us-central1-a"}, "ok"),
+        ("compute.vmExternalIpAccess", allowed("under:folders/12"), {}, "unknown"),
+        ("compute.vmExternalIpAccess", denied(OURS[1]), {}, "blocks"),
+        ("compute.vmExternalIpAccess", denied(OURS[1], allow=tuple(OURS)), {}, "blocks"),
+        ("compute.vmExternalIpAccess", denied(BASTION), {}, "ok"),
+        ("compute.requireOsLogin", ON, {}, "blocks"),
+        ("compute.requireOsLogin", ON, {"oslogin": "true"}, "ok"),
+        ("compute.disableGuestAttributesAccess", ON, {}, "blocks"),
+        ("compute.trustedImageProjects", NONE, {}, "blocks"),
+        ("compute.trustedImageProjects", allowed("projects/ours"), {}, "blocks"),
+        ("compute.trustedImageProjects", allowed(UBUNTU), {}, "blocks"),
+        ("compute.trustedImageProjects", allowed(DLVM), {}, "ok"),
+        ("compute.trustedImageProjects", allowed(f"is:{UBUNTU}"), {"image": "ubuntu-2204"}, "ok"),
+        ("compute.trustedImageProjects", allowed(UBUNTU), {"machine_type": "e2-standard-4"}, "ok"),
+        ("compute.trustedImageProjects", allowed(UBUNTU), {"gpu_type": V100}, "ok"),
+        ("compute.trustedImageProjects", denied(DLVM, allow=(DLVM,)), {}, "blocks"),
+        ("compute.trustedImageProjects", denied("projects/other"), {}, "ok"),
+        ("compute.trustedImageProjects", allowed("under:folders/12"), {}, "unknown"),
+        (
+            "compute.trustedImageProjects", allowed("projects/ours"),
+            {"image": "projects/ours/global/images/gold"}, "ok",
+        ),
+        ("gcp.resourceLocations", allowed("in:us-locations"), {}, "ok"),
+        ("gcp.resourceLocations", allowed("in:us-central1-locations"), {}, "ok"),
+        ("gcp.resourceLocations", allowed("us-central1"), {}, "ok"),
+        ("gcp.resourceLocations", allowed("europe-west4", "in:europe-locations"), {}, "blocks"),
+        ("gcp.resourceLocations", allowed("in:europe-locations"), {"region": LONDON}, "ok"),
+        (
+            "gcp.resourceLocations", allowed("in:eu-locations"), {"region": LONDON}, "unknown",
+        ),
+        ("gcp.resourceLocations", denied("us-central1", allow=("in:us-locations",)), {}, "blocks"),
+        ("gcp.restrictNonCmekServices", denied("compute.googleapis.com"), {}, "blocks"),
+        ("gcp.restrictNonCmekServices", denied("is:storage.googleapis.com"), {}, "blocks"),
+        (
+            "gcp.restrictNonCmekServices", denied("storage.googleapis.com"), {"bucket": "false"},
+            "ok",
+        ),
+        ("iam.disableServiceAccountCreation", ON, {}, "blocks"),
+        ("iam.disableServiceAccountCreation", ON, {"bucket": "false"}, "ok"),
+    ],
+)  # fmt: skip
+def test_a_policy_is_evaluated_as_google_does(
+    compute: Compute, constraint: str, policy: Any, config: dict[str, str], state: str
+) -> None:
+    compute.policies = {constraint: policy}
+    found = checks(compute, **{"name": "gpu", **config})
+    name = f"policy {constraint.partition('.')[2]}"
+    assert [n for n, check in found.items() if check.state != "ok"] == [name] * (state != "ok")
+    assert found[name].state == state and bool(found[name].next) is (state != "ok")
+
+
+@pytest.mark.parametrize(
+    ("managed", "rule", "config", "state"),
+    [
+        ("compute.managed.vmExternalIpAccess", {"enforce": True}, {}, "blocks"),
+        ("compute.managed.vmExternalIpAccess", {"enforce": False}, {}, "ok"),
+        (
+            "compute.managed.vmExternalIpAccess", {"enforce": True, "parameters": {"x": ["y"]}},
+            {}, "unknown",
+        ),
+        ("compute.managed.requireOsLogin", {"enforce": True}, {}, "blocks"),
+        ("compute.managed.requireOsLogin", {"enforce": True}, {"oslogin": "true"}, "ok"),
+        ("compute.managed.disableGuestAttributesAccess", {"enforce": True}, {}, "blocks"),
+        ("iam.managed.disableServiceAccountCreation", {"enforce": True}, {}, "blocks"),
+        ("iam.managed.disableServiceAccountCreation", {"enforce": True}, {"bucket": "false"}, "ok"),
+    ],
+)  # fmt: skip
+def test_a_managed_constraint_counts_as_its_older_form(
+    compute: Compute, managed: str, rule: Any, config: dict[str, str], state: str
+) -> None:
+    """A new organisation has them; the older API does not show them."""
+    compute.managed = {managed: rule}
+    name = f"policy {managed.rpartition('.')[2]}"
+    assert checks(compute, **config)[name].state == state
+
+
+@pytest.mark.parametrize(
+    ("why", "command"),
+    [
+        ("The caller does not have permission", "roles/orgpolicy.policyViewer"),
+        (
+            "Cloud Resource Manager API has not been used in project 1 before or it is disabled",
+            "gcloud services enable cloudresourcemanager.googleapis.com --project p-12345",
+        ),
     ],
 )
-def test_only_the_project_of_the_image_must_be_trusted(
-    compute: Compute, allowed: str, image: str, state: str
+def test_policies_that_are_not_shown_are_unknown_with_who_can_read_them(
+    compute: Compute, why: str, command: str
 ) -> None:
-    compute.policies = {
-        "compute.trustedImageProjects": {"listPolicy": {"allowedValues": [allowed]}}
-    }
-    assert checks(compute, image=image)["policy trustedImageProjects"].state == state
+    compute.no_policies = why
+    found = {n: check for n, check in checks(compute).items() if n.startswith("polic")}
+    assert {check.state for check in found.values()} == {"unknown"} and len(found) == 8
+    assert command in found["policy resourceLocations"].next
+    enable = "gcloud services enable orgpolicy.googleapis.com"
+    assert (enable in found["policies managed"].next) is ("disabled" in why)
+
+
+def test_the_default_image_is_that_of_the_stacks() -> None:
+    for machine in gcp_types.NAMES:
+        for gpu in (None, *gcp_types.GPU_LIMITS) if machine in gcp_types.N1 else (None,):
+            config = {"machine_type": machine} | ({"gpu_type": gpu} if gpu else {})
+            image = gcp_rules.default_image({"gpu_type": None, **config})
+            project = policies.project_of_image(StackRequest("gcp", config))
+            assert project == f"projects/{FAMILIES[image][0]}", (machine, gpu)
 
 
 def test_rights_that_a_stack_can_do_without_are_not_missed(compute: Compute) -> None:

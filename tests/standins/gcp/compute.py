@@ -79,6 +79,8 @@ class Compute:
     unreachables: tuple[str, ...] = ()  # zones that a list of all machines names and leaves out
     warned: tuple[str, ...] = ()  # zones that it has with a warning instead of machines
     policies: dict[str, Any] = field(default_factory=dict)
+    managed: dict[str, Any] = field(default_factory=dict)  # rules of managed constraints
+    no_policies: str = ""  # why Google does not show them
     quotas: dict[str, tuple[float, float]] = field(default_factory=lambda: {"NETWORKS": (5.0, 1.0)})
 
     def __post_init__(self) -> None:
@@ -122,6 +124,8 @@ class Compute:
         self.requests.append(f"{method} {path}")
         if self.denied:
             return self.denied[0], _error(*self.denied)
+        if path.startswith("v2/projects/"):
+            return self._managed_policy(path)
         if path.startswith("v1/projects/"):
             return self._resource_manager(path.rpartition(":")[2], body)
         resource, name, at = self._call(method, path)
@@ -169,7 +173,20 @@ class Compute:
         if method == "testIamPermissions":
             assert len(body["permissions"]) <= 100, "Google takes at most 100"
             return 200, {"permissions": sorted({*body["permissions"]} - self.missing)}
+        if self.no_policies:
+            return 403, _error(403, "forbidden", self.no_policies)
         return 200, self.policies.get(body["constraint"].removeprefix("constraints/"), {})
+
+    def _managed_policy(self, path: str) -> tuple[int, Any]:
+        """The answers of orgpolicy, which shares the address of this server."""
+        assert "orgpolicy.projects.policies.getEffectivePolicy" in rights.CALLS
+        found = re.fullmatch(r"v2/projects/([^/]+)/policies/([\w.]+):getEffectivePolicy", path)
+        assert found, path
+        if self.no_policies:
+            return 403, _error(403, "forbidden", self.no_policies)
+        if found[2] not in self.managed:
+            return 404, _error(404, "notFound", "there is no such constraint")
+        return 200, {"name": path, "spec": {"rules": [self.managed[found[2]]]}}
 
     def _by_zone(self) -> dict[str, Any]:
         """All machines, as instances.aggregatedList groups them. The filter asks for our label."""
