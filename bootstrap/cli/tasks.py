@@ -40,6 +40,15 @@ Hosts = Annotated[TargetOptions, only("hosts", "stack")]
 OfRun = Annotated[TargetOptions, only("hosts", "stack", "run")]
 WithSlots = Annotated[TargetOptions, only("hosts", "stack", "slots")]
 Packages = Annotated[ProgramOptions, only("requirements", "runtime")]
+Prepared = Annotated[
+    ProgramOptions,
+    only(
+        "requirements",
+        "runtime",
+        launcher="the launcher that the hosts are made ready for; only `horovod`, the default,"
+        " compiles something",
+    ),
+]
 OfJob = Annotated[JobOptions, only("job", "file")]
 
 
@@ -85,15 +94,16 @@ def train(
 
 @task(HOSTS, "job", dry=True)
 def plan(
-    c: Context, target: Hosts, program: Packages, ready: ReadyOptions, job: OfJob, out: JsonOption
+    c: Context, target: Hosts, program: Prepared, ready: ReadyOptions, job: OfJob, out: JsonOption
 ) -> None:
     """Print what bootstrap would do on each host, and why; changes nothing."""
     from ..project import job_file
+    from ..runs.strategies import launcher_named
     from ..workflows import plan as workflow
     from ..workflows.plan import ready_options
     from .targets import Target
 
-    options = ready_options(ready, program)
+    options = ready_options(ready, program, launcher=launcher_named(program.launcher))
     with json_output(out.json) as file:
         if chosen := job_file.chosen(job):
             print_lines(*job_file.describe(chosen, target, program, ready))
@@ -102,15 +112,16 @@ def plan(
 
 @task(HOSTS, dry=True, quiet=True)
 def bootstrap(
-    c: Context, target: Hosts, program: Packages, ready: ReadyOptions, out: JsonOption
+    c: Context, target: Hosts, program: Prepared, ready: ReadyOptions, out: JsonOption
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. Changes nothing on hosts that are ready."""
+    from ..runs.strategies import launcher_named
     from ..workflows import bootstrap as workflow
     from ..workflows import plan as steps
     from ..workflows.plan import ready_options
     from .targets import Target
 
-    options = ready_options(ready, program)
+    options = ready_options(ready, program, launcher=launcher_named(program.launcher))
     with json_output(out.json) as file:
         act = steps.plan if c.config.run.dry else workflow.bootstrap
         act(Target(target).running(), options, file)

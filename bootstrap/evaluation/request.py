@@ -28,6 +28,7 @@ from ..runs.request import (
     run_options,
     training_repo,
 )
+from ..runs.strategies import AUTO, DEFAULT_LAUNCHER
 from ..ssh.bundle import pack_training
 
 NAME = "model"  # the run document's name for the model; RAILHEAD_DATA_MODEL
@@ -48,7 +49,7 @@ def read_evaluation(
             f"run {earlier.run.run_id} is an evaluation",
             hint=Command("evaluate", evaluated),
         )
-    args = replace(args, launcher=args.launcher or _launcher(earlier, args))
+    args = _with_launcher(earlier, args)
     if args.script and model is not None:
         raise UsageError(
             "--model cannot be used with --script: a script gets all results of the run"
@@ -58,8 +59,15 @@ def read_evaluation(
     return replace(request, options=options)
 
 
-def _launcher(earlier: EarlierRun, args: ProgramOptions) -> str | None:
-    return None if args.strategy else earlier.document.launcher
+def _with_launcher(earlier: EarlierRun, args: ProgramOptions) -> ProgramOptions:
+    """By default the launcher of the run; the built-in evaluation needs no Horovod, and takes what
+    the hosts have."""
+    if args.strategy or args.launcher:
+        return args
+    launcher = earlier.document.launcher
+    if launcher == DEFAULT_LAUNCHER and not args.script:
+        return replace(args, strategy=AUTO)
+    return replace(args, launcher=launcher)
 
 
 def _of_script(earlier: EarlierRun, args: ProgramOptions) -> RunRequest:

@@ -18,7 +18,7 @@ from ..lifecycle import reach
 from ..plan import hostfile
 from ..plan.cluster import Options, SurveyedCluster
 from ..plan.runtimes import gpus_of
-from ..provision.survey import survey
+from ..provision.survey import for_launcher, survey
 from ..runs import start
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import Sessions, all_facts
@@ -92,6 +92,8 @@ def _survey(
     except UsageError as wrong:
         return None, wrong
     start.refuse_second(cluster)
+    if measure.hosts_not_ready(cluster):  # they may be ready for the other launchers
+        cluster = for_launcher(cluster, "tensorflow")
     if without := measure.hosts_not_ready(cluster):
         named = ", ".join(without) + (" is" if len(without) == 1 else " are")
         return cluster, UsageError(
@@ -139,9 +141,8 @@ def _check_tensorflow(
 
 def _no_links(cluster: SurveyedCluster, findings: list[Finding]) -> str:
     """Why an all-reduce is impossible or would hang; empty if it can run."""
-    runtime = cluster.environment.runtime
-    if not runtime.horovod:
-        return f"{runtime.name} has no Horovod"
+    if not cluster.environment.horovod:
+        return "Horovod is not installed"
     if sum(peer.slots for peer in cluster.peers) < 2:
         return "there is only one rank"
     return "because of the findings below" if any(x.stops_links for x in findings) else ""

@@ -32,7 +32,8 @@ class CachedWheel:
 class Options:
     """The user's options for the preparation of hosts. `archive` is the URL of a Debian archive,
     for packages that hosts of another system download from there, `internet` how hosts reach the
-    package index. `takeover`: the second host is prepared to continue a run."""
+    package index. `takeover`: the second host is prepared to continue a run. `environment`: the
+    digest of that of a run which continues."""
 
     system: bool = False
     requirements: Path | None = None
@@ -43,6 +44,7 @@ class Options:
     archive: str = ""
     internet: Internet = Internet()
     takeover: bool = False
+    environment: str | None = None
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _steps(cluster: SurveyedCluster, name: str) -> list[Step]:
     if runtime_missing:
         why = f"environment {environment.digest} is not there"
         steps.append(Step(name, "runtime", why, MINUTES, environment.megabytes))
-        if environment.runtime.horovod:
+        if environment.horovod:
             steps.append(_horovod_step(cluster, name))
     if client is not None and client_missing:
         why = f"what writes to {cluster.inventory.bucket} is not there"

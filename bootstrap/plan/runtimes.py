@@ -9,7 +9,7 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -84,7 +84,7 @@ class RuntimeRow:
 
     @property
     def horovod(self) -> bool:
-        """Whether Horovod is built for it."""
+        """Whether Horovod can be built for it."""
         return "horovod" in self.launchers
 
     def supports(self, launcher: str | None) -> bool:
@@ -148,7 +148,7 @@ class Runtime:
 
     @property
     def horovod(self) -> bool:
-        """Whether Horovod is built for it."""
+        """Whether Horovod can be built for it."""
         return self.row.horovod
 
     @property
@@ -217,12 +217,19 @@ class LockedEnvironment(ABC):
 
 @dataclass(frozen=True)
 class Environment(LockedEnvironment):
-    """A runtime on one Python; `extra` is the locked text of the user's own packages."""
+    """A runtime on one Python; `extra` is the locked text of the user's own packages; `plain`:
+    without Horovod, which only launcher horovod needs."""
 
     runtime: Runtime
     python: str
     why: str
     extra: str = ""
+    plain: bool = False
+
+    @property
+    def horovod(self) -> bool:
+        """Whether it has Horovod."""
+        return self.runtime.horovod and not self.plain
 
     @property
     def lock(self) -> Path:
@@ -231,9 +238,10 @@ class Environment(LockedEnvironment):
 
     @property
     def content(self) -> list[str]:
-        """The runtime's name, the Python, the locked texts and the recipe of Horovod."""
+        """The runtime's name, the Python, the locked texts and the recipe of Horovod, if it has
+        Horovod."""
         parts = [self.runtime.name, self.python, self.lock.read_text(), self.extra]
-        return parts + [path.read_text() for path in self.runtime.recipe]
+        return parts + [path.read_text() for path in self.runtime.recipe if self.horovod]
 
     def wheel_key(self, builder: HostFacts) -> str:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
@@ -294,7 +302,26 @@ def choose_runtime(
     gpu, hosts_are = _hosts_with_gpu(facts)
     row, why = _choose_row(facts, launcher, name)
     python = common_python(facts, row.pythons)
-    return Environment(Runtime(row, gpu), python, f"{hosts_are}; {why}")
+    plain = row.horovod and not uses_horovod(launcher)
+    return Environment(Runtime(row, gpu), python, f"{hosts_are}; {why}", plain=plain)
+
+
+def uses_horovod(launcher: str | None) -> bool:
+    """Whether the ranks of a launcher, by default the default one, use Horovod."""
+    return launcher in (None, "horovod")
+
+
+def preferring_installed(
+    environment: Environment, facts: Mapping[str, HostFacts], digest: str | None = None
+) -> Environment:
+    """The environment; in place of a plain one, one with Horovod if all hosts have that already, or
+    if a run that continues has that `digest`."""
+    complete = replace(environment, plain=False)
+    for installed in (environment, complete) if environment.plain else ():
+        is_installed = all(installed.digest in host.envs for host in facts.values())
+        if is_installed if digest is None else installed.digest == digest:
+            return installed
+    return environment
 
 
 def _choose_row(

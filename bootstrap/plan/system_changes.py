@@ -112,7 +112,7 @@ def missing(cluster: SurveyedCluster, name: str) -> dict[str, str]:
     """The missing system parts for a host's role in the cluster, each with its package."""
     facts, environment = cluster.facts[name], cluster.environment
     incomplete = any(environment.digest not in f.envs for f in cluster.facts.values())
-    needs_wheel = environment.runtime.horovod and incomplete
+    needs_wheel = environment.horovod and incomplete
     builds = needs_wheel and not cluster.wheel and name == cluster.builder
     python = {} if environment.python in facts.pythons else {"python3": "python3"}
     return python | runtimes.missing_parts(facts, chief=name == cluster.chief, builds=builds)

@@ -176,7 +176,7 @@ class _Installation:
             locks[f"{folder}.extra.txt"] = self.environment.extra
         self._create_environment(step_host, "runtime", folder, locks)
         imports = self.environment.runtime.framework.imports
-        if not self.environment.runtime.horovod:
+        if not self.environment.horovod:
             self._mark_complete(step_host, "runtime", imports)
         elif step_host.waits_for_wheel:  # compile Python files while the wheel is built
             step_host.reporter("runtime")("installed; imported once")

@@ -54,7 +54,7 @@ class HostStep:
     def waits_for_wheel(self) -> bool:
         """Whether this host waits for a wheel that another host builds."""
         cluster = self.cluster
-        needs = cluster.environment.runtime.horovod and not cluster.wheel
+        needs = cluster.environment.horovod and not cluster.wheel
         return needs and self.name != cluster.builder
 
     @property

@@ -15,7 +15,7 @@ from ..inventory.hosts import Host, Inventory
 from ..plan.cluster import Options, SurveyedCluster
 from ..plan.hostfile import Peer
 from ..plan.internet import Internet
-from ..plan.runtimes import choose_runtime, gpus_of
+from ..plan.runtimes import choose_runtime, gpus_of, preferring_installed, uses_horovod
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import Sessions, all_facts
 from ..ssh.session import Session
@@ -37,6 +37,7 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     if options.requirements:
         extra = resolve_extra(environment, options.requirements, local_uv())
         environment = replace(environment, extra=extra)
+    environment = preferring_installed(environment, facts, options.environment)
     peers = resolve_peers(sessions, facts, options.peer_addresses)
     cluster = ConnectedCluster(
         *(sessions.inventory, facts, environment, peers),
@@ -142,10 +143,21 @@ def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCl
     return updated if wheel_folder(updated) == wheel_folder(cluster) else with_wheel(updated)
 
 
+def for_launcher(cluster: AnyCluster, launcher: str) -> AnyCluster:
+    """A cluster that was surveyed for Horovod, for a launcher that was chosen after that."""
+    if uses_horovod(launcher) or not cluster.environment.horovod:
+        return cluster
+    plain = replace(cluster.environment, plain=True)
+    environment = preferring_installed(plain, cluster.facts)
+    return with_wheel(replace(cluster, environment=environment))
+
+
 def with_wheel(cluster: AnyCluster) -> AnyCluster:
     """The cluster with its wheel in this computer's cache. If hosts need a wheel, the stack's
     bucket is checked too; its wheel is downloaded if the cache has none."""
-    needed = cluster.environment.runtime.horovod and cluster.incomplete
+    if not cluster.environment.horovod:
+        return replace(cluster, wheel=None, cached_wheel=None)
+    needed = cluster.incomplete
     folder = wheel_folder(cluster)
     cached = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
     return replace(cluster, wheel=wheel_store.find_wheel(cluster), cached_wheel=cached)

@@ -49,7 +49,8 @@ class Retries:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run, validated. `strategy` None: the default is chosen.
+    """The options of a run, validated. `strategy` None: the default is chosen. `any_launcher`:
+    `auto` may choose a strategy of another launcher than `launcher`.
 
     `servers`: how many parameter servers; 0: one where the strategy has any. `resumes`: the id of
     the run whose checkpoints this one continues from. `thresholds`: of its evaluation.
@@ -58,6 +59,7 @@ class RunOptions:
 
     launcher: str = DEFAULT_LAUNCHER
     strategy: str | None = None
+    any_launcher: bool = False
     servers: int = 0
     script: bool = False
     keras: KerasChoice = KerasChoice()
@@ -120,14 +122,17 @@ class RunOptions:
         if self.servers and not (row and row.has_servers):
             raise UsageError("--ps is for --strategy parameter-server")
 
-    def with_strategy(self, slots: Sequence[int], gpus: int) -> tuple[RunOptions, str]:
+    def with_strategy(
+        self, slots: Sequence[int], gpus: int, *, horovod: bool
+    ) -> tuple[RunOptions, str]:
         """The options with the strategy that replaces `auto`, and why; unchanged without `auto`.
 
-        `slots` of each host; `gpus` of the first host.
+        `slots` of each host; `gpus` of the first host; `horovod`: it need not be compiled.
         """
         if self.strategy != AUTO:
             return self, ""
-        name, why = strategies.choose_for(self.launcher, slots, gpus)
+        compiled = horovod or not self.any_launcher
+        name, why = strategies.choose_for(self.launcher, slots, gpus, compiled=compiled)
         launcher = strategies.STRATEGIES[name].launcher
         return replace(self, launcher=launcher, strategy=name), why
 

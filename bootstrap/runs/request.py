@@ -167,6 +167,7 @@ def run_options(args: ProgramOptions, *, resumes: str | None = None) -> RunOptio
     return RunOptions(
         launcher=launcher_for(args.launcher, args.strategy),
         strategy=args.strategy,
+        any_launcher=args.launcher is None,
         servers=args.ps or 0,
         script=args.script is not None,
         keras=choose(args.keras, [], KerasChoice()),

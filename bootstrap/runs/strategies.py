@@ -88,14 +88,18 @@ def names() -> tuple[str, ...]:
     return (*STRATEGIES, AUTO)
 
 
+def launcher_named(name: str | None) -> str | None:
+    """A launcher that was given, or None; UsageError for an unknown one."""
+    return name if name is None else choose(name, LAUNCHERS, "launcher")
+
+
 def launcher_for(launcher: str | None, strategy: str | None) -> str:
     """The launcher of a run: the chosen one, that of the strategy, or the default.
 
     Raises:
         UsageError: unknown names, or a strategy of the other launcher.
     """
-    if launcher is not None:
-        choose(launcher, LAUNCHERS, "launcher")
+    launcher_named(launcher)
     if strategy is not None:
         choose(strategy, names(), "strategy")
     if strategy in (None, AUTO):
@@ -124,13 +128,19 @@ def resolve(launcher: str, name: str | None, hosts: int) -> Strategy:
     return strategy
 
 
-def choose_for(launcher: str, slots: Sequence[int], gpus: int) -> tuple[str, str]:
+def choose_for(
+    launcher: str, slots: Sequence[int], gpus: int, *, compiled: bool = True
+) -> tuple[str, str]:
     """The strategy that `auto` stands for, and why.
 
     Args:
         slots: of each host, in order.
         gpus: of the first host.
+        compiled: whether the strategies of Horovod need no compilation; otherwise several hosts
+            train with one of TensorFlow.
     """
+    if len(slots) > 1 and not compiled:
+        return "multiworker", f"{len(slots)} hosts, and Horovod is not installed there"
     if len(slots) > 1:
         return _default(launcher, len(slots)).name, f"{len(slots)} hosts"
     if gpus > 1:

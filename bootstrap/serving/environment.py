@@ -113,5 +113,6 @@ def python_on_host(place: EndpointPlace, run_digest: str | None) -> str:
         if digest in place.facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
     raise UsageError(
-        f"{place.host} has no runtime to serve with", hint=Command("bootstrap", **place.target)
+        f"{place.host} has no runtime to serve with",
+        hint=Command("bootstrap", launcher="tensorflow", **place.target),
     )

@@ -20,6 +20,7 @@ from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, stop_policy
 from ..plan.cluster import Options, SurveyedCluster
 from ..plan.runtimes import REPO, gpus_of
+from ..provision.survey import for_launcher
 from ..runs import results, start
 from ..runs.earlier_run import EarlierRun, changed_data, earlier_run
 from ..runs.failures.retries import check_elastic, check_takeover
@@ -112,6 +113,7 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     options = replace(options, request=with_strategy(options.request, cluster))
     placement = placement_of(options.request.options, cluster.peers)
     refuse_alone(options.request, sum(map(len, placement)))
+    cluster = for_launcher(cluster, options.request.options.launcher)
     print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
@@ -138,7 +140,9 @@ def refuse_alone(request: RunRequest, ranks: int) -> None:
 def with_strategy(request: RunRequest, cluster: SurveyedCluster) -> RunRequest:
     """The request with a strategy in place of `auto`; prints which one, and why."""
     gpus = len(gpus_of(cluster.facts[cluster.chief]))
-    chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
+    slots = [peer.slots for peer in cluster.peers]
+    horovod = cluster.environment.horovod and not (cluster.incomplete and cluster.wheel is None)
+    chosen, why = request.options.with_strategy(slots, gpus, horovod=horovod)
     if why:
         print_lines(f"strategy auto: {chosen.strategy}, because there is {why}")
     return replace(request, options=chosen)

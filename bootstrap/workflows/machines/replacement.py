@@ -161,7 +161,9 @@ def _needs(run: Run, document: RunDocument) -> Needs:
     runtime = RUNTIMES.get(document.runtime.name)
     row = runtime.row.name if runtime else None
     has_standby = bool(takeover.standby_of(run))
-    return Needs(run, request, replace(options, runtime=row, takeover=has_standby))
+    digest = document.runtime.digest
+    options = replace(options, runtime=row, takeover=has_standby, environment=digest)
+    return Needs(run, request, options)
 
 
 def _ready(stack: str, run: Run, name: str) -> Inventory:

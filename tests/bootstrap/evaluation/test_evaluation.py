@@ -116,9 +116,8 @@ def test_a_missed_threshold_is_exit_3_and_its_text_is_cleaned() -> None:
 def recorded(folder: Path, args: ProgramOptions, **changes: Any) -> EarlierRun:
     """A run with these options, whose results are in `folder`."""
     request = read_request(args)
-    document = run_document(
-        launcher="tensorflow", program=request.program, bundle=request.bundle.digest, **changes
-    )
+    values = {"launcher": "tensorflow", **changes}
+    document = run_document(program=request.program, bundle=request.bundle.digest, **values)
     record_run(folder / "results/r1", document, request.record)
     return earlier_run("r1")
 
@@ -153,6 +152,15 @@ def test_an_evaluation_has_the_settings_and_the_data_of_its_run(
     assert (train.spec.name, train.spec.uri) == ("train", str(project / "mnist"))
     assert model.spec.name == "model" and model.files
     assert [file.path for file in model.files.files] == ["model.keras"]
+
+
+def test_only_a_script_is_evaluated_with_horovod_because_its_run_was(project: Path) -> None:
+    earlier = recorded(project, TRAINING, launcher="horovod")
+    built_in = read_evaluation(earlier, program()).options
+    assert built_in.strategy == "auto" and built_in.any_launcher
+    for args in (program(script="eval.py"), program(launcher="horovod")):
+        options = read_evaluation(earlier, args).options
+        assert (options.launcher, options.strategy) == ("horovod", None)
 
 
 def test_an_evaluation_has_the_copy_of_the_training_of_its_run(

@@ -22,6 +22,7 @@ from bootstrap.plan.runtimes import (
     RuntimeRow,
     choose_runtime,
     missing_parts,
+    preferring_installed,
     row_named,
 )
 from bootstrap.provision.requirements import resolve_extra
@@ -50,7 +51,9 @@ DEFAULTS = {
 def test_hosts_without_a_gpu_get_the_small_runtime(debian: HostFacts, launcher: str | None) -> None:
     chosen = choose_runtime({"h1": debian, "h2": debian}, launcher, None)
     default = RUNTIMES[DEFAULTS[launcher][0]]
-    assert chosen == Environment(default, "3.11", "no GPU on any host; the default")
+    plain = launcher == "tensorflow"
+    assert chosen == Environment(default, "3.11", "no GPU on any host; the default", plain=plain)
+    assert chosen.horovod is (launcher in (None, "horovod"))
 
 
 def test_hosts_with_gpus_get_the_one_that_drives_them(debian: HostFacts) -> None:
@@ -89,7 +92,35 @@ def test_hosts_with_a_newer_python_alone_get_the_newest_runtime(
     chosen = choose_runtime({"h1": new, "h2": new}, launcher, None)
     runtime = RUNTIMES[DEFAULTS[launcher][1]]
     passed_over = "tf2.18 has no Python that all hosts have" if runtime is NEW else "the default"
-    assert chosen == Environment(runtime, "3.13", f"no GPU on any host; {passed_over}")
+    reason, plain = f"no GPU on any host; {passed_over}", launcher == "tensorflow"
+    assert chosen == Environment(runtime, "3.13", reason, plain=plain)
+
+
+def with_environments(host: HostFacts, *environments: Environment) -> HostFacts:
+    return replace(host, envs=frozenset(each.digest for each in environments))
+
+
+def test_hosts_that_have_horovod_run_other_launchers_in_the_same_environment(
+    debian: HostFacts,
+) -> None:
+    plain = choose_runtime({"h1": debian}, "tensorflow", None)
+    whole = choose_runtime({"h1": debian}, "horovod", None)
+    assert plain.digest != whole.digest
+    neither, one, both = (
+        with_environments(debian, *those) for those in ((), (whole,), (plain, whole))
+    )
+    for facts, chosen in (
+        ({"h1": one, "h2": one}, whole),
+        ({"h1": one, "h2": both}, whole),
+        ({"h1": both, "h2": both}, plain),
+        ({"h1": one, "h2": neither}, plain),
+    ):
+        assert preferring_installed(plain, facts).digest == chosen.digest
+        assert preferring_installed(whole, facts).digest == whole.digest
+    # A run that continues keeps its own, also with a new host.
+    facts = {"h1": one, "h2": neither}
+    assert preferring_installed(plain, facts, whole.digest).digest == whole.digest
+    assert preferring_installed(plain, {"h1": one}, plain.digest).digest == plain.digest
 
 
 def test_hosts_that_share_no_python_of_a_runtime_are_refused(debian: HostFacts) -> None:
@@ -200,6 +231,7 @@ def test_another_lock_or_recipe_is_another_environment_and_wheel(
 
     three = {each: Environment(each, "3.11", "") for each in (CPU, GPU, NEW)}
     before = {each: Environment(each, "3.11", "").digest for each in three}
+    before_plain = {each: Environment(each, "3.11", "", plain=True).digest for each in three}
     wheels = {each: three[each].wheel_key(debian) for each in three}
     parts = [*runtimes.SCRIPTS.glob("*.sh"), *runtimes.PROBES.glob("*.py")]
     for path in [*runtimes.LOCKS.glob("*.txt"), *parts]:
@@ -213,6 +245,9 @@ def test_another_lock_or_recipe_is_another_environment_and_wheel(
     assert {each for each in three if Environment(each, "3.11", "").digest != before[each]} == (
         others
     )
+    plain = {each: Environment(each, "3.11", "", plain=True) for each in three}
+    kept = {each for each in three if plain[each].digest == before_plain[each]}
+    assert kept == (set(three) if not file.startswith("runtime-") else set(three) - others)
     rebuilt = {each for each in wheels if three[each].wheel_key(debian) != wheels[each]}
     assert rebuilt == (set() if file.startswith("runtime-") else others)
 

@@ -74,6 +74,13 @@ def test_a_builder_needs_a_compiler_as_well(debian: HostFacts) -> None:
     assert todo.fetches == {"system": 149}
 
 
+def test_other_launchers_than_horovod_need_no_compiler(debian: HostFacts) -> None:
+    bare = replace(debian, tools={}, mpi_headers=False)
+    there = replace(cluster(bare, gpu=False), wheel=None)
+    todo = changes(replace(there, environment=replace(there.environment, plain=True)), "h1")
+    assert todo.packages == ("openmpi-bin", "openssh-client")
+
+
 def test_a_host_without_python_gets_the_one_of_apt(debian: HostFacts) -> None:
     for there in ({}, {"3.13": "/usr/bin/python3.13"}):
         todo = changes(cluster(replace(debian, pythons=there), gpu=False), "h1")

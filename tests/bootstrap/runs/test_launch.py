@@ -28,10 +28,12 @@ from bootstrap.runs.launch import (
     run_document,
 )
 from bootstrap.runs.metrics.options import MOST_METRICS
+from bootstrap.runs.request import run_options
 from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import SCRIPTS_ONLY, STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.codec import decode, encode
+from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.evaluation import Threshold
 from railhead.documents.runs.run import (
     BuiltIn,
@@ -300,14 +302,35 @@ def test_a_chief_and_its_servers_come_beside_the_workers_of_all_slots() -> None:
 def test_auto_takes_what_fits_hosts_and_gpus(
     launcher: str, slots: tuple[int, ...], gpus: int, strategy: str, why: str
 ) -> None:
-    options, reason = RunOptions(launcher, "auto").with_strategy(slots, gpus)
-    assert (options.strategy, reason) == (strategy, why)
-    assert options.launcher == STRATEGIES[strategy].launcher
+    for horovod in (True, False):
+        options, reason = RunOptions(launcher, "auto").with_strategy(slots, gpus, horovod=horovod)
+        assert (options.strategy, reason) == (strategy, why)
+        assert options.launcher == STRATEGIES[strategy].launcher
+
+
+@pytest.mark.parametrize(
+    ("slots", "horovod", "strategy"),
+    [
+        ((1, 1), True, "horovod"),
+        ((1, 1), False, "multiworker"),
+        ((2,), False, "horovod"),  # no other strategy uses its slots
+        ((1,), False, "one-device"),
+    ],
+)
+def test_auto_without_a_launcher_prefers_what_needs_no_compilation(
+    slots: tuple[int, ...], horovod: bool, strategy: str
+) -> None:
+    options = run_options(ProgramOptions(strategy="auto"))
+    chosen, why = options.with_strategy(slots, 0, horovod=horovod)
+    assert chosen.strategy == strategy
+    assert ("Horovod is not installed" in why) is (strategy == "multiworker")
+    named = run_options(ProgramOptions(strategy="auto", launcher="horovod"))
+    assert named.with_strategy((1, 1), 0, horovod=False)[0].strategy == "horovod"
 
 
 def test_a_strategy_by_name_stays() -> None:
     options = RunOptions("tensorflow", "mirrored")
-    assert options.with_strategy([4], 4) == (options, "")
+    assert options.with_strategy([4], 4, horovod=True) == (options, "")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def installation(session: Session, **facts: Any) -> _Installation:
         chief="h1",
         leaders=(SimpleNamespace(name="h1", address="127.0.0.1"),),
         wheel=None,
-        environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False), megabytes=0),
+        environment=SimpleNamespace(horovod=False, megabytes=0),
     )
     board = SimpleNamespace(line=lambda *_, **__: None, print_lines=lambda *_: None)
     return _Installation(cluster, None, board)  # type: ignore[arg-type]
