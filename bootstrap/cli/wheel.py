@@ -12,7 +12,8 @@ from ..console.output import print_lines
 from ..errors import UsageError
 from ..facts.host import HostFacts
 from ..inventory.files import atomic_write
-from ..plan.runtimes import OPENMPI_OF_APT, Environment
+from ..plan import open_mpi
+from ..plan.runtimes import Environment
 from ..provision import local_wheel
 
 
@@ -29,6 +30,7 @@ def make(options: WheelOptions, runtime: str | None, facts: HostFacts | None = N
     if options.out and Path(options.out).exists() and not Path(options.out).is_dir():
         raise UsageError(f"--out: {options.out} is not a folder")
     facts = facts or local_wheel.facts_here()
+    open_mpi.refuse({"this computer": facts})
     environment = local_wheel.environment_here(
         facts, gpu=options.gpu, name=runtime, python=options.python
     )
@@ -48,7 +50,7 @@ def make(options: WheelOptions, runtime: str | None, facts: HostFacts | None = N
 
 
 def _about(environment: Environment, facts: HostFacts) -> list[str]:
-    mpi = (facts.openmpi or OPENMPI_OF_APT).split(".")[0]
+    mpi = open_mpi.series(facts).split(".")[0]
     needs = f"TensorFlow {environment.runtime.version}, Open MPI {mpi}"
     return [f"for {facts.os} on {facts.arch}, Python {environment.python}, {needs}"]
 

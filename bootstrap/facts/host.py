@@ -24,7 +24,12 @@ from .gpu import GpuFacts
 from .system import SystemFacts
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in order of preference: the best tested one first
-PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
+PYTHON_OF_APT = {
+    "debian-12": "3.11",
+    "debian-13": "3.13",
+    "ubuntu-22.04": "3.10",
+    "ubuntu-24.04": "3.12",
+}
 TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
 
 

@@ -56,10 +56,10 @@ BENCH_SECONDS = 180.0
 LINK_SECONDS = 180  # the bound also holds if this computer has disconnected
 TIMED_OUT = 124  # exit code of timeout(1)
 SHOWN_LINES = 6  # lines of an error that are shown
-TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
+TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:(?: (?=\x1f))?")
 # The rank that mpirun names: it exited, was killed or called MPI_Abort.
 FIRST_ENDED = re.compile(
-    r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
+    r"Process name: \[\S+,(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
 NO_PROBE = "a reading of TensorFlow that is not valid"
 KILOBYTES = re.compile("[0-9]{1,15}")

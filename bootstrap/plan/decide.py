@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..console.text import size
 from ..errors import HostsNotReady, UsageError
 from ..facts.host import HostFacts
-from . import downloads, drivers, hostfile, runtimes
+from . import downloads, drivers, hostfile, open_mpi, runtimes
 from . import system_changes as system
 from .cluster import Options, SurveyedCluster
 from .hostfile import Peer
@@ -24,9 +24,11 @@ def decide(cluster: SurveyedCluster, options: Options) -> Plan:
 
     Raises:
         UsageError: a host needs a system change that is not allowed or not possible, has too
-            little disk space, or the hosts have GPUs of several types without --allow-mixed.
+            little disk space, or an Open MPI that starts no run; or the hosts have GPUs of several
+            types without --allow-mixed.
     """
     _refuse_mixed(cluster, options)
+    open_mpi.refuse(cluster.facts)
     todo = _changes(cluster)
     downloads.refuse(cluster.facts, todo)
     _refuse_system_changes(cluster, todo, options)

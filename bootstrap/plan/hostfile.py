@@ -93,6 +93,11 @@ def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
     return ",".join(dict.fromkeys(link.network for link in links(peers, facts)))
 
 
+def is_loopback(networks: str) -> bool:
+    """Whether all of these networks are of one machine."""
+    return all(ipaddress.ip_network(network).is_loopback for network in networks.split(","))
+
+
 def _link(address: str, facts: HostFacts) -> Link:
     ip = ipaddress.ip_address(address)
     single = f"{address}/{ip.max_prefixlen}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..facts.gpu import TOO_OLD
 from ..facts.host import HostFacts, common_python
+from . import open_mpi
 
 REPO = Path(__file__).resolve().parents[2]
 LOCKS = REPO / "locks"
@@ -38,8 +39,6 @@ PACKAGES = {  # the Debian and Ubuntu packages of the system parts
     "mpi.h": "libopenmpi-dev",
 }
 BUILD_TOOLS = ("g++", "cmake", "make", "mpi.h")
-# The major version that apt installs on Debian 12 and Ubuntu 22.04 and 24.04.
-OPENMPI_OF_APT = "4"
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,7 @@ class Environment(LockedEnvironment):
 
     def wheel_key(self, builder: HostFacts) -> str:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
-        mpi = (builder.openmpi or OPENMPI_OF_APT).split(".")[0]
+        mpi = open_mpi.series(builder).split(".")[0]
         parts = [builder.os, builder.arch, self.python, self.runtime.version, mpi]
         parts += [path.read_text() for path in self.runtime.recipe]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -26,7 +26,7 @@ from railhead.documents.runs.run import (
 )
 
 from ..errors import UsageError
-from ..plan.hostfile import Link, Peer
+from ..plan.hostfile import Link, Peer, is_loopback
 from . import strategies
 from .keras.choice import KerasChoice
 from .metrics.options import MOST_METRICS
@@ -254,21 +254,33 @@ def run_document(
 NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # before the networks in its command
 
 
-def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> list[str]:
-    """The argv of mpirun, started on the chief in `run_folder` (an absolute path there).
+def mpirun_argv(
+    run_id: str, *, size: int, run_folder: str, networks: str, series: str
+) -> list[str]:
+    """The argv of mpirun, started on the chief in `run_folder` (an absolute path there), for a
+    series of Open MPI: "4.1" or "5.0".
 
     Ranks are not bound to cores: by default OpenMPI pins each host's first rank to core 0.
     A rank that waits for the others yields its core at each poll: another rank, or what prepares
     its batches, may need it. By default it does so only if the host has fewer slots than ranks.
     TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes.
+
+    Open MPI 5 drops parameters after `-mca` (one dash), without a word. Its daemons refuse the
+    loopback interface, so those of local hosts use another one. On stdout it does not tag each
+    piece of output, and 5.0.7 and 5.0.8 mix the ranks; on stderr, a pipe, each frame (rank.py)
+    arrives in one piece. Therefore ranks write there.
     """
+    five = series == "5.0"
     tmp = f"TMPDIR=$HOME/.railhead/runs/{run_id}/tmp"
+    marks = f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME {tmp}"
+    agent = ("prte_launch_agent", "prted") if five else ("orte_launch_agent", "orted")
+    named = NETWORKS[1:] if five and is_loopback(networks) else NETWORKS
     mca = {
         "plm_rsh_agent": "ssh",
         "plm_rsh_args": f"-F {run_folder}/ssh_config",
         "plm_rsh_no_tree_spawn": "1",
-        "orte_launch_agent": f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME {tmp} orted",
-        **dict.fromkeys(NETWORKS, networks),
+        agent[0]: f"{marks} {agent[1]}",
+        **dict.fromkeys(named, networks),
         "oob_tcp_keepalive_time": "10",
         "oob_tcp_keepalive_intvl": "5",
         "oob_tcp_keepalive_probes": "3",
@@ -279,5 +291,7 @@ def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> li
     argv = ["mpirun", "--hostfile", f"{run_folder}/hostfile", "-np", str(size)]
     argv += ["--bind-to", "none", "--map-by", "slot", "--tag-output"]
     for name, value in mca.items():
-        argv += ["-mca", name, value]
-    return [*argv, "sh", "-c", f'exec sh "$HOME/.railhead/runs/{run_id}/rank.sh"']
+        argv += ["--mca", name, value]
+    argv += ["--merge-stderr-to-stdout"] if five else []
+    output = " >&2" if five else ""
+    return [*argv, "sh", "-c", f'exec sh "$HOME/.railhead/runs/{run_id}/rank.sh"{output}']

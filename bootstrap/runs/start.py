@@ -25,7 +25,7 @@ from ..console import log
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..plan import hostfile
+from ..plan import hostfile, open_mpi
 from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
 from ..remote.programs import BUNDLE, NAME, SUPERVISOR, WHOLE
@@ -409,6 +409,7 @@ def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> li
         size=document.size,
         run_folder=folder,
         networks=hostfile.networks(cluster.peers, cluster.facts),
+        series=open_mpi.series(cluster.facts[cluster.chief]),
     )
     key = f"{home}/.railhead/cluster/key"
     config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")

@@ -1,7 +1,8 @@
-"""The root file system of every full host: Debian 12, built once and cached.
+"""The root file system of every full host: Debian 12 or 13, each built once and cached.
 
-Hosts have their own writable layer above it, so nothing ever writes to it. It has Python 3.11 (the
-full package: the minimal one lacks json), OpenMPI and sshd; an ordinary user `rail`; no sudo.
+Hosts have their own writable layer above it, so nothing ever writes to it. It has Python (the full
+package: the minimal one lacks json), OpenMPI and sshd; an ordinary user `rail`; no sudo. Debian 12
+has Python 3.11 and Open MPI 4.1.4, Debian 13 ("trixie") Python 3.13 and Open MPI 5.0.7.
 """
 
 from __future__ import annotations
@@ -43,27 +44,27 @@ python3 -c 'import json, venv'
 SEALED = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
 
 
-def base_image() -> Path:
-    """The folder of the image; built if there is none of this recipe (network, minutes).
+def base_image(suite: str = SUITE) -> Path:
+    """The folder of a Debian's image; built if there is none of this recipe (network, minutes).
 
     Two processes do not build at the same time, and an interrupted build is started again. Raises
     CommandFailed.
     """
-    image = CACHE / recipe_digest()
+    image = CACHE / recipe_digest(suite)
     if not image.exists():
         with locked(CACHE / "lock"):
             if not image.exists():
-                build(image)
+                build(image, suite)
     return image
 
 
-def recipe_digest() -> str:
+def recipe_digest(suite: str = SUITE) -> str:
     """A digest of everything in the image; another recipe has another folder."""
-    recipe = "\n".join([SUITE, architecture(), *PACKAGES, SETUP])
+    recipe = "\n".join([suite, architecture(), *PACKAGES, SETUP])
     return hashlib.sha256(recipe.encode()).hexdigest()[:16]
 
 
-def build(image: Path) -> None:
+def build(image: Path, suite: str = SUITE) -> None:
     """Build under a temporary name and rename at the end, so that no incomplete image is used."""
     part = image.with_name(image.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -71,8 +72,8 @@ def build(image: Path) -> None:
     print(f"building the test hosts' base image in {image} (once)", file=sys.stderr, flush=True)
     include = "--include=" + ",".join(PACKAGES)
     arch = "--arch=" + architecture()
-    source = [mirror()] if mirror() else []
-    command = ["debootstrap", arch, "--variant=minbase", include, SUITE, str(part), *source]
+    source = [mirror()] if mirror() else []  # an archive has all suites
+    command = ["debootstrap", arch, "--variant=minbase", include, suite, str(part), *source]
     run(*SEALED, *command)
     copy_apt_settings(part)
     run(*SEALED, "chroot", str(part), "/bin/sh", "-c", SETUP)

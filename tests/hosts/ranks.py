@@ -29,9 +29,13 @@ def rank(
     """Run one rank as mpirun does; its lines get their usual ends back."""
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     done = started(command(folder, python), folder / "work", world)
-    assert "\n" not in done.stdout
-    done.stdout = re.sub("[\x1a\x1c\x1d\x1f]", "", done.stdout).replace("\x1e", "\n")
+    done.stdout = text_of(done.stdout)
     return done
+
+
+def text_of(frames: str) -> str:
+    """What a rank has printed, from the frames that mpirun receives."""
+    return re.sub("[\n\x1a\x1c\x1d\x1f]", "", frames).replace("\x1e", "\n")
 
 
 def command(folder: Path, python: str = sys.executable) -> list[str]:
@@ -39,13 +43,13 @@ def command(folder: Path, python: str = sys.executable) -> list[str]:
     return [python, str(folder / NAME), "rank.rank", str(folder)]
 
 
-def beating_rank(folder: Path) -> subprocess.Popen[bytes]:
+def beating_rank(folder: Path, **more: Any) -> subprocess.Popen[bytes]:
     """Start one rank, with heartbeats ten times a second in its output."""
     programs.change(folder, "rank/rank.py", "BEAT = 5.0", "BEAT = 0.1")
     world = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **world}
     return subprocess.Popen(
-        command(folder), cwd=folder / "work", env=environment, stdout=subprocess.PIPE
+        command(folder), cwd=folder / "work", env=environment, stdout=subprocess.PIPE, **more
     )
 
 

@@ -104,7 +104,7 @@ MUTANTS = [
     Mutant(
         what="the rank that failed first is blamed with another exit code",
         file="bootstrap/remote/run/supervisor.py",
-        old="else replace(blamed, exit=first.code)",
+        old="else replace(blamed, exit=status)",
         new="else replace(blamed, exit=1)",
         caught_by=FAILURE,
     ),

@@ -138,7 +138,7 @@ ROWS = (
         r"error: (?:unrecognized arguments|the following arguments are required|argument \S+: )",
         r"of this script never joined each other",
         r"each rank needs its own GPU",
-        r"mpirun was unable to launch the specified application",
+        r"(?:mpi|prte)run was unable to launch the specified application",
         retry=NEVER,
     ),
     _row(
@@ -197,6 +197,7 @@ ROWS = (
         r"UnavailableError",
         r"/tensorflow\.CoordinationService/",  # another rank does not answer, or is stopped
         r"ORTE was unable to reliably start one or more daemons",
+        r"A daemon failed to report back after being spawned",
         retry=ALWAYS,
     ),
     _row(

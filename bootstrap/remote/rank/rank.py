@@ -15,6 +15,7 @@ import os
 import re
 import runpy
 import select
+import signal
 import sys
 import time
 import traceback
@@ -30,14 +31,13 @@ from .. import programs
 from ..attempts import cgroups
 from ..keras_patches import patch
 from ..run import json_file
+from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed
 from ..stall import counter, dump
 from . import groups, quick_import, rank_launcher, rank_link
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
-ALIVE = b"\x1d"  # a heartbeat
-ENDED = b"\x1c"  # this rank has ended
-STEPPED = b"\x1a"  # it has completed a step since the last STEPPED
+GRACE = 5.0  # seconds between TERM and KILL, for a rank that its launcher left
 STEPS = 1.0  # seconds between two STEPPED
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 
@@ -124,9 +124,10 @@ def redirect_output(
     `last_line` when this process has ended, whatever ended it, calls `check` with each heartbeat,
     and reports that `steps` has counted.
 
-    mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
-    no process group that mpirun kills: it still forwards the last output of a killed rank. It is
-    not a child of this process either: a script may wait for all its children.
+    mpirun receives frames (see mpirun_output). The helper is in no process group that mpirun kills:
+    it still forwards the last output of a killed rank. It is not a child of this process either: a
+    script may wait for all its children. If nobody reads its output any more, the launcher has left
+    this rank (Open MPI 5 does so), and the helper ends it.
     """
     rank = os.getpid()
     source, sink = os.pipe()
@@ -142,9 +143,12 @@ def redirect_output(
         if os.fork() == 0:
             os.close(sink)
             heartbeat = Heartbeat(check, steps)
-            forward_output(source, rank, heartbeat)
-            wait_for_end(rank, heartbeat)
-            send(encoded(last_line) + ENDED)
+            try:
+                forward_output(source, rank, heartbeat)
+                wait_for_end(rank, heartbeat)
+                send(encoded(last_line) + ENDED)
+            except OSError:
+                end_left(rank)
     finally:
         os._exit(0)
 
@@ -185,10 +189,21 @@ def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
 
 
 def send(data: bytes) -> None:
-    """Write all of the data to mpirun."""
-    rest = memoryview(data)
+    """Write all of the data to mpirun; OSError if nobody reads it any more."""
+    rest = memoryview(framed(data))
     while rest:
-        rest = rest[os.write(1, rest) :]
+        rest = rest[os.write(1, rest[:FRAME]) :]
+
+
+def end_left(pid: int) -> None:
+    """End a rank whose launcher is gone, with its children."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(OSError):
+            own = os.getpgid(pid) == pid
+            (os.killpg if own else os.kill)(pid, number)
+        until = time.monotonic() + GRACE
+        while not is_gone(pid) and time.monotonic() < until:
+            time.sleep(0.05)
 
 
 def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:

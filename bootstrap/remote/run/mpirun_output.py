@@ -1,29 +1,66 @@
 """Parses mpirun's output: the lines of each rank, which host is silent, and which rank or host
 failed first. Standard library only, Python 3.10.
 
-OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's piece.
-In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
-their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
-loss. A rank also puts GUARD after each "]" that it prints: text that looks like the tag of another
-rank stays text. ALIVE, ENDED and STEPPED are not text: a rank's helper sends them (`Heartbeat` in
-rank.py).
+Open MPI 4.1 tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's
+piece. In a piece with newlines it tags each line, and drops output beyond 8 kB. Open MPI 5 tags
+lines only, after its tag comes a blank, and 5.0.7 and 5.0.8 mix the ranks where a piece ends inside
+a line. Therefore ranks send frames of one length (`framed`), each with one newline, at its end:
+pieces of 4 kB have whole frames, each with its tag; what follows a frame without a tag is mpirun's
+own. In a frame, lines end with END. A rank also puts GUARD after each "]" that it prints: text that
+looks like the tag of another rank stays text. ALIVE, ENDED and STEPPED are not text: a rank's
+helper sends them (`Heartbeat` in rank.py).
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-TAG = re.compile(rb"\[[^\[\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
+# A blank belongs to the tag where a frame begins after it.
+TAG = re.compile(rb"\[[^\[\]\s]*,(\d+)\]<(?:stdout|stderr)>:(?: (?=\x1f))?")
+MPIRUN = -1  # the "rank" of what mpirun itself prints
+FRAME = 512  # bytes of a frame: GUARD, text, ALIVE until it is full, a newline
 END = b"\x1e"  # ASCII's record separator
 GUARD = b"\x1f"  # ASCII's unit separator
 ALIVE = b"\x1d"  # ASCII's group separator
 ENDED = b"\x1c"  # ASCII's file separator
 STEPPED = b"\x1a"  # ASCII's substitute
-NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + STEPPED + b"]")
+NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + STEPPED + b"\n]")
+LIBC = ctypes.CDLL(None)
+REMOVE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
+
+
+def framed(data: bytes) -> bytes:
+    """Output of a rank, without newlines, in frames; none for no output."""
+    room = FRAME - 2
+    texts = [data[at : at + room] for at in range(0, len(data), room)]
+    return b"".join(GUARD + text.ljust(room, ALIVE) + b"\n" for text in texts)
+
+
+class MpirunFile:
+    """mpirun's stdout: a file in memory, without what was read already. Open MPI 5 ends without
+    writing what the reader of a pipe has not yet taken: 4 MB of 4.1 MB were lost."""
+
+    def __init__(self) -> None:
+        self.descriptor, self.position = os.memfd_create("mpirun-output"), 0
+
+    def read(self) -> bytes:
+        """The next output; b"" if there is none yet."""
+        data = os.pread(self.descriptor, 1 << 16, self.position)
+        if data:
+            at, length = ctypes.c_long(self.position), ctypes.c_long(len(data))
+            LIBC.fallocate(self.descriptor, REMOVE, at, length)
+            self.position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Remove the file."""
+        os.close(self.descriptor)
 
 
 class MpirunOutput:
@@ -33,6 +70,7 @@ class MpirunOutput:
         self.raw = b""
         self.rank = 0
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
+        self.framed: set[int] = set()  # ranks that have sent a frame
         self.active: set[int] = set()  # ranks that sent something
         self.ended: set[int] = set()  # ranks whose process has ended
         self.stepped: set[int] = set()  # ranks that have completed a step
@@ -51,9 +89,11 @@ class MpirunOutput:
         self.raw, self.unfinished = b"", {}
 
     def _without_half_a_tag(self) -> int:
-        """The length of `raw` before a possibly incomplete tag."""
+        """The length of `raw` before a possibly incomplete tag, or one that a blank may follow."""
         at = self.raw.rfind(b"[", max(0, len(self.raw) - LONGEST_TAG))
-        return len(self.raw) if at < 0 or TAG.match(self.raw, at) else at
+        tag = TAG.match(self.raw, at) if at >= 0 else None
+        is_whole = tag and self.raw[tag.end() :] not in (b"", b" ")
+        return len(self.raw) if at < 0 or is_whole else at
 
     def _split(self, ready: bytes) -> Iterator[tuple[int, bytes]]:
         text, *tagged = TAG.split(ready)
@@ -64,6 +104,19 @@ class MpirunOutput:
             yield from self._lines(text)
 
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
+        if GUARD in text:
+            self.framed.add(self.rank)
+        if self.rank not in self.framed:  # of mpirun, or of the shell that starts the rank
+            yield from self._of_rank(text.replace(b"\n", END))
+            return
+        frame, end, rest = text.partition(b"\n")
+        yield from self._of_rank(frame)
+        if end:
+            self.rank = MPIRUN
+        if rest:
+            yield from self._lines(rest)
+
+    def _of_rank(self, text: bytes) -> Iterator[tuple[int, bytes]]:
         self.active.add(self.rank)
         if ENDED in text:
             self.ended.add(self.rank)
@@ -91,8 +144,9 @@ class Heartbeats:
     """Counts for each host the seconds in which its ranks were silent.
 
     mpirun finds a host that the network lost by TCP keepalive. The kernel answers keepalives also
-    while orted is frozen, so mpirun never finds such a host. Therefore a helper beside each rank
-    sends a byte every few seconds, whatever the rank does; also while a debugger has stopped it.
+    while its daemon is frozen, so mpirun never finds such a host. Therefore a helper beside each
+    rank sends a byte every few seconds, whatever the rank does; also while a debugger has stopped
+    it.
     """
 
     def __init__(self, slots: Sequence[int]) -> None:
@@ -105,7 +159,7 @@ class Heartbeats:
     def received(self, ranks: Iterable[int]) -> None:
         """Output or a heartbeat of these ranks has come."""
         for rank in ranks:
-            if rank < len(self.hosts):
+            if 0 <= rank < len(self.hosts):
                 self.silent[self.hosts[rank]] = 0.0
                 self.limits[self.hosts[rank]] = SILENCE
 
@@ -125,13 +179,15 @@ class Heartbeats:
         return min((h for h in hosts if self.silent[h] >= self.limits[h]), default=None)
 
 
-# OpenMPI 4.1's messages about a failure (tests/cases/mpirun has full examples).
+# What Open MPI 4.1 and 5.0 print about a failure (tests/cases/mpirun has full examples). A lost
+# daemon is known by its number: 5.0 has the host's own name, which the run does not know.
 PATTERNS = {
     "signal": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<code>\d+)",
-    "exit": r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
+    "exit": r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
     "abort": r"MPI_ABORT was invoked on rank (?P<rank>\d+) in .{0,80}? errorcode (?P<code>-?\d+)",
     "improper": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exiting improperly",
-    "lost": r"Remote daemon: \[\[\d+,\d+\],\d+\] on node \S+?-(?P<host>\d+) ",
+    "aborted": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ calling \"abort\"",
+    "lost": r"Remote daemon: \[\S+,(?P<daemon>[1-9]\d*)\] on node ",
 }
 LIMIT = 200_000  # characters of mpirun's messages that are searched
 
@@ -139,13 +195,13 @@ LIMIT = 200_000  # characters of mpirun's messages that are searched
 class Verdict(NamedTuple):
     """The first failure: a rank (killed by a signal, or exited with a code), or a lost host.
 
-    `host` counts from 0; `code` is None for a host that was lost.
+    `present` counts the hosts of the attempt from 0; `code` is None where mpirun does not say it.
     """
 
     what: str
     rank: int | None = None
     code: int | None = None
-    host: int | None = None
+    present: int | None = None
 
 
 def verdict(messages: str) -> Verdict | None:
@@ -157,5 +213,6 @@ def verdict(messages: str) -> Verdict | None:
     _, what, match = min(failures, key=lambda x: x[0])
     named = match.groupdict()
     if what == "lost":
-        return Verdict(what, host=int(named["host"]) - 1)
-    return Verdict(what, rank=int(named["rank"]), code=int(named.get("code") or 0))
+        return Verdict(what, present=int(named["daemon"]) - 1)
+    code = None if what == "aborted" else int(named.get("code") or 0)
+    return Verdict(what, rank=int(named["rank"]), code=code)

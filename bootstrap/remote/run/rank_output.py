@@ -11,7 +11,6 @@ import io
 import json
 import os
 import re
-import select
 import subprocess
 import threading
 import time
@@ -25,9 +24,9 @@ from railhead.documents.runs.stall import Stall
 
 from ..stall.progress import STEP, STEP_RECORDS, Progress
 from .metric_lines import MetricLines
-from .mpirun_output import Heartbeats, MpirunOutput
+from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
 
-MPIRUN = -1  # the "rank" of mpirun's own lines
+LOOK = 0.1  # seconds between two looks for output
 RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
@@ -172,6 +171,7 @@ class RunOutput:
         self.secrets = Secrets(secrets)
         self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
         self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run.size))}
+        self.source = MpirunFile()  # mpirun's stdout
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
@@ -191,10 +191,9 @@ class RunOutput:
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
-        assert process.stdout
         try:
             splitter, updated = MpirunOutput(), 0.0
-            while data := self.next_output(process.stdout.fileno(), splitter):
+            while data := self.next_output(process, splitter):
                 for rank, line in splitter.feed(data):
                     self.add_line(rank, self.secrets.redact(line))
                 self.heartbeats.received(splitter.active)
@@ -210,16 +209,20 @@ class RunOutput:
         except BaseException as error:  # the main thread raises it
             self.broken = error
 
-    def next_output(self, source: int, splitter: MpirunOutput) -> bytes:
-        """The next output; only the time of waiting for it counts as silence of the hosts. While
-        there is none, the unfinished lines are as the last output left them."""
+    def next_output(self, process: subprocess.Popen[bytes], splitter: MpirunOutput) -> bytes:
+        """The next output, b"" after the last; only the time of waiting for it counts as silence of
+        the hosts. While there is none, the unfinished lines are as the last output left them."""
+        noted = time.monotonic()
         while True:
+            has_ended = process.returncode is not None  # before the last look for output
+            if (data := self.source.read()) or has_ended:
+                return data
             begun = time.monotonic()
-            ready, _, _ = select.select([source], [], [], 1.0)
+            time.sleep(LOOK)
             self.heartbeats.waited(time.monotonic() - begun)
-            if ready:
-                return os.read(source, 1 << 16)
-            self.note_unfinished(splitter)
+            if begun - noted >= 1.0:
+                noted = begun
+                self.note_unfinished(splitter)
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
         """Read mpirun's own messages from its stderr, which has nothing else."""
@@ -284,6 +287,7 @@ class RunOutput:
             self.logs[rank].add(text.encode())
         for log in (self.metrics, *self.logs.values()):
             log.close()
+        self.source.close()
 
     def add_metric(self, record: dict[str, Any]) -> None:
         """Store a record that was found by a pattern."""

@@ -48,13 +48,15 @@ from . import (
     manifest,
     stop_policy,
 )
-from .mpirun_output import verdict
+from .mpirun_output import Verdict, verdict
 from .rank_output import RunOutput
 
 RUN = os.getcwd()  # the run's folder
 LOCK = os.path.expanduser(programs.LOCK)
 SHOWN = 12  # lines of mpirun, when it names no rank
+LEFT = "mpirun ended without a message, before its ranks"
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
+BACKLOG = 600.0  # seconds: to read the rest of mpirun's output, which is finite
 LIBC = ctypes.CDLL(None)
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
 CANCELLED = False  # not an Event: SIGTERM may come while its lock is held, and would wait for ever
@@ -115,7 +117,8 @@ class Supervisor:
         self.state.start_uploads(self.run)
         readers: list[threading.Thread] = []
         try:
-            with started(json_file.load(path("mpirun.json"))) as process:
+            argv: list[str] = json_file.load(path("mpirun.json"))
+            with started(argv, self.output.source.descriptor) as process:
                 self.state.beat(state="running", mpirun=process.pid)
                 work = (self.output.read, self.output.read_mpirun)
                 readers = [threading.Thread(target=w, args=(process,), daemon=True) for w in work]
@@ -125,8 +128,8 @@ class Supervisor:
         finally:
             protect_from_cancel()  # before this: ending processes on a slow host takes a while
             swept = end_processes.end_on_all_hosts(self.run, RUN)
-            for reader in readers:  # only now: leftover processes of a rank kept the pipes open
-                reader.join(GRACE)
+            for reader, seconds in zip(readers, (BACKLOG, GRACE), strict=False):
+                reader.join(seconds)  # only now: leftover processes of a rank kept a pipe open
         self.note(self.output.close_metrics())
         self.check()
         self.evaluation = self.judged()
@@ -310,22 +313,27 @@ class Supervisor:
             raise self.output.broken
 
     def result(self, code: int, swept: Mapping[str, Swept | NotSwept]) -> Result:
-        """How the run has ended, from mpirun's exit code."""
+        """How the run has ended, from mpirun's exit code and the ends of the ranks: Open MPI 5 ends
+        with 0 when it has lost a host, and leaves the ranks."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
-        elif self.is_lost or self.silent is not None or self.grows or self.watch.ends_run:
+        elif self.output.heartbeats.going or self.must_fail():
             code = code or 1
         state = "cancelled" if CANCELLED else "failed" if code else "succeeded"
         return Result(
             run_id=self.run.run_id,
             state=state,
             exit_code=code if code >= 0 else 128 - code,
-            culprit=self.culprit() if state == "failed" else None,
+            culprit=self.culprit(code) if state == "failed" else None,
             size=self.run.size,
             evaluation=self.evaluation,
             swept=swept,
             why=self.why() if state == "cancelled" else None,
         )
+
+    def must_fail(self) -> bool:
+        """Whether the supervisor has ended the run for a fault, or without being allowed to."""
+        return self.is_lost or self.silent is not None or self.grows or self.watch.ends_run
 
     def explained(self, result: Result) -> Result:
         """The result with the cause of a failure, also from what the culprit's host shows."""
@@ -347,7 +355,7 @@ class Supervisor:
             return f"its {self.run.max_hours:g} hours (--max-hours) were over"
         return None
 
-    def culprit(self) -> Culprit:
+    def culprit(self, code: int) -> Culprit:
         """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
         if self.silent is not None:
             return Culprit(None, self.hosts[self.silent], (self.silence(),))
@@ -362,17 +370,21 @@ class Supervisor:
         if first and first.rank is not None:
             blamed = self.blame(first.rank)
             killed = first.what == "signal"
-            return (
-                replace(blamed, signal=first.code) if killed else replace(blamed, exit=first.code)
-            )
-        host = self.hosts[first.host] if first and first.host is not None else None
+            status = code if first.code is None else first.code
+            return replace(blamed, signal=status) if killed else replace(blamed, exit=status)
         lines = [line for line in self.output.mpirun if line][:SHOWN]
-        return Culprit(None, host, tuple(lines))
+        return Culprit(None, self.lost_host(first), tuple(lines) or (LEFT,))
+
+    def lost_host(self, first: Verdict | None) -> str | None:
+        """The host whose daemon mpirun has lost."""
+        present = [host.name for host in self.run.present.values()]
+        at = first.present if first else None
+        return present[at] if at is not None and at < len(present) else None
 
     def silence(self) -> str:
         """What is known of a host that fell silent."""
         seconds = self.output.heartbeats.limits[self.silent or 0]
-        program = "mpirun" if self.silent == 0 else "orted"
+        program = "mpirun" if self.silent == 0 else "daemon of mpirun"
         return f"no heartbeat of its ranks for {seconds:g} s: the host or its {program} hangs"
 
     def blame(self, rank: int) -> Culprit:
@@ -381,9 +393,9 @@ class Supervisor:
 
 
 @contextlib.contextmanager
-def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start mpirun; it is always ended at the end of the block."""
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdout": stdout, "stderr": subprocess.PIPE}
     process = subprocess.Popen(
         argv, cwd=RUN, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **pipes
     )
@@ -395,6 +407,8 @@ def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE)
             process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)  # the reading thread continues until its end is known
 
 
 def die_with_parent() -> None:

@@ -367,12 +367,16 @@ def test_a_rank_without_a_port_or_a_host_without_a_link_is_refused(few: Any) -> 
         run_document(**REST, **changed)
 
 
-def argv() -> list[str]:
+def argv(series: str = "4.1", networks: str = "10.0.1.0/24,10.0.2.0/24") -> list[str]:
     """mpirun's words for a run of three ranks."""
     folder = "/home/ann/.railhead/runs/20261121-101500-3f2a"
     return mpirun_argv(
-        "20261121-101500-3f2a", size=3, run_folder=folder, networks="10.0.1.0/24,10.0.2.0/24"
+        "20261121-101500-3f2a", size=3, run_folder=folder, networks=networks, series=series
     )
+
+
+def parameters(words: list[str]) -> dict[str, str]:
+    return {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "--mca"}
 
 
 def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
@@ -386,7 +390,7 @@ def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
 
 def test_mpirun_uses_our_ssh_configuration_and_the_networks_of_the_peers() -> None:
     text = argv()
-    mca = {text[i + 1]: text[i + 2] for i, word in enumerate(text) if word == "-mca"}
+    mca = parameters(text)
     assert mca["plm_rsh_agent"] == "ssh"
     assert mca["plm_rsh_args"] == "-F /home/ann/.railhead/runs/20261121-101500-3f2a/ssh_config"
     assert mca["plm_rsh_no_tree_spawn"] == "1"
@@ -396,11 +400,30 @@ def test_mpirun_uses_our_ssh_configuration_and_the_networks_of_the_peers() -> No
 
 def test_mpirun_notices_a_dead_link_within_half_a_minute_and_uses_plain_tcp() -> None:
     text = argv()
-    mca = {text[i + 1]: text[i + 2] for i, word in enumerate(text) if word == "-mca"}
+    mca = parameters(text)
     alive = {name: int(mca[f"oob_tcp_keepalive_{name}"]) for name in ("time", "intvl", "probes")}
     assert alive["time"] + alive["intvl"] * alive["probes"] <= 30
     assert (mca["pml"], mca["btl"]) == ("ob1", "self,vader,tcp")
     assert mca["mpi_yield_when_idle"] == "1"
+
+
+def test_open_mpi_5_has_its_own_daemon_and_its_ranks_print_to_a_pipe() -> None:
+    """A parameter after `-mca` (one dash) does not reach it."""
+    five, four = argv("5.0"), argv()
+    assert "-mca" not in five + four
+    assert parameters(five)["prte_launch_agent"].endswith(" prted")
+    assert parameters(four)["orte_launch_agent"].endswith(" orted")
+    assert "--merge-stderr-to-stdout" in five and five[-1].endswith('rank.sh" >&2')
+    assert "--merge-stderr-to-stdout" not in four and four[-1].endswith('rank.sh"')
+
+
+@pytest.mark.parametrize("networks", ["127.0.0.0/8", "::1/128", "127.0.0.1/32,127.0.0.0/8"])
+def test_the_daemons_of_open_mpi_5_take_another_interface_than_loopback(networks: str) -> None:
+    five, four = parameters(argv("5.0", networks)), parameters(argv("4.1", networks))
+    assert "oob_tcp_if_include" not in five and four["oob_tcp_if_include"] == networks
+    assert five["btl_tcp_if_include"] == networks
+    mixed = parameters(argv("5.0", f"{networks},10.0.1.0/24"))
+    assert mixed["oob_tcp_if_include"] == f"{networks},10.0.1.0/24"
 
 
 def test_mpirun_carries_no_variable_and_so_no_secret() -> None:

@@ -48,7 +48,7 @@ def test_a_run_without_addresses_of_ranks_gets_none() -> None:
 
 def test_the_command_of_mpirun_gets_the_networks_of_now() -> None:
     before, now = (
-        launch.mpirun_argv("r1", size=4, run_folder="/r", networks=text)
+        launch.mpirun_argv("r1", size=4, run_folder="/r", networks=text, series="4.1")
         for text in ("10.0.0.1/32,10.0.0.2/32", "10.0.0.1/32,10.0.0.9/32")
     )
     assert replacement.with_networks(before, "10.0.0.1/32,10.0.0.9/32") == now != before

@@ -20,6 +20,7 @@ from bootstrap.remote.programs import NAME, SUPERVISOR
 
 MESSAGES = CASES / "mpirun"
 END = r"\036"
+ENDS = r'printf "[1,0]<stdout>:\034[1,1]<stdout>:\034"'  # both ranks were seen to end
 
 
 class Run:
@@ -37,7 +38,7 @@ class Run:
             "run.json",
             run_json(**{"run_id": run_id, "launcher": "tensorflow", "size": 2, **changes}),
         )
-        self.write("mpirun.json", ["sh", "-c", script])
+        self.write("mpirun.json", ["sh", "-c", f"trap '{ENDS}' EXIT; {script}"])
         (home / "bin").mkdir(exist_ok=True)
         (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')
         (home / "bin" / "ssh").chmod(0o755)

@@ -43,7 +43,8 @@ class SupervisorHere:
             self.output.add_line(-1, line.encode())
 
     def result(self, code: int) -> Result:
-        """The result where mpirun has ended with this exit code."""
+        """The result where mpirun has ended with this exit code, after both ranks."""
+        self.output.heartbeats.ended((0, 1))
         return self.supervisor.result(code, {})
 
     def log(self, name: str) -> str:

@@ -9,24 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.ranks import beating_rank, lay_out, script
+from hosts.ranks import beating_rank, lay_out, script, text_of
 from standins import programs
 from standins.runs.supervised_run import Run, says
+from standins.waiting import wait_until
 
-from bootstrap.remote.rank.rank import ALIVE, ENDED
+from bootstrap.remote.run.mpirun_output import ALIVE, ENDED, FRAME, framed
 
 
-def started_rank(folder: Path, text: str) -> subprocess.Popen[bytes]:
+def started_rank(folder: Path, text: str, **more: Any) -> subprocess.Popen[bytes]:
     """A rank that runs a script, with heartbeats."""
     lay_out(folder, script(folder, text))
-    return beating_rank(folder)
+    return beating_rank(folder, **more)
 
 
 def read_beats(rank: subprocess.Popen[bytes], count: int) -> None:
     """Read until so many heartbeats have come; ends when the rank's output does."""
     assert rank.stdout
-    while count and (data := os.read(rank.stdout.fileno(), 1)):
-        count -= data == ALIVE
+    while count and (frame := os.read(rank.stdout.fileno(), FRAME)):
+        count -= set(frame[1:-1]) == {*ALIVE}
     assert not count
 
 
@@ -44,14 +45,26 @@ def test_a_rank_sends_heartbeats_whatever_it_does(tmp_path: Path, text: str) -> 
     read_beats(rank, 5)
     rank.kill()
     assert rank.stdout
-    assert rank.stdout.read().endswith(ENDED)
+    assert rank.stdout.read()[-FRAME:] == framed(ENDED)
     rank.wait(60)
 
 
 def test_a_program_cannot_send_a_heartbeat(tmp_path: Path) -> None:
     rank = started_rank(tmp_path, "print('\\x1c\\x1d\\x1e\\x1f')")
     out, _ = rank.communicate(timeout=60)
-    assert out.replace(ALIVE, b"").startswith(b"????\x1e") and out.count(ENDED) == 1
+    assert text_of(out.decode()) == "????\n" and out.count(ENDED) == 1
+
+
+def test_a_rank_that_its_launcher_left_is_ended_with_its_children(tmp_path: Path) -> None:
+    """Open MPI 5 leaves ranks when it is killed, or has lost a host: nobody reads their output."""
+    text = "import os, time\nif not os.fork(): os.system('sleep 600')\ntime.sleep(600)\n"
+    rank = started_rank(tmp_path, text, start_new_session=True)
+    read_beats(rank, 2)
+    assert rank.stdout
+    rank.stdout.close()
+    assert rank.wait(60) == -signal.SIGTERM
+    group = ["pgrep", "-g", str(rank.pid)]
+    wait_until(lambda: subprocess.run(group, capture_output=True).returncode == 1, 60)
 
 
 def silent_run(home: Path, script: str, **changes: Any) -> Run:

@@ -15,6 +15,7 @@ from standins.runs.run_documents import run_document, run_json
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank as rank_module
+from bootstrap.remote.run.mpirun_output import ALIVE, ENDED, FRAME, framed
 from bootstrap.runs.start import rank_starter
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument, Runtime
@@ -175,11 +176,11 @@ def test_a_chief_that_closed_its_output_is_not_gone_yet(tmp_path: Path) -> None:
     with beating_rank(tmp_path) as process:
         assert process.stdout
         assert wait_until((tmp_path / "work" / "closed").exists, seconds=60, every=0.01)
-        beats = [process.stdout.read(1) for _ in range(10)]  # the helper still watches it
+        beats = [process.stdout.read(FRAME) for _ in range(10)]  # the helper still watches it
         (tmp_path / "work" / "over").touch()
-        assert beats == [rank_module.ALIVE] * 10
-        rest = process.stdout.read().replace(rank_module.ALIVE, b"")
-    assert rest == rank_module.encoded(rank_module.GONE) + rank_module.ENDED
+        assert beats == [framed(ALIVE)] * 10
+        rest = process.stdout.read().replace(framed(ALIVE), b"")
+    assert rest == framed(rank_module.encoded(rank_module.GONE) + ENDED)
 
 
 PLACES = [("chief", "-1"), ("ps", "-1"), ("worker", "0"), ("worker", "1"), ("worker", None)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.ranks import command, lay_out, script
+from hosts.ranks import command, lay_out, script, text_of
 from places import ROOT
 from standins.stores.object_stores import S3
 
@@ -85,7 +85,7 @@ def run_ranks(
     for link in folder.glob("*/run/streams/*"):  # in memory; the end of a run removes them
         shutil.rmtree(link.resolve())
     assert [process.returncode for process in started] == [0] * 4, outputs
-    return [text.replace("\x1f", "").replace("\x1e", "\n").splitlines() for text in outputs]
+    return [text_of(text).splitlines() for text in outputs]
 
 
 def found_in(lines: list[str]) -> Any:

@@ -1,6 +1,7 @@
 """Which rank or host a failed run names: from mpirun's output, and with the real mpirun.
 
-tests/cases/mpirun holds what OpenMPI 4.1.4 wrote to stderr at each kind of failure.
+tests/cases/mpirun holds what OpenMPI 4.1.4 wrote to stderr at each kind of failure; five-*: 5.0.8
+and 5.0.11.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ BLAMED: dict[str, dict[str, Any]] = {
     "unnamed": {"rank": None, "host": None},
     "unreachable": {"rank": None, "host": None},
     "no-program": {"rank": None, "host": None},
+    "five-exit": {"rank": 1, "host": "b", "exit": 3},
+    "five-signal": {"rank": 1, "host": "b", "signal": 9},
+    "five-abort": {"rank": 1, "host": "b", "exit": 77},
+    "five-improper": {"rank": 1, "host": "b", "exit": 0},
+    "five-lost": {"rank": None, "host": "b"},
+    "five-no-program": {"rank": None, "host": None},
+    "five-unreachable": {"rank": None, "host": None},
 }
 
 

@@ -11,19 +11,23 @@ import pytest
 from places import CASES, ROOT
 
 from bootstrap.remote.run.mpirun_output import (
+    FRAME,
     LIMIT,
     LONGEST_LINE,
     LONGEST_TAG,
     LONGEST_WAIT,
+    MPIRUN,
     SILENCE,
     START,
     Heartbeats,
+    MpirunFile,
     MpirunOutput,
     Verdict,
+    framed,
     verdict,
 )
 
-MESSAGES = CASES / "mpirun"  # of OpenMPI 4.1.4
+MESSAGES = CASES / "mpirun"  # of OpenMPI 4.1.4; five-*: of 5.0.8 and 5.0.11
 
 
 STREAMS = {
@@ -96,6 +100,48 @@ def test_what_was_passed_on_is_not_kept() -> None:
         assert list(splitter.feed(b"[1,1]<stdout>:a\x1eb")) == [(1, line)]
     assert splitter.unfinished == {1: b"b"} and splitter.raw == b""
     assert list(splitter.close()) == [(1, b"b")] and list(splitter.close()) == []
+
+
+FRAMES = framed(b"ab") + framed(b"c\x1e")
+
+
+@pytest.mark.parametrize("step", [1, 7, FRAME, 10_000])
+def test_frames_come_through_each_series_of_open_mpi(step: int) -> None:
+    """4.1 cuts them anywhere, with a tag each time and for each line; 5.0 has a blank behind it."""
+    cuts = (0, 300, FRAME, FRAME + 88, 2 * FRAME)
+    pieces = [FRAMES[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)]
+    four = b"".join(b"[1,0]<stdout>:" + piece for piece in pieces)
+    tag = b"[1,0]<stdout>: "
+    five = tag + FRAMES[:FRAME] + tag + FRAMES[FRAME:] + b"a message\nof mpirun\n" + tag
+    for stream, own in ((four, []), (five + framed(b"d\x1e"), [b"a message", b"of mpirun"])):
+        splitter = MpirunOutput()
+        found: list[tuple[int, bytes]] = []
+        for start in range(0, len(stream), step):
+            found += splitter.feed(stream[start : start + step])
+        found += splitter.close()
+        assert [text for rank, text in found if rank == MPIRUN] == own
+        assert [text for rank, text in found if rank == 0] == [b"abc", b"d"][: 1 + bool(own)]
+
+
+@pytest.mark.parametrize("length", [0, 1, FRAME - 2, FRAME - 1, 3 * FRAME])
+def test_each_frame_has_the_same_length_and_one_newline(length: int) -> None:
+    data = framed(b"x" * length)
+    frames = [data[i : i + FRAME] for i in range(0, len(data), FRAME)]
+    assert len(data) % FRAME == 0 and bool(data) == bool(length)
+    assert all(frame.index(b"\n") == FRAME - 1 for frame in frames)
+    assert b"".join(frames).count(b"x") == length
+
+
+def test_what_was_read_of_the_file_takes_no_memory() -> None:
+    """A reader that is late, as under load, loses nothing: Open MPI 5 drops what a pipe holds."""
+    source = MpirunFile()
+    data = b"0123456789abcdef" * 65536
+    for count in (1, 2):
+        os.write(source.descriptor, data)
+        assert b"".join(iter(source.read, b"")) == data
+        assert os.fstat(source.descriptor).st_size == count * len(data)
+        assert os.fstat(source.descriptor).st_blocks * 512 < len(data) / 8
+    source.close()
 
 
 LOUD = """
@@ -212,7 +258,14 @@ RECORDED = {
     "exit": Verdict("exit", rank=1, code=3),
     "exit-after-init": Verdict("exit", rank=1, code=5),
     "improper": Verdict("improper", rank=1, code=0),
-    "lost": Verdict("lost", host=1),
+    "five-abort": Verdict("aborted", rank=1),
+    "five-exit": Verdict("exit", rank=1, code=3),
+    "five-improper": Verdict("improper", rank=1, code=0),
+    "five-lost": Verdict("lost", present=1),
+    "five-no-program": None,
+    "five-signal": Verdict("signal", rank=1, code=9),
+    "five-unreachable": None,
+    "lost": Verdict("lost", present=1),
     "no-program": None,
     "segfault": Verdict("signal", rank=1, code=11),
     "signal": Verdict("signal", rank=1, code=9),
@@ -239,7 +292,7 @@ def test_of_two_failures_the_first_counts() -> None:
 
 
 def test_a_message_that_ends_with_the_host_counts() -> None:
-    assert verdict("Remote daemon: [[1,0],4] on node railhead-12") == Verdict("lost", host=11)
+    assert verdict("Remote daemon: [[1,0],12] on node b") == Verdict("lost", present=11)
 
 
 def test_only_the_begin_of_endless_messages_is_searched() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from standins import programs
-from standins.runs.supervised_run import Run, is_alive, says
+from standins.runs.supervised_run import ENDS, Run, is_alive, says
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
@@ -259,7 +259,9 @@ def test_a_full_disk_does_not_lose_the_end(small_disk: Path, code: int) -> None:
     many = [says(0, f"{n} " + "x" * 300) for n in range(200)]
     records = [says(0, f'@railhead {{"kind": "message", "text": "{n:0300}"}}') for n in range(200)]
     fill = "head -c 100000000 /dev/zero >work/big 2>/dev/null; rm -f work/gap"
-    script = "; ".join(["head -c 30000 /dev/zero >work/gap", fill, *many, *records, f"exit {code}"])
+    script = "; ".join(
+        ["head -c 30000 /dev/zero >work/gap", fill, *many, *records, ENDS, f"exit {code}"]
+    )
     run = Run(small_disk, "")
     (small_disk / "do.sh").write_text(script)
     run.write("mpirun.json", ["sh", str(small_disk / "do.sh")])
@@ -270,6 +272,22 @@ def test_a_full_disk_does_not_lose_the_end(small_disk: Path, code: int) -> None:
     texts = (run.folder / "results" / "metrics.jsonl").read_text().splitlines()
     assert all(json.loads(text)["kind"] == "message" for text in texts)
     assert {len(line.split(" ")[1]) for line in run.log("rank-0").splitlines()} == {300}
+
+
+@pytest.mark.parametrize(
+    ("ended", "state"), [((), "failed"), ((0,), "failed"), ((0, 1), "succeeded")]
+)
+def test_a_run_succeeds_only_if_every_rank_was_seen_to_end(
+    home: Path, ended: tuple[int, ...], state: str
+) -> None:
+    """Open MPI 5 ends with 0 when it has lost a host, and leaves the ranks."""
+    ends = "".join(rf"[1,{rank}]<stdout>:a\034" for rank in ended)
+    run = Run(home, "")
+    run.write("mpirun.json", ["sh", "-c", f"printf '{ends}'; exit 0"])
+    result = run.result()
+    assert (result["state"], bool(result["exit_code"])) == (state, state == "failed")
+    if state == "failed":
+        assert result["culprit"]["lines"] and result["cause"]
 
 
 def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
