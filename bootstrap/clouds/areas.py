@@ -19,6 +19,9 @@ MACHINE = "machine"
 BUCKET = "bucket"
 
 
+NO_DEADLINE = ", NO DEADLINE of the cloud"  # in the details of a machine that runs
+
+
 @dataclass(frozen=True)
 class Resource:
     """One resource with Railhead's tags.

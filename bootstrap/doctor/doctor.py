@@ -121,6 +121,8 @@ def lines(diagnosis: Diagnosis) -> list[str]:
     blocking = len(diagnosis.blocking)
     number = count(blocking, "check") if blocking else "no check"
     end = f"{number} would make {Command('up')} fail"
+    if not blocking and any(c.name == "pulumi" and c.state != "ok" for c in diagnosis.checks):
+        end = f"{Command('up')} needs Pulumi, see above; tasks with --hosts do not"
     return [*map(line, diagnosis.checks), end]
 
 

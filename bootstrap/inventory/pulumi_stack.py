@@ -258,7 +258,8 @@ def _error(stack: str, stderr: str) -> UsageError:
         )
     if "no stack named" in stderr:
         stacks = ", ".join(_stacks()) or "none"
-        hint = f"pulumi stack init {shlex.quote(stack)}"
+        init = f"pulumi stack init {shlex.quote(stack)}"
+        hint = Hint(Command("leaks"), f"   # if its state is lost; a new stack: {init}")
         return NoMachines(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
     if "failed to load checkpoint" in stderr:
         return UsageError(

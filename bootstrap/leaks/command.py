@@ -55,7 +55,7 @@ def leaks(
         print(json.dumps(encode(made), indent=1), file=file)
     if options.end and not removal.yes:
         print_lines("nothing was removed: --end needs --yes")
-    report.check(made, judge.living.lost)
+    report.check(made, judge.living.lost, judge.living.next)
 
 
 def _leaked(judge: Judge, found: Survey) -> list[Leak]:

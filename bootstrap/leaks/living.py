@@ -29,6 +29,7 @@ class Living:
             nobody adopted.
         places: where they are.
         unread: why it is not known of some stacks.
+        next: what to do about that.
     """
 
     stacks: Mapping[str, str] = field(default_factory=dict)
@@ -36,11 +37,12 @@ class Living:
     lost: frozenset[str] = frozenset()
     places: tuple[Place, ...] = ()
     unread: tuple[str, ...] = ()
+    next: str = ""
 
 
 def read() -> Living:
     """Read the states of all stacks of the backend, and the records of this computer."""
-    states, unread = _states()
+    states, unread, following = _states()
     stacks = {own: state.stack for state in states for own in state.ids}
     stacks |= {state.cluster_id: state.stack for state in states if state.cluster_id}
     clusters, damaged = _recorded()
@@ -54,15 +56,18 @@ def read() -> Living:
         if state.cloud
     }
     places |= {place_of(one) for one in clusters}
-    return Living(stacks, recorded | elsewhere, frozenset(lost), tuple(places), (*unread, *damaged))
+    not_known = (*unread, *damaged)
+    return Living(
+        stacks, recorded | elsewhere, frozenset(lost), tuple(places), not_known, following
+    )
 
 
-def _states() -> tuple[list[StackState], list[str]]:
-    """The states that could be read, and why others could not."""
+def _states() -> tuple[list[StackState], list[str], str]:
+    """The states that could be read, why others could not, and what to do where none could."""
     try:
         names = pulumi_stack.all_stacks()
     except RailheadError as error:
-        return [], [error.message]
+        return [], [error.message], str(error.hint)
     states: list[StackState] = []
 
     def one(stack: str) -> None:
@@ -74,7 +79,7 @@ def _states() -> tuple[list[StackState], list[str]]:
         for name, outcome in zip(names, outcomes, strict=True)
         if outcome
     ]
-    return states, unread
+    return states, unread, ""
 
 
 def _reason(outcome: Exception) -> str:

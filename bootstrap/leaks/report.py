@@ -180,20 +180,22 @@ def _cost(leaks: Collection[Leak]) -> str:
     return f"{count(len(leaks), 'resource')}, {_price(total)}{more}"
 
 
-def check(report: LeakReport, lost: Collection[str] = ()) -> None:
+def check(report: LeakReport, lost: Collection[str] = (), following: str = "") -> None:
     """RailheadError if something leaks, if a machine of a lost stack (by its cluster's id) runs, or
-    if it is not known of some area or stack."""
+    if it is not known of some area or stack; `following` is what to do where no stack was read."""
     leaked = [one for one in report.resources if one.status == LEAKED]
     running = [one for one in report.resources if _runs_for_nobody(one, report.owner, lost)]
     missing = [area for area in report.areas if area.is_missing]
     failures = [f"leaked: {_cost(leaked)}"] if leaked else []
     failures += [f"running, in no stack: {_cost(running)}"] if running else []
     failures += [f"{area.cloud} {area.name} {area.state}".replace("  ", " ") for area in missing]
-    failures += [f"{count(len(report.unread), 'stack')} not read"] if report.unread else []
+    not_read = report.unread[0] if following else f"{count(len(report.unread), 'stack')} not read"
+    failures += [not_read] if report.unread else []
     if not failures:
         return
     own = [one for one in leaked if one.owner == report.owner]
-    raise RailheadError("; ".join(failures), hint=_next(own, leaked, running, report.owner))
+    hint = Hint(following) if following else _next(own, leaked, running, report.owner)
+    raise RailheadError("; ".join(failures), hint=hint)
 
 
 def _runs_for_nobody(one: Leak, owner: str, lost: Collection[str]) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.codec import key
+from railhead.documents.doctor import Diagnosis
+from railhead.documents.leaks import LeakReport
 
 SCHEMA = 1
 
@@ -198,4 +200,6 @@ OUTPUTS: Mapping[str, Any] = {
     "deploy": DeployOutput,
     "teardown": TeardownOutput,
     "data-list": DataOutput,
+    "doctor": Diagnosis,
+    "leaks": LeakReport,
 }

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from railhead.documents.codec import decode
 from railhead.documents.prices import PRICE_LISTS
 
-from ...errors import UsageError
-from ..areas import BUCKET, MACHINE, Area, Forbidden, Lists, Resource
+from ...errors import RailheadError, UsageError
+from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Forbidden, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
 from ..costs import DAYS
@@ -43,6 +44,7 @@ from .kinds import (
 )
 from .machines import ALIVE
 from .s3 import S3
+from .scheduler import Schedule
 
 GLOBAL = "all regions"
 WITHOUT_LOCATION = "us-east-1"  # S3's region of buckets whose LocationConstraint is empty
@@ -122,17 +124,35 @@ class Region:
         return with_tags(Resource(kind, id_, self.name, "", end, remove), tags)
 
     def _machines(self) -> Iterator[Resource]:
-        for instance in self._instances():
+        instances = self._instances()
+        unbounded = self._unbounded([one for one in instances if one.state == "running"])
+        for instance in instances:
             own = instance.InstanceId
             calls = [Call("ec2", "terminate_instances", {"InstanceIds": [own]})]
             yield replace(
                 self._made(MACHINE, own, instance.tags, calls),
                 place=instance.Placement.AvailabilityZone,
                 details=f"{instance.InstanceType}{' spot' if instance.is_spot else ''}, "
-                f"{instance.state}",
+                f"{instance.state}{NO_DEADLINE if own in unbounded else ''}",
                 since=moment(instance.LaunchTime),
                 usd_per_day=self._price(instance),
             )
+
+    def _unbounded(self, running: Sequence[Instance]) -> set[str]:
+        """The ids of machines that run and that no schedule ends later. Where schedules are not
+        shown, none: the list of schedules reports that."""
+        try:
+            names = list(self._schedule_names()) if running else []
+            ends = {name.rpartition("-i-")[2]: self._end_of(name) for name in names}
+        except Refused:
+            return set()
+        now = datetime.now(timezone.utc)
+        owns = [one.InstanceId for one in running]
+        return {own for own in owns if not (at := ends.get(own.removeprefix("i-"))) or at <= now}
+
+    def _end_of(self, name: str) -> datetime | None:
+        values = self.client("scheduler", "get_schedule", Name=name)
+        return decode(Schedule, values, what=f"the schedule {name}", error=RailheadError).at
 
     def _instances(self) -> list[Instance]:
         listed = reservations(self.client, tag_key=[CLUSTER, ID], instance_state_name=ALIVE)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from railhead.documents.prices import PRICE_LISTS
 
-from ..areas import BUCKET, MACHINE, Area, Incomplete, Lists, Resource
+from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Incomplete, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
 from ..costs import DAYS
@@ -239,12 +239,17 @@ def _refuse_missing(places: Collection[str]) -> None:
 def _details(kind: Kind, item: Item) -> str:
     last = item.type.rpartition("/")[2]
     details = {
-        MACHINE: f"{_type_of(item)}, {_state(item)}",
+        MACHINE: f"{_type_of(item)}, {_state(item)}{_deadline(item)}",
         "disk": f"{item.sizeGb} GB {last}",
         "snapshot": f"of a disk of {item.diskSizeGb} GB",
         "address": f"{item.address} {item.status.lower()}",
     }
     return details.get(kind.what, "")
+
+
+def _deadline(item: Item) -> str:
+    runs = _state(item) == "running"
+    return NO_DEADLINE if runs and not item.scheduling.maxRunDuration else ""
 
 
 def _type_of(item: Item) -> str:

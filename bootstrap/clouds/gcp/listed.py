@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Provisioning:
-    """Whether an instance is a spot machine."""
+    """Whether an instance is a spot machine, and how long it may run."""
 
     provisioningModel: str = ""
     preemptible: bool = False
+    maxRunDuration: Any = None
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ def test_without_pulumi_only_stacks_are_impossible(
     assert found(with_stack=False)["pulumi"].state == "warns"
     check = found(with_stack=True)["pulumi"]
     assert (check.state, check.next) == ("blocks", pulumi_cli.INSTALL)
+    lines = doctor.lines(doctor.diagnose(None))
+    assert "no check would make fab up fail" not in lines and "needs Pulumi" in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +73,43 @@ def test_everything_is_listed_with_its_owner_stack_time_cost_and_command(run: Ru
     assert rows["disk"].usd_per_day == round(100 * 0.08 / 30.4, 4)
     assert rows["snapshot"].usd_per_day is None and rows["network"].usd_per_day == 0
     assert rows["bucket"].details.startswith("2 objects with their old versions")
+
+
+@pytest.mark.parametrize(
+    ("state", "schedule", "marked"),
+    [
+        ("running", "at(2031-01-01T00:00:00)", False),
+        ("running", "at(2021-01-01T00:00:00)", True),
+        ("running", None, True),
+        ("stopped", None, False),
+    ],
+)
+def test_a_machine_that_runs_without_a_deadline_of_the_cloud_is_marked(
+    run: Run, state: str, schedule: str | None, marked: bool
+) -> None:
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    other = whole_cluster(tags("other", "ann", BOBS), "us-west-2")  # it has one
+    if state == "stopped":
+        client("ec2").stop_instances(InstanceIds=[lost["machine"]])
+    name, scheduler = lost["schedule"].removeprefix("default/"), client("scheduler")
+    kept = scheduler.get_schedule(Name=name)
+    scheduler.delete_schedule(Name=name)
+    if schedule:
+        fields = {key: kept[key] for key in ("Name", "FlexibleTimeWindow", "Target")}
+        scheduler.create_schedule(**fields, ScheduleExpression=schedule)
+    details = {one.id: one.details for one in run()[0].resources}
+    assert ("NO DEADLINE" in details[lost["machine"]]) is marked
+    assert "NO DEADLINE" not in details[other["machine"]]
+
+
+def test_without_pulumi_the_next_command_installs_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was the same command again."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, error = run()
+    assert error and error.message == "there is no pulumi on PATH"
+    assert str(error.hint).startswith("https://www.pulumi.com/docs/install/")
 
 
 def test_prices_are_not_guessed_in_a_region_without_a_price_list(run: Run) -> None:

@@ -244,3 +244,19 @@ def test_credentials_without_a_project_are_no_failure(
 ) -> None:
     has_stacks()
     assert {(a.cloud, a.state) for a in run()[0].areas} == {("aws", "skipped"), ("gcp", "skipped")}
+
+
+def test_a_machine_that_runs_without_a_deadline_of_the_cloud_is_marked(
+    google: Lists, run: Run
+) -> None:
+    bounded = {"maxRunDuration": {"seconds": "14400"}, "provisioningModel": "STANDARD"}
+    zone = f"projects/{OURS}/zones/us-central1-a"
+    for name, scheduling, status in (
+        ("gpu-1", bounded, "RUNNING"), ("gpu-2", {}, "RUNNING"), ("gpu-3", {}, "TERMINATED"),
+    ):  # fmt: skip
+        google.add(
+            f"{zone}/instances/{name}", labels=labels("ann", LOST), status=status,
+            scheduling=scheduling, machineType=f"{zone}/machineTypes/n1-standard-8",
+        )  # fmt: skip
+    marked = [one.id for one in run()[0].resources if "NO DEADLINE" in one.details]
+    assert [id.rpartition("/")[2] for id in marked] == ["gpu-2"]
