@@ -1,0 +1,34 @@
+"""The policy pack: `pulumi preview --policy-pack stacks/policies` refuses what breaks a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pulumi_policy import (
+    EnforcementLevel,
+    PolicyPack,
+    ReportViolation,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from rules import RULES, Resource, Rule
+
+
+def _validate(rule: Rule) -> Callable[[StackValidationArgs, ReportViolation], None]:
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        resources = [Resource(one.resource_type, one.name, one.props) for one in args.resources]
+        urns = {id(own): one.urn for own, one in zip(resources, args.resources, strict=True)}
+        for own, why in rule(resources):
+            report(f"{own.name}: {why}", urns[id(own)])
+
+    return validate
+
+
+PolicyPack(
+    name="railhead",
+    enforcement_level=EnforcementLevel.MANDATORY,
+    policies=[
+        StackValidationPolicy(name, str(rule.__doc__), _validate(rule))
+        for name, rule in RULES.items()
+    ],
+)
