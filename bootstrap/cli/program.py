@@ -25,7 +25,7 @@ from railhead.version import VERSION
 
 from ..console.output import printable
 from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
-from ..inventory.files import RUN_ID
+from ..inventory.files import RUN_ID, refuse_of_others
 from ..inventory.ssh_config import SshConfig
 from ..project import job_file
 from .command_line import completion, habits, help
@@ -234,9 +234,12 @@ class Program(Fab):  # type: ignore[misc]
 
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
-    argv = [sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())]
     try:
+        argv = [sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())]
         new_program().run(argv)
+    except UsageError as wrong:
+        print(printable(f"{PROGRAM}: {wrong}"), file=sys.stderr)
+        sys.exit(USAGE)
     except BrokenPipeError:  # before the tasks are read, as of `--version | head`
         output_closed()
         sys.exit(FAILED)
@@ -251,7 +254,11 @@ def new_program() -> Program:
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     """The arguments; with the folder of the fabfile, if nothing names others: the folder or one
-    above it, otherwise that of our tasks. Not fetched results: hosts have written their files."""
+    above it, otherwise that of our tasks. Not fetched results: hosts have written their files.
+
+    Raises:
+        UsageError: another user has written the fabfile, or can.
+    """
     own = args[: args.index("--")] if "--" in args else args
     if any(arg.startswith(OTHER_TASKS) for arg in own):
         return [*args]
@@ -260,7 +267,10 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
         (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
     )
     folders = (place for place in places[first:] if _is_loaded(place / FILE))
-    return ["--search-root", str(next(folders, PROJECT)), *args]
+    chosen = next(folders, PROJECT)
+    if chosen != PROJECT:
+        refuse_of_others(chosen / FILE)
+    return ["--search-root", str(chosen), *args]
 
 
 def _is_loaded(fabfile: Path) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
 import re
+import shlex
 import shutil
 import stat
 import tempfile
@@ -13,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..console.text import size
-from ..errors import UsageError
+from ..errors import Hint, UsageError
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")  # as runs/launch.py makes them
 RESERVED = 100_000_000  # bytes of the local disk that stay free
@@ -75,6 +77,42 @@ def text_given(path: str | Path, option: str, most: int) -> str:
         return read_given(path, option, most).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{option}: not UTF-8 text") from None
+
+
+def refuse_of_others(file: Path) -> None:
+    """Refuse a file that decides what runs on this computer, or what leaves it, if another user
+    has written it, or can: as git does with the folder of a repository.
+
+    Raises:
+        UsageError: with the name of its owner.
+    """
+    allowed = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit():
+        allowed.add(int(os.environ["SUDO_UID"]))
+    for path in (file.resolve(), file.resolve().parent):
+        try:
+            found = path.stat()
+        except OSError:
+            continue  # reported when it is read
+        why = ""
+        if found.st_uid not in allowed:
+            why = f"belongs to {_user(found.st_uid)}, not to you"
+        elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            why = "can be written by every user"
+        if why:
+            raise UsageError(
+                f"{file} is not used: {path} {why}, and the file decides what runs here",
+                hint=Hint(
+                    f"read it, then copy it into a folder of yours: {shlex.quote(str(file))}"
+                ),
+            )
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def make_private(folder: Path) -> None:

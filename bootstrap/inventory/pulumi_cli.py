@@ -23,6 +23,7 @@ from railhead.installation import IS_WHEEL
 
 from ..console import log
 from ..errors import UsageError
+from .files import RUN_ID, refuse_of_others, text_given
 
 CLONE = None if IS_WHEEL else Path(__file__).parents[2]  # its Pulumi.yaml is for every folder
 PROJECT_FILE = "Pulumi.yaml"
@@ -36,16 +37,28 @@ INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
 def project() -> Path | None:
     """The folder of the Pulumi project with the stacks: the working directory or a folder above
-    it, otherwise the clone. None where there is none; other Pulumi projects do not count."""
+    it, otherwise the clone. None where there is none; other Pulumi projects do not count, nor do
+    fetched results.
+
+    Raises:
+        UsageError: another user has written the project's file, or can.
+    """
     here = Path.cwd()
-    places = [here, *here.parents, *([CLONE] if CLONE else [])]
-    return next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
+    above = [here, *here.parents]
+    of_runs = (n + 1 for n, place in enumerate(above) if RUN_ID.fullmatch(place.name))
+    places = [*above[max(of_runs, default=0) :], *([CLONE] if CLONE else [])]
+    chosen = next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
+    if chosen and chosen != CLONE:
+        refuse_of_others(chosen / PROJECT_FILE)
+    return chosen
 
 
 def _is_railhead(file: Path) -> bool:
     try:
-        return "name: railhead" in file.read_text().splitlines()
-    except (OSError, ValueError):
+        return file.is_file() and "name: railhead" in text_given(file, str(file), 1 << 20).split(
+            "\n"
+        )
+    except UsageError:
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Container, Iterator, Mapping
@@ -14,7 +15,7 @@ from railhead.documents.options.jobs import KEYS, PLACES, JobOptions, Table, che
 
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError
-from ..inventory.files import atomic_write
+from ..inventory.files import atomic_write, refuse_of_others, text_given
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,6 +24,7 @@ else:
 
 FILE = "railhead.toml"
 HEADER = "# Jobs: each key is an option of train. Its values apply where none is typed.\n"
+BYTES = 1_000_000
 NAME = "train"  # of a job that is saved without a name
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -84,17 +86,18 @@ def has(path: Path, name: str) -> bool:
 
 def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     """The jobs of a file by name."""
-    try:
-        jobs = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         also = f", for the job {job}" if job else ""
         raise UsageError(
             f"there is no {path}{also}",
             hint=Hint(Command("train", save=FILE), " ...   # writes one; a script: --script"),
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{path}: {reason}") from None
+        )
+    text = text_given(path, str(path), BYTES)
+    refuse_of_others(path)
+    try:
+        jobs = tomllib.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
     except RecursionError:
         raise UsageError(f"{path}: a value must not be nested so deeply") from None
     for name, table in jobs.items():
@@ -125,7 +128,7 @@ def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
             f"{path} has a job {name} already: name another one",
             hint=Command("train", job=f"{name}-2", save=options.save),
         )
-    before = path.read_text(encoding="utf-8") if exists else HEADER
+    before = text_given(path, str(path), BYTES) if exists else HEADER
     mode = path.stat().st_mode & 0o777 if exists else 0o644
     atomic_write(path, f"{before.rstrip()}\n\n{text_of(name, table_of(*groups))}", mode)
     file = {} if path == Path(FILE) else {"file": options.save}

@@ -23,6 +23,7 @@ from ..console import log
 from ..data.inputs import DataInput, read_inputs
 from ..data.spec import parse_all
 from ..errors import Command, Hint, UsageError
+from ..inventory.files import refuse_of_others, text_given
 from ..plan.runtimes import REPO
 from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
 from .keras.alone import alone_as
@@ -52,6 +53,7 @@ _PIECE = re.compile(
 
 ENV_FILE_BYTES = 1_000_000
 GIT_SECONDS = 5.0  # a large repository is looked at for changes
+_OWN = ("local", "worktree", "command")  # the scopes of settings that are the repository's own
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?")
 
 
@@ -254,16 +256,7 @@ def _variables(args: ProgramOptions) -> dict[str, str]:
 def _env_file(path: str) -> list[tuple[str, str]]:
     """(location, entry) of each line of a file. Errors show only the location: an entry may be a
     secret."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(ENV_FILE_BYTES + 1)
-        if len(data) > ENV_FILE_BYTES:
-            raise UsageError(f"--env-file {path}: more than {ENV_FILE_BYTES} bytes")
-        lines = data.decode().splitlines()
-    except OSError as error:
-        raise UsageError(f"--env-file {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"--env-file {path}: not UTF-8 text") from None
+    lines = text_given(path, f"--env-file {path}", ENV_FILE_BYTES).splitlines()
     numbered = [(f"--env-file {path}, line {i}", line.strip()) for i, line in enumerate(lines, 1)]
     return [(where, line) for where, line in numbered if line and not line.startswith("#")]
 
@@ -284,6 +277,7 @@ def training_repo(folder: str | None) -> Path:
             hint=f"cp -r {REPO / 'training'} mine/training   # change it, then --training"
             " mine/training",
         )
+    refuse_of_others(path / "__main__.py")  # its settings are checked here
     return path.parent
 
 
@@ -294,6 +288,7 @@ def check_settings(
     `folder` and `metrics`.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
+    It gets no secrets: --training may be the code of others.
 
     Raises:
         UsageError: a setting is wrong, or the training in `repo` cannot check them.
@@ -302,9 +297,9 @@ def check_settings(
     argv += ["--preset", preset] if preset else []
     for name, value in settings.items():
         argv += ["--set", f"{name}={value}"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
+    environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "LC_ALL")}
     environment["PYTHONPATH"] = str(PACKAGES)  # a copy of `training` imports railhead.documents
-    process = log.run(argv, cwd=repo, env=environment, capture_output=True)
+    process = log.run(argv, cwd=repo, env=environment, input="", capture_output=True)
     error = process.stderr.strip()
     if process.returncode == 2:
         raise UsageError(error)
@@ -350,14 +345,40 @@ def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> N
 
 def commit_of(folder: Path) -> str | None:
     """The commit that is checked out where the folder is, with `-dirty` if tracked files differ
-    from it; None outside a repository, or where git does not answer."""
-    argv = ["git", "-c", "core.fsmonitor=false", "-C", str(folder)]
-    argv += ["describe", "--always", "--abbrev=64", "--exclude=*", "--dirty"]
+    from it; None outside a repository, or where git does not answer.
+
+    No program that the repository names is started: somebody else may have written its
+    configuration.
+    """
+    commit = _git(folder, "rev-parse", "--verify", "HEAD")
+    if commit is None or not _COMMIT.fullmatch(commit.strip()):
+        return None
+    scopes = (
+        _git(folder, "config", "--includes", "--show-scope", "--get-regexp", r"^filter\.") or ""
+    )
+    found = (line.partition("\t") for line in scopes.splitlines())
+    names = [name.split()[0].rpartition(".")[0] for scope, _, name in found if scope in _OWN]
+    parts = (("clean", ""), ("process", ""), ("required", "false"))
+    without = [f"{name}.{part}={value}" for name in dict.fromkeys(names) for part, value in parts]
+    status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+    changes = _git(folder, *status, settings=without)
+    return None if changes is None else commit.strip() + ("-dirty" if changes else "")
+
+
+def _git(folder: Path, *arguments: str, settings: Sequence[str] = ()) -> str | None:
+    """What git prints; None where it fails. It writes nothing and fetches nothing."""
+    own = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
+    argv = ["git", "--no-optional-locks", *(word for one in own for word in ("-c", one))]
+    environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CONFIG_HOME")}
     try:
-        process = subprocess.run(
-            argv, capture_output=True, text=True, timeout=GIT_SECONDS, stdin=subprocess.DEVNULL
+        process = log.run(
+            [*argv, "-C", str(folder), *arguments],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    commit = process.stdout.strip()
-    return commit if process.returncode == 0 and _COMMIT.fullmatch(commit) else None
+    return process.stdout if process.returncode == 0 else None

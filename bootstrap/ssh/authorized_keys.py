@@ -10,6 +10,7 @@ from pathlib import Path
 from railhead.documents.agent.files import Read, Replace, TextFile
 
 from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory.files import read_given
 from .host_keys import parsed_key
 from .session import Session
 
@@ -40,11 +41,7 @@ def read_public_key(path: Path) -> PublicKey:
     Raises:
         UsageError: the file cannot be read, has a private key, or is not one public key.
     """
-    try:
-        with path.expanduser().open(errors="replace") as file:
-            text = file.read(LARGEST).strip()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    text = read_given(path, f"{path}", LARGEST).decode(errors="replace").strip()
     if "PRIVATE KEY" in text:
         raise UsageError(
             f"{path} is a private key, which stays where it is",

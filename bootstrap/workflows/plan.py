@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
 from railhead.documents.options.hosts import ReadyOptions
@@ -15,6 +14,7 @@ from railhead.documents.options.runs import ProgramOptions
 
 from ..console.output import print_lines
 from ..errors import UsageError
+from ..inventory.files import read_given
 from ..inventory.hosts import Inventory, check_peer_address
 from ..lifecycle import reach
 from ..plan import decide
@@ -52,12 +52,8 @@ def ready_options(
 
 def _certificates(file: str) -> str:
     """The text of the certificates in a file; UsageError if it is not such a file."""
-    try:
-        with Path(file).open(encoding="utf-8", errors="replace") as opened:
-            text = opened.read(MOST_CERTIFICATES + 1)
-    except OSError as error:
-        raise UsageError(f"--ca {file}: {error.strerror}") from None
-    return check_certificates(file, text)
+    data = read_given(file, f"--ca {file}", MOST_CERTIFICATES)
+    return check_certificates(file, data.decode(errors="replace"))
 
 
 def _debian_mirror() -> str:

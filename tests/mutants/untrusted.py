@@ -6,6 +6,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        what="a fabfile that another user has written is run",
+        file="bootstrap/cli/program.py",
+        old="if chosen != PROJECT:",
+        new="if False:",
+        caught_by=("tests/bootstrap/project/test_files_of_others.py",),
+    ),
+    Mutant(
+        what="git runs a filter of the repository of a program",
+        file="bootstrap/runs/request.py",
+        old='protocol.allow=never", *settings]',
+        new='protocol.allow=never"]',
+        caught_by=("tests/bootstrap/project/test_files_of_others.py",),
+    ),
+    Mutant(
         what="git runs the program of a repository among fetched results",
         file="railhead/documents/runs/local_names.py",
         old="return HIDDEN + part[1:]",

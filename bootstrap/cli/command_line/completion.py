@@ -7,6 +7,7 @@ no cloud is contacted. Files are left to the shell.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ..task import GroupTask
 from .core_options import WORKING
 
 MOST_RUNS = 20
+PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 def candidates(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> list[str]:
@@ -145,9 +147,10 @@ VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 def _starting(last: str, some: Iterable[str]) -> list[str]:
-    """Those that continue the last word, each once. What cannot be read completes nothing."""
+    """Those that continue the last word, each once. What cannot be read completes nothing, nor
+    does a name that a shell would not take as it is: it may be another user's."""
     try:
-        return [one for one in dict.fromkeys(some) if one.startswith(last)]
+        return [one for one in dict.fromkeys(some) if one.startswith(last) and PLAIN.fullmatch(one)]
     except Exception:
         return []
 

@@ -4,6 +4,7 @@ this computer that uses NumPy and Pillow; import it only when it is needed."""
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 from collections.abc import Mapping
@@ -14,7 +15,10 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import UsageError
+from ...inventory.files import read_given, text_given
 from .rest import Signature, Tensor
+
+SAMPLE_BYTES = 1_000_000_000  # of one file
 
 FORMATS = ("PNG", "JPEG")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -177,7 +181,7 @@ def _array(values: Any, tensor: Tensor) -> Any:
 
 def _json_instances(path: Path) -> list[Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(text_given(path, path.name, SAMPLE_BYTES))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path.name} is not JSON: {error}") from None
     instances = document.get("instances") if isinstance(document, dict) else document
@@ -188,8 +192,8 @@ def _json_instances(path: Path) -> list[Any]:
 
 def _numpy_array(path: Path) -> Any:
     try:
-        with path.open("rb") as file:  # np.load accepts archives of arrays, too
-            return np.lib.format.read_array(file, allow_pickle=False)
+        content = io.BytesIO(read_given(path, path.name, SAMPLE_BYTES))
+        return np.lib.format.read_array(content, allow_pickle=False)  # np.load accepts archives
     except (ValueError, OSError, EOFError, OverflowError, MemoryError) as error:
         raise UsageError(f"{path.name} is not an array: {error}") from None
 
@@ -197,7 +201,7 @@ def _numpy_array(path: Path) -> Any:
 def _csv_array(path: Path) -> Any:
     """Numbers, a sample per line; a first line with names is left out."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = text_given(path, path.name, SAMPLE_BYTES).splitlines()
         if not all(map(_is_number, lines[0].split(","))) if lines else False:
             lines = lines[1:]
         return np.loadtxt(lines, delimiter=",", dtype=np.float64, ndmin=2)
@@ -221,7 +225,9 @@ def _picture(path: Path, tensor: Tensor) -> Any:
         wanted = "any" if shape is None else [-1 if size is None else size for size in shape]
         raise UsageError(f"the model does not accept pictures: its input has the shape {wanted}")
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(
+            io.BytesIO(read_given(path, path.name, SAMPLE_BYTES)), formats=FORMATS
+        ) as image:
             picture = np.asarray(_eight_bits(image).convert(MODES.get(shape[3] or 3, "RGB")))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "not a PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
