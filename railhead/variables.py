@@ -48,6 +48,7 @@ OF_RUNS = {
 # Railhead sets them, for its processes.
 INSIDE = {
     "RAILHEAD_ENDPOINT": "the endpoint that a process belongs to",
+    "RAILHEAD_KEY_AGENT": "where the ssh-agent is that has the cluster's key during a run",
     "RAILHEAD_STANDBY": "the run that a process takes over if its chief is lost",
     "RAILHEAD_LOCAL": "the local host that a process belongs to: its folder",
 }

@@ -161,6 +161,9 @@ for p in python3.11 python3.12 python3.10 python3.13 python3; do
   seen="$seen|$r|"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
+# The private key has no file during a run: remote/protect/cluster_key.py has it.
+_CLUSTER_KEY = """cd ~/.railhead/cluster && { [ -f key ] || {
+  read -r pid _ <held && grep -qx railhead-key "/proc/$pid/comm"; }; } && cat key.pub"""
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
 # The folder is not enough: an interrupted transfer may have left it empty.
 _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
@@ -203,7 +206,7 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         lambda out: frozenset(lines(out)),
     ),
     "uvs": (_UV_SEARCH, lambda out: frozenset(lines(out))),
-    "cluster_key": ("cat ~/.railhead/cluster/key.pub", lambda out: out.strip() or None),
+    "cluster_key": (_CLUSTER_KEY, lambda out: out.strip() or None),
     "authorized": (
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),

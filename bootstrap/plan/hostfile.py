@@ -25,6 +25,9 @@ class Peer:
     host_key: str
 
 
+AGENT = "$RAILHEAD_KEY_AGENT"  # a variable of the supervisor, which has the key during the run
+
+
 def alias(index: int) -> str:
     """The name of the host at `index` (from 0) inside the cluster."""
     return f"railhead-{index + 1}"
@@ -54,7 +57,7 @@ def _stanza(index: int, peer: Peer, chief: Peer, key: str, pins: str) -> str:
   BindAddress {chief.address}
   IdentityFile "{key}"
   IdentitiesOnly yes
-  IdentityAgent none
+  IdentityAgent {AGENT}
   UserKnownHostsFile "{pins}"
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes

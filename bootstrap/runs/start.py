@@ -249,7 +249,9 @@ def _send_secrets(
 # Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host
 # that fails. ssh's default key exchange resists quantum computers and takes twice as long. The
 # check sends no secrets, so it uses a faster one if possible.
-LOGIN_CHECK = """login() { ssh -n -F ssh_config "$@" true 2>&1; }
+LOGIN_CHECK = """read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null &&
+  export RAILHEAD_KEY_AGENT  # of a run in progress
+login() { ssh -n -F ssh_config "$@" true 2>&1; }
 check() {
   output=$(login -o KexAlgorithms=curve25519-sha256 "$1") && return
   case $output in *[Kk]ex*|*"key exchange"*) output=$(login "$1") && return;; esac

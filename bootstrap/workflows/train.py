@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 from railhead.documents.options.hosts import ReadyOptions
@@ -114,7 +115,7 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     placement = placement_of(options.request.options, cluster.peers)
     refuse_alone(options.request, sum(map(len, placement)))
     cluster = for_launcher(cluster, options.request.options.launcher)
-    print_lines(run_summary(options.request, cluster))
+    print_lines(run_summary(options.request, cluster), *open_ports(options.request, cluster))
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
@@ -159,6 +160,25 @@ def run_summary(request: RunRequest, cluster: SurveyedCluster) -> str:
         f"{count(sum(map(len, placement)), 'rank')} on "
         f"{hosts}{roles_summary(strategy, placement, cluster)}; Keras {keras.version}: {keras.why}"
     )
+
+
+def open_ports(request: RunRequest, cluster: SurveyedCluster) -> list[str]:
+    """One line where others may reach the ports of TensorFlow's servers: other machines, unless a
+    stack's firewall or loopback keeps them out; other users of the hosts, unless root does."""
+    strategy = request.options.resolved_strategy(len(cluster.peers))
+    if not strategy.roles or cluster.inventory.is_managed:
+        return []
+    open_hosts = [peer for peer in cluster.peers if not ip_address(peer.address).is_loopback]
+    shared = [peer.name for peer in cluster.peers if not cluster.facts[peer.name].root]
+    who = ["other machines"] if open_hosts else []
+    who += [f"other users of {', '.join(shared)}"] if shared else []
+    if not who:
+        return []
+    return [
+        f"TensorFlow's ports have no authentication: {' and '.join(who)} that reach one can read"
+        " and write all files of the run's user; let a firewall allow only the hosts"
+        " (docs/security.md#network-ports)"
+    ]
 
 
 def program_summary(request: RunRequest) -> str:

@@ -14,6 +14,13 @@ STALL = "bootstrap/remote/stall"
 TAKEOVER = "bootstrap/remote/takeover"
 MUTANTS = [
     Mutant(
+        what="the cluster's private key stays readable during a run",
+        file="bootstrap/remote/protect/cluster_key.py",
+        old="            os.remove(path)\n            print",
+        new="            print",
+        caught_by=("tests/bootstrap/remote/protect/test_cluster_key.py",),
+    ),
+    Mutant(
         what="fab cancel leaves a standby, which then takes over the run",
         file=f"{AGENT}/runs.py",
         old="    if request.variable == OF_RUNS:",

@@ -55,6 +55,10 @@ def main(folder: str) -> int:
     dump.register()
     counter.provide(steps.tick)
     set_environment(run, rank, folder)
+    if run.tf_cluster:
+        from ..protect import tensorflow_ports  # loaded only where it is needed
+
+        tensorflow_ports.close(run)
     if chief:
         atexit.register(report_end, 0)  # registered first, so it runs after all others
     code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(run, folder)
@@ -251,6 +255,7 @@ def is_gone(pid: int) -> bool:
 def set_environment(run: RunDocument, rank: int, folder: str) -> None:
     """Set all variables for the program; docs/own-script.md lists them."""
     host = run.hosts[run.host_of(rank)]
+    os.environ.pop("RAILHEAD_KEY_AGENT", None)
     os.environ.update(run.env)
     if run.secrets:
         secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")

@@ -24,6 +24,7 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, NotSwept, Swept
 
 from .. import programs
+from ..protect import tensorflow_ports
 from ..takeover import held
 from .bounded import unmarked
 
@@ -48,11 +49,20 @@ def run_of(pid: int, variable: str) -> str:
     A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
     """
     with contextlib.suppress(OSError):
+        if owner(pid) != os.geteuid():  # root can read the variables of all, who set what they like
+            return ""
         name = read(pid, "comm").rstrip(b"\n")
         if name == FINISHING:
             return ""
         return marked_run(pid, variable) or (run_by_folder(pid) if variable == OF_RUNS else "")
     return ""
+
+
+def owner(pid: int) -> int:
+    """The user of a process; OSError if it has ended. The owner of its folder in /proc is root
+    where the process cannot be looked into."""
+    status = read(pid, "status")
+    return int(status.partition(b"\nUid:")[2].split()[0])
 
 
 def read(pid: int, name: str) -> bytes:
@@ -101,6 +111,7 @@ def end_run(run_id: str, variable: str = OF_RUNS) -> Swept:
         *(send_signal(run_id, variable, sign) for sign in (signal.SIGTERM, signal.SIGKILL))
     )
     drop_temporary_of(run_id)
+    tensorflow_ports.open_again(run_id)
     remaining = processes(run_id, variable)
     return Swept(len(ended - set(remaining)), tuple(remaining))
 

@@ -36,6 +36,7 @@ from ..attempts.restarts import Ended, Times, last_step, metric_numbers
 from ..attempts.retry import NEVER
 from ..attempts.run_state import State
 from ..evaluation import thresholds
+from ..protect import cluster_key
 from ..stall.watch import StallWatch
 from ..takeover import held
 from ..takeover.lease import HOLD
@@ -496,6 +497,7 @@ def main() -> int:
             state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
             return 1
         state.beat()
+        cluster_key.hold()
         try:
             state.end(attempt(state))
         except Exception:

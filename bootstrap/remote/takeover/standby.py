@@ -30,6 +30,7 @@ from ..agent.temporary import make_temporary
 from ..attempts import time_left
 from ..buckets.folder import BucketFolder, bucket_folder
 from ..log_lines import print_line
+from ..protect import cluster_key
 from ..run import bounded, end_processes, json_file, manifest
 from . import held, lease
 from .holder import new_mark
@@ -52,6 +53,7 @@ def main() -> None:
     """Watch, and take over the run if its chief is lost."""
     run = json_file.read(path(programs.WHOLE), RunDocument)
     standby = Standby(run, secrets_of(run))
+    cluster_key.hold()
     with contextlib.suppress(OSError), open(path("reserve"), "wb") as file:
         file.write(os.urandom(RESERVE))
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))

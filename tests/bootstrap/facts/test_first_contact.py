@@ -61,6 +61,7 @@ def test_what_is_under_the_home_is_found(shell: list[str], home: Path) -> None:
         ".railhead/uv/empty-file/uv": "",
         ".railhead/uv/not-executable/uv": "#!/bin/sh\n",
         ".railhead/uv/no-file/uv/file": "",
+        ".railhead/cluster/key": "",
         ".railhead/cluster/key.pub": "ssh-ed25519 AAAA railhead\n",
         ".ssh/authorized_keys": "ssh-rsa BBBB me\nrestrict ssh-ed25519 AAAA railhead:c\n",
     }

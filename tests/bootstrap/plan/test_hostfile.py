@@ -66,7 +66,7 @@ def test_ssh_itself_reads_the_configuration(tmp_path: Path, index: int) -> None:
     assert output["bindaddress"] == "10.0.1.5"
     assert output["stricthostkeychecking"] == "true"
     assert output["identitiesonly"] == output["batchmode"] == "yes"
-    assert output["identityagent"] == "none"
+    assert output["identityagent"] == "$RAILHEAD_KEY_AGENT"
     assert (output["forwardagent"], output["updatehostkeys"]) == ("no", "false")
     assert output["identityfile"].strip('"') == "/home/ann lee/key"
     assert output["userknownhostsfile"].strip('"') == "/home/ann lee/pins"

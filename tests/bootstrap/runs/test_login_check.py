@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from standins.runs.supervised_run import Run
 from standins.stores.servers import free_port
 
 from bootstrap.clouds.local import host as local_host
@@ -18,7 +20,7 @@ SSH_CONFIG = """Host railhead-2
   Port {port}
   IdentityFile "{folder}/key"
   IdentitiesOnly yes
-  IdentityAgent none
+  IdentityAgent $RAILHEAD_KEY_AGENT
   UserKnownHostsFile "{folder}/known_hosts"
   HostKeyAlias railhead-2
   StrictHostKeyChecking yes
@@ -36,7 +38,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     port = free_port()
     (tmp_path / "ssh_config").write_text(SSH_CONFIG.format(port=port, folder=tmp_path))
     settings = [f"ListenAddress=127.0.0.1:{port}", f"HostKey={tmp_path}/host_key"]
-    settings += [f"AuthorizedKeysFile={tmp_path}/key.pub", "StrictModes=no", "UsePAM=no"]
+    keys = f"{tmp_path}/key.pub {tmp_path}/.railhead/cluster/key.pub"
+    settings += [f"AuthorizedKeysFile={keys}", "StrictModes=no", "UsePAM=no"]
     settings += ["PidFile=none"]
     started = []
 
@@ -83,6 +86,37 @@ def test_a_host_without_sshd_is_named_with_the_last_line_of_ssh(
     serve: Serve, tmp_path: Path
 ) -> None:
     assert check(tmp_path).startswith("railhead-2 ssh: connect to host 127.0.0.1 port")
+
+
+def test_the_run_logs_in_although_no_file_of_the_chief_has_the_key(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """mpirun of the real supervisor, and a check of `fab up --replace` meanwhile."""
+    serve("LogLevel=INFO")
+    folder = tmp_path / ".railhead/cluster"
+    folder.mkdir(parents=True)
+    for name in ("key", "key.pub"):
+        (tmp_path / name).rename(folder / name)
+    config = (tmp_path / "ssh_config").read_text().replace(f"{tmp_path}/key", f"{folder}/key")
+    (tmp_path / "ssh_config").write_text(config)
+    go_on = tmp_path / "go-on"
+    login = f"ssh -n -F {tmp_path}/ssh_config railhead-2 'test -e {folder}/key || echo no file'"
+    run = Run(tmp_path, f"{login} >{tmp_path}/said; until [ -e {go_on} ]; do sleep 0.05; done")
+    (tmp_path / "bin/ssh").unlink()
+    said = tmp_path / "said"
+    with run.start() as supervisor:
+        try:
+            has_said = lambda: said.exists() and said.read_text() == "no file\n"  # noqa: E731
+            assert wait_until(has_said, seconds=60, every=0.02)
+            environment = {**os.environ, "HOME": str(tmp_path)}
+            argv = ["sh", "-c", LOGIN_CHECK, "login_check", "railhead-2"]
+            subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=60)
+            assert (tmp_path / "login_check.txt").read_text() == ""
+        finally:
+            go_on.touch()
+            supervisor.wait(60)
+    assert run.read("results/result.json")["state"] == "succeeded"
+    assert wait_until((folder / "key").exists, seconds=60, every=0.02)
 
 
 def local_user() -> str:

@@ -1,0 +1,124 @@
+"""Keeps the cluster's private key in memory during a run: ranks, and whoever reaches their ports,
+can read every file of the run's user.
+
+protect.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent,
+removes its file, and writes it again when its stdin ends, or at SIGTERM. `held` has its pid and the
+socket of the agent meanwhile; without such a process, and without the key's file, `fab bootstrap`
+makes another key. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from .. import programs
+from ..run.bounded import LIBC, end_with_parent, unmarked
+
+FOLDER = os.path.expanduser("~/.railhead/cluster")
+SOCKET = "RAILHEAD_KEY_AGENT"  # IdentityAgent of the run's ssh_config
+PROCESS_NAME = b"railhead-key"
+START_SECONDS = 10.0
+PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
+
+
+def hold() -> None:
+    """Start the program for the key of this host, if it has one. It ends with this process, or
+    with what this process execs. Without ssh-agent the key's file stays."""
+    if SOCKET in os.environ or not os.path.exists(os.path.join(FOLDER, "key")):
+        use_agent_of_others()
+        return
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)  # over exec; subprocess closes it in all other programs
+    argv, pipe = programs.command("protect.cluster_key", FOLDER), subprocess.PIPE
+    keeper = subprocess.Popen(
+        argv, stdin=ours, stdout=pipe, env=unmarked(), cwd="/", start_new_session=True
+    )
+    os.close(ours)
+    assert keeper.stdout
+    with keeper.stdout as answer:
+        if path := answer.readline().decode().strip():
+            os.environ[SOCKET] = path
+
+
+def use_agent_of_others() -> None:
+    """Use the agent of a run that is ending: it stops machines, or was the standby before."""
+    with contextlib.suppress(OSError, IndexError), open(os.path.join(FOLDER, "held")) as file:
+        os.environ.setdefault(SOCKET, file.read().split()[1])
+
+
+def main(folder: str) -> None:
+    """Hold the key in this folder."""
+    LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # only root can read its memory
+    LIBC.prctl(PR_SET_NAME, PROCESS_NAME)
+    path, held = os.path.join(folder, "key"), os.path.join(folder, "held")
+    with open(path, "rb") as file:
+        key = file.read()
+    place = tempfile.mkdtemp(prefix="railhead-key-", dir="/tmp")  # a socket needs a short path
+    socket = os.path.join(place, "agent")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with agent_with(key, socket), removed(path, key):
+            with open(held, "w") as note:
+                note.write(f"{os.getpid()} {socket}\n")
+            os.remove(path)
+            print(socket, flush=True)
+            sys.stdin.buffer.read()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(held)
+
+
+@contextlib.contextmanager
+def agent_with(key: bytes, socket: str) -> Iterator[None]:
+    """An ssh-agent that has this key, at this socket.
+
+    Raises:
+        OSError, subprocess.SubprocessError: there is none, or it does not take the key.
+    """
+    agent = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", socket],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=end_with_parent,
+    )
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not os.path.exists(socket) and time.monotonic() < until:
+            time.sleep(0.02)
+        variables = {**os.environ, "SSH_AUTH_SOCK": socket}
+        add = ["ssh-add", "-q", "-"]
+        subprocess.run(add, input=key, env=variables, timeout=START_SECONDS, check=True)
+        yield
+    finally:
+        agent.terminate()
+
+
+@contextlib.contextmanager
+def removed(path: str, key: bytes) -> Iterator[None]:
+    """Write the key's file again at the end, before the agent ends; not if there is one, perhaps
+    with another key."""
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        give_back(path, key)
+
+
+def give_back(path: str, key: bytes) -> None:
+    """Write the key's file, unless there is one."""
+    part = f"{path}.part"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key)
+    with contextlib.suppress(FileExistsError):
+        os.link(part, path)
+    os.remove(part)
