@@ -4,11 +4,12 @@ every folder. A fabfile of the user's own runs with `fab` as with Fabric alone.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
 from ..inventory.ssh_config import SshConfig
 from ..project import job_file
-from .command_line import completion, habits, help
+from .command_line import answers, completion, help
 from .command_line.arguments import join_task_names, name_first_arguments
 from .command_line.core_options import WORKING, refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
@@ -47,6 +48,7 @@ class Program(Fab):  # type: ignore[misc]
     for all hosts."""
 
     words_after_dashes: Sequence[str] = ()
+    typed: Sequence[str] = ()  # the words of the tasks
 
     @property
     def has_our_tasks(self) -> bool:
@@ -106,10 +108,12 @@ class Program(Fab):  # type: ignore[misc]
                 words = [topic.value, *self.core.unparsed]
                 topic.value, *self.core.unparsed = self._joined(words)
             else:
-                words = self._joined(self.core.unparsed)
+                words = self._joined(self._help_asked(self.core.unparsed))
                 if words[1:] and "--help" in (words[1], words[-1]):
                     # Invoke takes it for a positional argument
                     topic.value, words = words[0], []
+                self.typed = words
+                self._refuse_habits(words)
                 self.core.unparsed = self._named(words)
             super().parse_tasks()  # with the core options after the name of a task
             RUNNING.quiet = self.core[0].args.quiet.value
@@ -119,20 +123,38 @@ class Program(Fab):  # type: ignore[misc]
                 self._refuse_empty_lists()
                 refuse_without_effect(self.core[0].args.values())
 
+    def _help_asked(self, words: list[str]) -> list[str]:
+        """`help train` and `train help` as `train --help`."""
+        others = [word for word in words if word != "help"]
+        asked = len(others) < len(words) <= 3 and "help" in (words[0], words[-1])
+        return [*others, "--help"] if others and asked and "help" not in self._tasks() else words
+
+    def _refuse_habits(self, words: list[str]) -> None:
+        """Exit 2 with the line to type instead of one that other programs have."""
+        found = answers.answer(words, self._tasks(), self._core_with_value(), _has_job(words))
+        if found or (found := answers.after_dashes(words, self.words_after_dashes)):
+            raise _answered(found)
+
     def _joined(self, words: list[str]) -> list[str]:
         return join_task_names(words, self.collection.task_names)
 
     def _named(self, words: list[str]) -> list[str]:
         """The words with the names of the options that were left out; `exec -- COMMAND` too."""
-        core = {name for name, one in self.initial_context.flags.items() if one.takes_value}
-        files = [after for word, after in zip(words, words[1:], strict=False) if word == "--file"]
-        has_job = partial(job_file.has, Path(next(iter(files), job_file.FILE)))
-        named = name_first_arguments(words, self._tasks(), core - {"--help", "-h"}, has_job)
+        core = self._core_with_value()
+        named = name_first_arguments(words, self._tasks(), core, _has_job(words))
         after = self.words_after_dashes
         if after and words[:1] == ["exec"] and "--cmd" not in named:
             named += ["--cmd", after[0] if len(after) == 1 else shlex.join(after)]
             self.core.remainder = ""
         return named
+
+    def _core_with_value(self) -> set[str]:
+        """The flags of Fabric and Invoke that take a value, in our tasks."""
+        some = [one for one in self.initial_context.args.values() if one.takes_value]
+        flags = {
+            f"-{name}" if len(name) == 1 else f"--{name}" for one in some for name in one.names
+        }
+        return flags - {"--help", "-h"}
 
     def _tasks(self) -> dict[str, Task[Any]]:
         return {name: self.collection[name] for name in self.collection.task_names}
@@ -211,10 +233,7 @@ class Program(Fab):  # type: ignore[misc]
         try:
             yield
         except ParseError as wrong:
-            # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
-            message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
-            message = re.sub(MISSING, _missing, message)
-            raise Exit(f"{message}\n  next: {self._nearest(wrong)}", code=USAGE) from None
+            raise self._refused(wrong) from None
         except BrokenPipeError:
             raise output_closed() from None
         except (UnknownFileType, OSError, UsageError, yaml.YAMLError) as wrong:
@@ -222,14 +241,17 @@ class Program(Fab):  # type: ignore[misc]
                 f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE
             ) from None
 
-    def _nearest(self, wrong: ParseError) -> str:
-        """The task or option most like the unknown one, otherwise the command that lists them."""
-        match = re.search(r"No idea what '(.+?)' is", str(wrong))
-        unknown = match[1] if match else ""
-        context = wrong.context
-        if context is None or context.name is None:
-            return habits.task_for(unknown, map(dashed, self.collection.task_names))
-        return habits.option_for(dashed(context.name), unknown, context.flags)
+    def _refused(self, wrong: ParseError) -> Exit:
+        """What Invoke's parser refuses, with the task or option that it is most like."""
+        if match := re.search(r"No idea what '(.+?)' is", str(wrong)):
+            unknown = match[1].partition("=")[0]
+            return _answered(answers.without_habit(unknown, self.typed, self._tasks()))
+        # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
+        message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
+        message = re.sub(MISSING, _missing, message)
+        name = wrong.context.name if wrong.context else None
+        page = f"--help {dashed(name)}" if name else "--list"
+        return Exit(f"{message}\n  next: {PROGRAM} {page}", code=USAGE)
 
 
 def main() -> None:
@@ -259,8 +281,8 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     Raises:
         UsageError: another user has written the fabfile, or can.
     """
-    own = args[: args.index("--")] if "--" in args else args
-    if any(arg.startswith(OTHER_TASKS) for arg in own):
+    before = itertools.takewhile(lambda pair: _is_core(*pair), zip(args, ("", *args), strict=False))
+    if any(arg.startswith(OTHER_TASKS) for arg, _ in before):
         return [*args]
     places = (folder, *folder.parents)
     first = max(
@@ -273,6 +295,11 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     return ["--search-root", str(chosen), *args]
 
 
+def _is_core(arg: str, before: str) -> bool:
+    """Whether an argument is an option before the first task, or perhaps the value of one."""
+    return arg != "--" and (arg.startswith("-") or before.startswith("-"))
+
+
 def _is_loaded(fabfile: Path) -> bool:
     """Whether it is the fabfile of this program: `fab` loads any, `railhead` one that names it."""
     try:
@@ -281,10 +308,20 @@ def _is_loaded(fabfile: Path) -> bool:
         return False
 
 
+def _has_job(words: Sequence[str]) -> Callable[[str], bool]:
+    """Whether the job file that the words name has a job."""
+    files = [after for word, after in zip(words, words[1:], strict=False) if word == "--file"]
+    return partial(job_file.has, Path(next(iter(files), job_file.FILE)))
+
+
 def _missing(message: re.Match[str]) -> str:
     """What Invoke says of positional arguments that are missing, in our words."""
     needed = re.findall(r"'([\w-]+)'", message[2])
     return f"{PROGRAM} {dashed(message[1])} needs {' and '.join(map(str.upper, needed))}"
+
+
+def _answered(found: answers.Answer) -> Exit:
+    return Exit(printable(f"{found.rule}\n  next: {PROGRAM} {found.next}"), code=USAGE)
 
 
 def _usage(rule: str, hint: str) -> Exit:

@@ -53,7 +53,7 @@ def name_first_arguments(
         if word.startswith("-"):
             named.append(word)
             first = tuple(flag for flag in first if f"--{flag}" != word.partition("=")[0])
-            if word in core or word in values_of(tasks.get(task)):
+            if takes_value(word, tasks.get(task), core):
                 named += [value for value in [next(rest, None)] if value is not None]
         elif positional:
             named.append(word)
@@ -73,12 +73,12 @@ def name_first_arguments(
     return named
 
 
-def values_of(task: Task[Any] | None) -> set[str]:
-    """The flags of a task that take a value, long and short."""
-    if not isinstance(task, GroupTask):
-        return set()
-    options = [one for one in task.options() if one.kind != "flag" and not one.rule.positional]
-    return {f"--{one.flag}" for one in options} | {f"-{one.rule.short}" for one in options}
+def takes_value(word: str, task: Task[Any] | None, core: Container[str]) -> bool:
+    """Whether a word is a flag that takes a value: of the task, otherwise of Fabric and Invoke."""
+    for one in task.options() if isinstance(task, GroupTask) else ():
+        if not one.rule.positional and word in (f"--{one.flag}", f"-{one.rule.short}"):
+            return one.kind != "flag"
+    return word in core
 
 
 def _meant(word: str, first: Sequence[str]) -> str:

@@ -1,93 +1,286 @@
-"""What to type instead of an unknown task or option: habits of other programs, and slips. Pure."""
+"""Words that people know from ssh, Docker, kubectl, SkyPilot, dstack, SageMaker and mpirun, and
+what to type here: `answers.py` reads these tables.
+
+An answer is what follows the program's name. `{3}` is the value that was typed, otherwise 3; `*` is
+what was typed after the word, `<run>` a run among it, `<script>` a script. After `#` is what is
+true where no command does the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
-from railhead.installation import PROGRAM
-
-SLIP = 2  # letters that a slip changes at most
-# Tasks of SkyPilot, dstack, Docker, Slurm and others.
+# Answers that several words have.
+_HOSTS = "status   # a host is a name after --hosts, or a machine of a stack: {fab} up"
+_IMAGE = "plan   # hosts get a locked environment; there are no images"
+_JOB = "train <script>"
+_PRICE = "status   # what the machines cost; before {fab} up: pulumi preview"
+_STACK = "status   # stacks: pulumi stack ls; the one that is used: pulumi stack select"
+PROGRAMS = ("aws", "docker", "dstack", "gcloud", "kubectl", "sagemaker", "sky", "slurm")
 TASKS = {
-    "apply": "up",
+    "-v": "--version",
+    "add": _HOSTS,
+    "apply": "train train.py   # a program; machines of a stack: {fab} up",
+    "autostop": "train train.py   # the machines stop after the run; when: {fab} extend --hours 4h",
+    "benchmark": "scale --counts 1,2   # the throughput by the number of hosts",
+    "build": _IMAGE,
     "check": "doctor",
+    "clean": "prune --keep 10   # removes old runs from the hosts",
+    "cleanup": "prune --keep 10   # removes old runs from the hosts",
     "cluster": "status",
-    "cost": "status",
+    "compose": "up   # shows a preview, and asks",
+    "config": "--help train   # settings are options; those of a stack: pulumi config",
+    "console": "ssh {a}",
+    "cost": _PRICE,
+    "cost-report": _PRICE,
+    "cp": "fetch   # results come here; data goes with train --data train=./folder",
+    "dashboard": "tensorboard   # the curves of a run; its page: {fab} report",
     "delete": "teardown --destroy",
+    "describe": "status",
     "destroy": "teardown --destroy",
     "down": "teardown",
-    "download": "fetch",
-    "fit": "train",
-    "help": "--help",
+    "download": "fetch <run>",
+    "drain": "status   # no scheduler is there: the hosts are those that you name",
+    "env": "train train.py --env NAME=VALUE",
+    "estimator": "train train.py",
+    "events": "logs --rank supervisor",
+    "fit": _JOB,
+    "fleet": _HOSTS,
+    "fleets": _HOSTS,
+    "get": "status",
+    "gpus": "health   # the GPUs of the hosts",
+    "help": "--help *",
+    "history": "runs",
+    "hosts": _HOSTS,
+    "images": _IMAGE,
+    "info": "status",
+    "inspect": "status <run>",
     "install": "bootstrap",
+    "jobs": "runs",
     "jupyter": "notebook",
-    "kill": "cancel",
-    "launch": "train",
+    "kill": "cancel <run>",
+    "lab": "notebook",
+    "launch": _JOB,
     "list": "runs",
+    "log": "logs <run>",
     "login": "doctor",
     "ls": "runs",
-    "price": "status",
+    "metrics": "report",
+    "monitor": "status --watch",
+    "mpirun": _JOB,
+    "horovodrun": _JOB,
+    "nodes": _HOSTS,
+    "nvidia-smi": "exec -- nvidia-smi",
+    "offer": _PRICE,
+    "open": "report",
+    "port-forward": "tunnel *",
+    "preview": "up   # shows a preview, and asks",
+    "price": _PRICE,
     "ps": "runs",
-    "pull": "fetch",
-    "push": "data push",
+    "pull": "fetch <run>",
+    "push": "data push FOLDER bucket",
+    "python": _JOB,
+    "python3": _JOB,
     "queue": "runs",
-    "resume": "train --resume",
-    "run": "train",
-    "serve": "deploy",
+    "rank": "logs --rank 1",
+    "remove": "prune --keep 10   # old runs; machines: {fab} teardown --destroy",
+    "restart": "train --resume RUN   # a run continues; machines: {fab} stop, then {fab} start",
+    "resume": "train --resume {RUN}",
+    "rm": "prune --keep 10   # old runs; machines: {fab} teardown --destroy",
+    "rsync": "fetch   # results come here; data goes with train --data train=./folder",
+    "run": _JOB,
+    "sbatch": _JOB,
+    "scancel": "cancel <run>",
+    "scp": "fetch   # results come here; data goes with train --data train=./folder",
+    "serve": "deploy <run>",
+    "set": "train --set *",
     "setup": "bootstrap",
-    "shell": "ssh",
+    "shell": "ssh {a}",
+    "show-gpus": _PRICE,
+    "spot": "train train.py   # spot machines: pulumi config set spot true, then {fab} up",
+    "srun": _JOB,
     "squeue": "runs",
-    "submit": "train",
+    "ssh-copy-id": "trust --hosts {a}   # host keys; your own key: ssh-copy-id",
+    "stack": _STACK,
+    "stats": "status",
+    "storage": "data list bucket",
+    "submit": _JOB,
+    "switch": _STACK,
+    "tail": "logs <run> --follow",
     "terminate": "teardown --destroy",
-    "upload": "data push",
+    "test": "evaluate",
+    "top": "status --watch",
+    "torchrun": "train --launcher torch <script>",
+    "ui": "report",
+    "uninstall": "teardown --purge   # of the hosts; then remove the clone or the wheel",
+    "update": "--version   # a newer one: git pull, then scripts/setup",
+    "upgrade": "--version   # a newer one: git pull, then scripts/setup",
+    "upload": "data push FOLDER bucket",
+    "use": _STACK,
+    "validate": "plan",
     "version": "--version",
+    "volume": "data list bucket",
+    "volumes": "data list bucket",
+    "watch": "status --watch",
+    "whoami": "doctor",
 }
-# Options of `fab train`, and a task in place of one.
-TRAIN = {
-    "--batch-size": "--set batch_size=64",
-    "--cloud": "--stack",
-    "--dryrun": "plan",
-    "--dry-run": "plan",
-    "--epochs": "--set epochs=3",
-    "--gpus": "--slots",
-    "--lr": "--set learning_rate=0.01",
-    "--learning-rate": "--set learning_rate=0.01",
-    "--model": "--preset",
-    "--nodes": "--hosts a,b",
-    "--num-gpus": "--slots",
-    "--num-nodes": "--hosts a,b",
-    "--timeout": "--max-hours",
+_HELP = "--help {task}   # "
+_OF_STACK = _HELP + "it is a setting of the stack: pulumi config set "
+_PORT = _HELP + "Railhead chooses free ports; a port of a host: {fab} tunnel 6006"
+_CONTAINER = _HELP + "hosts get a locked environment, no container: --runtime, --requirements"
+_NO_LIMIT = _HELP + "a run uses its hosts as a whole"
+_PLACES = _HELP + "what the script writes is fetched to results/RUN; a copy: {fab} fetch --to DIR"
+_ASKS_NOT = _HELP + "it asks nothing"
+_ENTRIES = "runs   # all of them; the newest is the last line"
+# By task, "" is each task. An answer that begins with a dash replaces the option in the line.
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "train": {
+        "--background": "--detach",
+        "--accelerators": _OF_STACK + "machine_type {g4dn.xlarge}",
+        "--backend": _HELP + "Horovod uses NCCL between GPUs by itself, MPI otherwise",
+        "--batch-size": "--set batch_size={64}",
+        "--checkpoint": _HELP + "RAILHEAD_CHECKPOINT_DIR of the script is the folder for them",
+        "--cloud": _OF_STACK + "cloud {aws}",
+        "--cluster": "--stack {gpu}",
+        "--cluster-name": "--stack {gpu}",
+        "--code-dir": "--workdir {src}",
+        "--command": _HELP + "a script is named alone: {fab} train train.py",
+        "--config": "--file {railhead.toml}",
+        "--container": _CONTAINER,
+        "--cpu": _HELP + "hosts without a GPU train on CPUs",
+        "--cpus": _NO_LIMIT,
+        "--distribution": "--launcher horovod",
+        "--docker": _CONTAINER,
+        "--down": _HELP + "a stack's machines stop after the run; --no-stop keeps them",
+        "--dry-run": "plan",
+        "--dryrun": "plan",
+        "--entry-point": "--script {train.py}",
+        "--entrypoint": "--script {train.py}",
+        "--env-vars": "--env {NAME=VALUE}",
+        "--envs": "--env {NAME=VALUE}",
+        "--epochs": "--set epochs={3}",
+        "--follow": _HELP + "it follows the run anyway; --detach does not",
+        "--force": _ASKS_NOT,
+        "--framework-version": "--runtime tf2.18",
+        "--gpu": _HELP + "the GPUs of a host are found; one rank for each",
+        "--gpus": "--slots {2}",
+        "--hyperparameters": "--set {epochs=3}",
+        "--idle-minutes-to-autostop": "--keep {20}",
+        "--image": _CONTAINER,
+        "--inputs": "--data {train=./folder}",
+        "--instance-count": _OF_STACK + "count {2}",
+        "--instance-type": _OF_STACK + "machine_type {g4dn.xlarge}",
+        "--learning-rate": "--set learning_rate={0.01}",
+        "--local": _HELP + "on this computer: {fab} demo; or --hosts localhost",
+        "--logdir": _PLACES,
+        "--lr": "--set learning_rate={0.01}",
+        "--machine-type": _OF_STACK + "machine_type {n1-standard-4}",
+        "--master-port": _PORT,
+        "--max-run": "--max-hours {3600}s",
+        "--memory": _NO_LIMIT,
+        "--model": "--preset {digits}",
+        "--nnodes": _HELP + "one host for each name: --hosts a,b",
+        "--nodes": _HELP + "one host for each name: --hosts a,b",
+        "--nproc": "--slots {2}",
+        "--nproc-per-node": "--slots {2}",
+        "--np": "--slots {2}",
+        "--num-gpus": "--slots {2}",
+        "--num-nodes": _HELP + "one host for each name: --hosts a,b",
+        "--num-proc": "--slots {2}",
+        "--optimizer": "--set optimizer={adam}",
+        "--output": _PLACES,
+        "--output-dir": _PLACES,
+        "--output-path": _PLACES,
+        "--port": _PORT,
+        "--ports": _PORT,
+        "--profile": _HELP + "of AWS: export AWS_PROFILE={gpu}",
+        "--region": _OF_STACK + "region {us-east-1}",
+        "--retry": "--retries {3}",
+        "--role": _HELP + "the machines of a stack get a role by {fab} up",
+        "--seed": "--set seed={1}",
+        "--source-dir": "--workdir {src}",
+        "--spot": _OF_STACK + "spot true",
+        "--timeout": "--max-hours {2h}",
+        "--use-gpu": _HELP + "the GPUs of a host are found; one rank for each",
+        "--use-spot": _OF_STACK + "spot true",
+        "--yes": "--start",
+        "--zone": _OF_STACK + "zone {us-east-1a}",
+        "-c": "--file {railhead.toml}",
+        "-f": "--file {railhead.toml}",
+        "-np": "--slots {2}",
+        "-p": _PORT,
+        "-y": "--start",
+    },
+    "attach": {"--logs": "logs --follow"},
+    "bootstrap": {"--force": _HELP + "a second one repairs what has changed"},
+    "cancel": {
+        "--all": "cancel   # the last run; each other one by its id: {fab} cancel RUN",
+        "-a": "cancel   # the last run; each other one by its id: {fab} cancel RUN",
+    },
+    "deploy": {
+        "--gpus": _HELP + "an endpoint uses the GPUs of its host",
+        "--replicas": _HELP + "an endpoint is on one host",
+        "--ttl": "--hours {1h}",
+    },
+    "exec": {"-it": "ssh {a}", "-t": "ssh {a}"},
+    "fetch": {"--dest": "--to {out}", "--output": "--to {out}", "-o": "--to {out}"},
+    "logs": {
+        "--lines": "logs <run> | tail -n {20}",
+        "--since": "logs <run> | tail -n 100   # lines have no times",
+        "--tail": "logs <run> | tail -n {20}",
+        "-n": "logs <run> | tail -n {20}",
+        "-t": "logs <run>   # lines have no times",
+    },
+    "predict": {
+        "--data": "--file {seven.png}",
+        "--input": "--file {seven.png}",
+        "-f": "--file {seven.png}",
+    },
+    "report": {
+        "--open": "report   # names the page; a browser opens it",
+        "--output": "--to {out}",
+        "-o": "--to {out}",
+    },
+    "runs": {
+        "--all": _ENTRIES,
+        "--limit": _ENTRIES,
+        "--status": "runs --json",
+        "-a": _ENTRIES,
+        "-n": _ENTRIES,
+    },
+    "scale": {"--replicas": "--counts 1,2"},
+    "ssh": {
+        "-L": "tunnel PORT --host a",
+        "-i": _HELP + "keys are those of your ssh: ssh-add {key}",
+        "-l": _HELP + "the user is part of --hosts ann@a:22",
+        "-p": _HELP + "the port is part of --hosts ann@a:22",
+    },
+    "status": {"--follow": "--watch", "-a": "status", "-f": "--watch"},
+    "sweep": {"--grid": "--set {lr=0.1,0.01}", "--param": "--set {lr=0.1,0.01}"},
+    "teardown": {
+        "--all": "stop --all   # the machines of all stacks; a teardown is of one",
+        "--force": "--yes",
+        "-f": "--yes",
+    },
+    "tensorboard": {
+        "--logdir": "tensorboard RUN   # of a run, by its id",
+        "--port": "tensorboard   # it prints its address",
+    },
+    "tunnel": {"-L": "tunnel 8501 --local-port 8080"},
+    "up": {
+        "--count": _OF_STACK + "count {2}",
+        "--dry-run": "up   # shows a preview, and asks",
+        "--gpus": _OF_STACK + "machine_type g4dn.xlarge",
+        "--preview": "up   # shows a preview, and asks",
+    },
+    "wheel": {"--cuda": "--gpu"},
+    "": {
+        "--format": "--json",
+        "--output": "--json",
+        "--verbose": "--debug",
+        "--yes": _ASKS_NOT,
+        "-o": "--json",
+        "-v": "--debug",
+        "-y": _ASKS_NOT,
+    },
 }
-
-
-def task_for(unknown: str, tasks: Iterable[str]) -> str:
-    """The command for an unknown task, otherwise the one that lists the tasks."""
-    return f"{PROGRAM} {TASKS.get(unknown) or slip(unknown, tasks) or '--list'}"
-
-
-def option_for(task: str, unknown: str, options: Iterable[str]) -> str:
-    """The command for an unknown option of a task, otherwise the one that shows its options."""
-    habit = TRAIN.get(unknown, "") if task == "train" else ""
-    if habit and not habit.startswith("-"):
-        return f"{PROGRAM} {habit}"
-    near = habit or slip(unknown, options)
-    return f"{PROGRAM} {task} {near}" if near else f"{PROGRAM} --help {task}"
-
-
-def slip(unknown: str, names: Iterable[str]) -> str:
-    """The name from which an unknown one differs in the fewest letters, at most SLIP and less than
-    half of them; empty if there is none."""
-    near = min(((distance(unknown, name), name) for name in names), default=(SLIP + 1, ""))
-    return near[1] if near[0] <= min(SLIP, (len(unknown) - 1) // 2) else ""
-
-
-def distance(first: str, second: str) -> int:
-    """How many letters must be added, removed or replaced (Levenshtein)."""
-    row: list[int] = [*range(len(second) + 1)]
-    for number, letter in enumerate(first, 1):
-        before, row[0] = row[0], number
-        for at, other in enumerate(second, 1):
-            changed = before + (letter != other)
-            before = row[at]
-            row[at] = min(changed, row[at] + 1, row[at - 1] + 1)
-    return row[-1]

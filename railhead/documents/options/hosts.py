@@ -104,7 +104,7 @@ class JsonOption:
 class WatchOptions:
     """Whether the output is repeated."""
 
-    watch: bool = option(False, "show it again every few seconds, until Ctrl-C")
+    watch: bool = option(False, "show it again every few seconds, until Ctrl-C", short="w")
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ class TeardownOptions:
         "do not ask for confirmation",
         doc="do not ask for the stack's name to confirm (with `--destroy`, and for spot machines on"
         " AWS)",
+        short="y",
     )
     with_bucket: bool = option(
         False,
@@ -181,7 +182,7 @@ class AllStacksOption:
 class UpOptions:
     """Whether `fab up` asks for confirmation, and what it reads first."""
 
-    yes: bool = option(False, "no preview and no question")
+    yes: bool = option(False, "no preview and no question", short="y")
     refresh: bool = option(
         False,
         "first check in the cloud which resources still exist",

@@ -28,7 +28,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "choice": "a part of the name of a task",
         "first": "as choice",
     },
-    "cli/command_line/habits.py": {"task": "the name of a task"},
     "clouds/gcp/gcs.py": {"self.url": "gs:// and the name of a bucket that answered"},
     "workflows/prune.py": {"' '.join(old)": "ids that match RUN_ID"},
 }

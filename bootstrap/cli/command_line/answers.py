@@ -1,0 +1,332 @@
+"""What to type instead of a command line that is wrong: by habit (`habits.py`), or by a slip. Pure.
+
+A word that is answered is replaced in the line that was typed, so that the next line is complete.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from invoke import Task
+
+from railhead.documents.options.option import Option
+from railhead.installation import PROGRAM
+
+from ...inventory.files import RUN_ID
+from ..executor import dashed
+from ..task import CLOUD, GroupTask
+from .arguments import takes_value
+from .habits import OPTIONS, PROGRAMS, TASKS
+
+SLIP = 2  # letters that a slip changes at most
+SHORT = 6  # letters: of a shorter name a slip changes one
+# They start or end machines, or change when they end: never the answer to a slip.
+MACHINES = ("adopt", "extend", "start", "stop", "teardown", "up")
+STARTERS = ("accelerate", "horovodrun", "mpirun", "python", "python3", "torchrun")  # of a script
+SENT = (".csv", ".jpeg", ".jpg", ".json", ".npy", ".png")  # the ends of files for `fab predict`
+FILES = {  # by the end of what is typed as a script or a job
+    ".ipynb": "train train.py   # written by: jupyter nbconvert --to script NOTEBOOK",
+    ".sh": "train train.py   # a script is Python; what the shell exports: --env NAME=VALUE",
+    ".yaml": "train --save railhead.toml   # a job file is TOML, with the options of train",
+    ".yml": "train --save railhead.toml   # a job file is TOML, with the options of train",
+}
+NUMBERS = {
+    "extend": "hours",
+    "logs": "rank",
+    "notebook": "port",
+    "scale": "counts",
+    "start": "hours",
+}
+DURATION = re.compile(r"\+?\d+[smhd]")
+FORWARD = re.compile(r"(\d+):(?:[\w.-]+:)?(\d+)")  # as ssh -L and kubectl port-forward take it
+SEVERAL = re.compile(r"[\w.@:*-]+(,[\w.@:*-]+)+")  # hosts
+BLANK = re.compile(r"\{([^{}]*)\}")
+
+
+class Answer(NamedTuple):
+    """What is wrong with a command line, and what to type."""
+
+    rule: str
+    next: str
+
+
+def answer(
+    words: Sequence[str],
+    tasks: Mapping[str, Task[Any]],
+    core: Container[str] = ("-H", "--hosts"),
+    is_job: Callable[[str], bool] = lambda name: False,
+) -> Answer | None:
+    """The answer to a command line that is wrong by habit; None if no habit applies.
+
+    Args:
+        words: after the program's name. tasks: by their names. core: the flags of Fabric and
+            Invoke that take a value. is_job: whether the job file has this job.
+    """
+    if words and not words[0].startswith("-") and words[0] not in tasks:
+        return _unknown_task(words, tasks)
+    name, number = "", 0
+    for at, word in enumerate(words):
+        if at and takes_value(words[at - 1], tasks.get(name), core):
+            continue
+        if word in tasks:
+            name, number = word, 0
+        elif isinstance(task := tasks.get(name), GroupTask):
+            is_option = word.startswith("-")
+            place = Place(name, task, words, at, number, is_job)
+            if found := place.option(word in core) if is_option else place.value():
+                return found
+            number += not is_option
+    return None
+
+
+def after_dashes(words: Sequence[str], after: Sequence[str]) -> Answer | None:
+    """The answer to words after `--`, which only `exec` has; None if it is right."""
+    typed = [word for word in words[1:] if not word.startswith("-")]
+    if not words or not after or (words[0] == "exec" and (not typed or len(words) > 2)):
+        return None
+    if words[0] == "exec":
+        return Answer("hosts need --hosts", f"exec --hosts {typed[0]} --{_shown(after)}")
+    rule = f"{PROGRAM} {dashed(words[0])} takes nothing after --"
+    if words[0] not in ("evaluate", "scale", "sweep", "train"):
+        return Answer(rule, f"--help {dashed(words[0])}")
+    return Answer(rule, f"{shlex.join(words)} --args={shlex.quote(shlex.join(after))}")
+
+
+def _unknown_task(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Answer | None:
+    word, rest = words[0], words[1:]
+    if word in PROGRAMS and rest and (found := answer(rest, tasks)):
+        return found
+    line = TASKS.get(word)
+    if line is None:
+        return None
+    bare = [] if any(one.startswith("-") for one in rest) else rest
+    line = _filled(line.replace(" *", _shown(bare)), rest[0] if rest else "", "", rest)
+    found = answer(shlex.split(line), tasks) if "*" in TASKS[word] else None
+    return Answer(f"{PROGRAM} has no task {word}", found.next if found else line)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A word of a command line, after the name of its task, and `number` words without options."""
+
+    name: str
+    task: Task[Any]
+    words: Sequence[str]
+    at: int
+    number: int = 0
+    is_job: Callable[[str], bool] = lambda name: False
+
+    @property
+    def word(self) -> str:
+        return self.words[self.at]
+
+    @property
+    def flag(self) -> str:
+        return self.word.partition("=")[0]
+
+    @property
+    def options(self) -> list[Option]:
+        """The options of the task; none of a task of the user's own."""
+        return [*self.task.options()] if isinstance(self.task, GroupTask) else []
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The options of which one may be typed without its name."""
+        return getattr(self.task, "first", ())
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the task's options."""
+        return {one.flag for one in self.options}
+
+    @property
+    def following(self) -> list[str]:
+        """The words after this one, up to the next option."""
+        words = self.words[self.at + 1 :]
+        end = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+        return list(words[:end])
+
+    @property
+    def script(self) -> str:
+        """The script among the words; empty without one."""
+        return next((word for word in self.words if word.endswith(".py")), "")
+
+    @property
+    def line(self) -> str:
+        """The habit's answer to an option; empty without one."""
+        flag = self.flag.replace("_", "-")
+        return OPTIONS.get(self.name, {}).get(flag) or OPTIONS[""].get(flag, "")
+
+    def option(self, is_core: bool) -> Answer | None:
+        """The answer to an option that the task does not have, or whose value has another form.
+
+        Args:
+            is_core: whether it is one of Fabric or Invoke that takes a value.
+        """
+        short = {one.rule.short for one in self.options if one.rule.short}
+        if self.flag.lstrip("-") not in self.names | short:
+            means_core = is_core and self.following and not BLANK.search(self.line)
+            return self._habit(self.line) if self.line and not means_core else None
+        values = self.following
+        hosts = [*self.word.split("=")[1:], *values]
+        if self.flag == "--hosts" and len(hosts) > 1 and self._are_hosts(hosts[1:]):
+            new = ["--hosts", ",".join(host.strip(",") for host in hosts)]
+            return self._instead(new, 1 + len(values), "hosts are separated by commas")
+        if self.flag in ("--set", "--env") and len(values) == 2 and "=" not in values[0]:
+            return self._instead([self.flag, "=".join(values)], 3, f"{self.flag} takes NAME=VALUE")
+        if self.word == "--data" and self.name == "train" and values and "=" not in values[0]:
+            return self._instead(["--data", f"train={values[0]}"], 2, "--data takes NAME=URI")
+        return None
+
+    def _are_hosts(self, words: Sequence[str]) -> bool:
+        """Whether words can be nothing else here."""
+        if "job" in self.first:
+            return not self.script and not any(map(self.is_job, words))
+        return not self.takes_word
+
+    @property
+    def takes_word(self) -> bool:
+        """Whether the task takes a word without an option."""
+        return bool(self.first) or any(one.rule.positional for one in self.options)
+
+    def _habit(self, line: str) -> Answer:
+        rule = f"{PROGRAM} {dashed(self.name)} has no option {self.flag}"
+        value = self.word.partition("=")[2] or next(iter(self.following), "")
+        if line.startswith("--set ") and self.script and self.name == "train":
+            return self.for_script()
+        filled = _filled(line, value, dashed(self.name), self.words)
+        if not line.startswith("-") or line.startswith("--help"):
+            return Answer(rule, filled)
+        takes = value and "=" not in self.word and (" " in line or line == "--json")
+        new = [_filled(part, value, "", ()) for part in line.split()]
+        return self._instead(new, 2 if takes else 1, rule)
+
+    def for_script(self) -> Answer:
+        """The answer to an option of the script: all that follows is the script's."""
+        rule = f"{PROGRAM} {dashed(self.name)} has no option {self.flag}"
+        args = f"--args={shlex.quote(shlex.join(self.words[self.at :]))}"
+        before = shlex.join([dashed(self.words[0]), *self.words[1 : self.at]])
+        return Answer(rule, f"{before} {args}   # for the script")
+
+    def value(self) -> Answer | None:
+        """The answer to a word that has another place, such as hosts without --hosts."""
+        word = self.word
+        if DURATION.fullmatch(word) and "hours" in self.names:
+            return self._instead(["--hours", word], 1, f"{word} needs --hours")
+        if word.isdigit():
+            return self._number()
+        if "job" in self.first and not self.is_job(word) and (found := self._program()):
+            return found
+        if self.name in ("exec", "ssh") and self.number:
+            line = shlex.join(self.words[1:] if self.name == "exec" else self.words[self.at :])
+            host = "a,b" if self.name == "exec" else self.words[self.at - 1]
+            return Answer("a command is typed after --", f"exec --hosts {host} -- {line}")
+        if self.name == "predict" and word.endswith(SENT):
+            new = [*([] if self.number else ["model"]), "--file", word]
+            return self._instead(new, 1, f"{word} needs --file")
+        if self.name == "tunnel" and (ports := FORWARD.fullmatch(word)):
+            return self._instead([ports[2], "--local-port", ports[1]], 1, "PORT is that of a host")
+        if "stack" in self.names and getattr(self.task, "group", "") == CLOUD and not self.first:
+            return self._instead(["--stack", word], 1, f"{word} needs --stack")
+        if "hosts" in self.names and (SEVERAL.fullmatch(word) if self.takes_word else True):
+            words = [word, *self.following]
+            hosts = ",".join(one.strip(",") for one in words)
+            return self._instead(["--hosts", hosts], len(words), f"{word} needs --hosts")
+        return None
+
+    def _number(self) -> Answer | None:
+        """The answer to a number, which is not the id of a run."""
+        if option := NUMBERS.get(self.name):
+            rule = f"{self.word} needs --{option}"
+            return self._instead([f"--{option}", self.word], 1, rule)
+        if "run" in self.first:
+            return Answer(f"{self.word} is not the id of a run", "runs")
+        return None
+
+    def _program(self) -> Answer | None:
+        """The answer to a word that is neither a script nor a job."""
+        word = self.word
+        if word in STARTERS:
+            return self._instead([], 1, f"{word}: the launcher starts Python itself")
+        if line := FILES.get(word[word.rfind(".") :] if "." in word else ""):
+            return Answer(f"{word} is not a Python program", line)
+        if re.fullmatch(r"\w+=.*", word):
+            args = f"--{word.replace('=', ' ', 1)}"
+            new = ["--args", args] if self.script else ["--set", word]
+            return self._instead(new, 1, f"{word} needs {new[0]}")
+        return None
+
+    def _instead(self, new: Sequence[str], length: int, rule: str) -> Answer:
+        """The line with other words in place of some."""
+        rest = self.words[self.at + length :]
+        line = [*self.words[1 : self.at], *new, *rest]
+        return Answer(rule, f"{dashed(self.words[0])}{_shown(line)}")
+
+
+def _shown(words: Iterable[str]) -> str:
+    """Words as they are typed, each after a space."""
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _filled(line: str, typed: str, task: str, words: Sequence[str]) -> str:
+    """An answer with what was typed in its blanks."""
+    known = {"task": task, "fab": PROGRAM}
+    line = line.replace(" <run>", _shown(word for word in words if RUN_ID.fullmatch(word)))
+    line = line.replace(" <script>", _shown([one for one in words if one.endswith(".py")][:1]))
+    return BLANK.sub(lambda blank: known.get(blank[1], typed.removeprefix("ml.") or blank[1]), line)
+
+
+def without_habit(unknown: str, words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Answer:
+    """The answer to a task or an option that is unknown: the line without the slip, otherwise the
+    line that lists what there is."""
+    typed = [word.partition("=")[0] == unknown or word.endswith(f"={unknown}") for word in words]
+    at = typed.index(True) if True in typed else len(words)
+    before = [word for word in words[:at] if word in tasks]
+    if not before:
+        near = slip(unknown, map(dashed, tasks))
+        line = f"{near}{_shown(words[1:])}" if near and words[:1] == [unknown] else near
+        rule = f"{PROGRAM} has no task {unknown}"
+        return Answer(rule, TASKS.get(unknown) or line or "--list")
+    name, task = before[-1], tasks[before[-1]]
+    what = "has no option" if unknown.startswith("-") else "does not take"
+    rule = f"{PROGRAM} {dashed(name)} {what} {unknown}"
+    place = Place(name, task, words, at)
+    near = slip(unknown, _flags(task)) if unknown.startswith("-") else ""
+    if near:
+        _, equals, value = words[at].partition("=")
+        return place._instead([f"{near}{equals}{value}"], 1, rule)
+    if "args" in place.names and place.script and unknown.startswith("--"):
+        return place.for_script()
+    return Answer(rule, f"--help {dashed(name)}")
+
+
+def _flags(task: Task[Any]) -> Iterator[str]:
+    names = (max(one.names, key=len) for one in task.get_arguments() if not one.positional)
+    return (f"--{name.replace('_', '-')}" for name in names)
+
+
+def slip(unknown: str, names: Iterable[str]) -> str:
+    """The name from which an unknown one differs by a slip: one letter, or two of a longer name;
+    empty if there is none, or if it starts or ends machines."""
+    pairs = ((distance(unknown.strip("-"), name.strip("-")), name) for name in names)
+    near = min(pairs, default=(SLIP + 1, ""))
+    allowed = 1 if len(unknown.strip("-")) < SHORT else SLIP
+    return near[1] if near[0] <= allowed and near[1] not in MACHINES else ""
+
+
+def distance(first: str, second: str) -> int:
+    """How many letters must be added, removed or replaced, or neighbours exchanged."""
+    rows: list[list[int]] = [[*range(len(second) + 1)]]
+    for number, letter in enumerate(first, 1):
+        row = [number]
+        for at, other in enumerate(second, 1):
+            steps = [rows[-1][at] + 1, row[-1] + 1, rows[-1][at - 1] + (letter != other)]
+            if first[number - 2 : number] == other + second[at - 2] and min(number, at) > 1:
+                steps.append(rows[-2][at - 2] + 1)
+            row.append(min(steps))
+        rows.append(row)
+    return rows[-1][-1]
