@@ -35,6 +35,8 @@ def events_of(facts: RunFacts) -> list[tuple[float, str]]:
             events.append((record.time, f"checkpoint at step {record.step or 0:.0f}"))
         elif record.kind == "evaluation":
             events.append((record.time, "evaluation"))
+        elif record.kind == "first_step":
+            events.append((record.time, "the first step is complete"))
     return sorted((at, what) for at, what in [*events, *_stops(facts)] if at is not None)
 
 
@@ -65,6 +67,10 @@ def _spans(facts: RunFacts, first: float) -> Iterator[Span]:
     ended = since(moment(result.ended if result else None))
     if created is not None and started is not None:
         yield Span("start", "the run is sent to the hosts", created, started)
+    first_steps = (r.time for r in facts.records if r.kind == "first_step")
+    stepped = since(next(first_steps, None))
+    if started is not None and stepped is not None and stepped > started:
+        yield Span("first step", "until the first step is complete", started, stepped)
     known = [] if started is None else [started]  # when something began
     for number, attempt in enumerate(facts.attempts[:MOST_RETRIES] if known else (), 1):
         known.append(known[-1] + attempt.seconds)

@@ -220,7 +220,7 @@ class RunLine:
         to that file too.
         """
         text, board = record_line(entry), self.board
-        if not text:
+        if not text or entry.name == "output":  # then the line of Keras is shown
             return
         if entry.kind not in ("progress", "message"):
             board.print_lines(text)

@@ -19,9 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from railhead.documents.runs.evaluation import Reported
-from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.run import RunDocument, Script
 from railhead.documents.runs.stall import Stall
 
+from ..keras_lines import KerasLines
 from ..stall.progress import STEP, STEP_RECORDS, Progress
 from .metric_lines import MetricLines
 from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
@@ -188,6 +189,7 @@ class RunOutput:
         self.broken: BaseException | None = None
         self.metric_lines = MetricLines(run.metrics, self.add_metric) if run.metrics else None
         self.metric_rank = next(filter(self.is_chief, range(run.size)), 0)
+        self.keras_lines = KerasLines() if isinstance(run.program, Script) else None
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
@@ -199,6 +201,8 @@ class RunOutput:
                 self.heartbeats.received(splitter.active)
                 self.heartbeats.ended(splitter.ended)
                 self.progress.step(splitter.stepped)
+                if splitter.stepped:
+                    self.note_first_step()
                 splitter.active.clear()
                 splitter.stepped.clear()
                 if time.monotonic() - updated > 0.5:
@@ -254,10 +258,28 @@ class RunOutput:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
         if not self.stepped and STEP.search(line):
+            self.note_first_step()
             self.note_step(None)
         self.note_progress(rank, line)
-        if self.metric_lines and rank == self.metric_rank:
-            self.metric_lines.feed(shown(line))
+        if rank == self.metric_rank:
+            self.search(shown(line))
+
+    def search(self, line: str) -> None:
+        """Search a line for numbers."""
+        if self.metric_lines:
+            self.metric_lines.feed(line)
+        if epoch := self.keras_lines.feed(line) if self.keras_lines else None:
+            rank = self.metric_rank
+            record = {"kind": "epoch", "name": "output", "rank": rank, "host": self.host_of(rank)}
+            self.metrics.add(json.dumps({**record, "time": time.time(), **epoch}).encode())
+
+    def note_first_step(self) -> None:
+        """A script that writes no records yet has completed its first step: a record for the
+        timeline."""
+        if self.first_step is None and isinstance(self.run.program, Script):
+            self.first_step = time.monotonic()
+            record = {"kind": "first_step", "rank": 0, "host": self.host_of(0)}
+            self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
 
     def note_step(self, step: Any) -> None:
         """A step is complete; `step` is its number in a record, if it has one."""
@@ -327,6 +349,8 @@ class RunOutput:
             return False
         if kind in STEP_RECORDS:
             self.note_step(record.get("step"))
+        if kind == "epoch":  # the script reports its epochs itself
+            self.keras_lines = None
         self.progress.line()
         self.progress.step([rank] if kind in STEP_RECORDS else [])
         if kind == "evaluation":

@@ -15,10 +15,12 @@ KINDS = {
     "message": "`text`",
     "start": "`step`, `epoch` after which the built-in training begins; or `since`, a time. Curves"
     " leave earlier records of later steps out",
+    "first_step": "no keys: a script has completed the first step of an attempt",
     "progress": "`epoch`, `epochs`, `step`, `steps`, `loss`, `learning_rate`, `samples_per_s` (all"
     " ranks), `seconds_left`, `step_s`, `input_s`",
     "epoch": "`epoch`, `epochs`, `loss`, `accuracy` (or `mae`, `binary_accuracy`), `val_...` of"
-    " held-out samples, `learning_rate`, `samples_per_s`, `step_s`, `input_s`",
+    " held-out samples, `learning_rate`, `samples_per_s`, `step_s`, `input_s`;"
+    " `name` `output`: read from what Keras printed",
     "validation": "inside an epoch: `epoch`, `step`, `val_loss`, `val_accuracy`, further metrics",
     "evaluation": "as [`evaluation.json`](tasks-results.md#thresholds), without the values by class"
     " and by sample",
