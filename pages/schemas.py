@@ -26,5 +26,7 @@ def parts() -> dict[str, str]:
     names = [
         (f"`fab {name.replace('data-', 'data ')}`", f"`docs/schemas/{name}.json`")
         for name in OUTPUTS
+        if name != "error"
     ]
+    names.append(("each, after an error that leaves nothing else", "`docs/schemas/error.json`"))
     return {"outputs": table(("task", "JSON Schema"), names)}

@@ -17,13 +17,15 @@ from typing import Any
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
+from railhead.documents.outputs import ErrorOutput
 from railhead.installation import PROGRAM
 
 from ..console import interrupts, log
-from ..console.output import shown_on
+from ..console.output import error_as_json, shown_on
 from ..errors import FAILED, INTERRUPTED, USAGE, Command, Hint, RailheadError, Terminated, refusal
 
 TARGETS = ("hosts", "stack")
+INTERNAL = "this is an error in Railhead, not in your command"
 TWO_WORDS = ("data",)  # the first word of tasks whose name has two, such as data push
 BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not
 
@@ -108,8 +110,10 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
         name = dashed(body.__name__)
         _handle_signals()
         with log.command(name, sys.argv[1:], live=_shows_log()) as file:
+            document = partial(_error_output, options=kwargs)
             try:
-                body(*args, **kwargs)
+                with error_as_json(bool(kwargs.get("json")), document):
+                    body(*args, **kwargs)
             except RailheadError as error:
                 error.next = _with_target(error.next, kwargs)
                 raise _exit(f"{PROGRAM} {name}: {error}", error.code) from None
@@ -134,6 +138,20 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
 
     task.of_railhead = True  # type: ignore[attr-defined]
     return task
+
+
+def _error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutput:
+    """What a task with --json prints of an error."""
+    if isinstance(error, OSError):
+        error = refusal(error) or error
+    if isinstance(error, RailheadError):
+        following = str(_with_target(error.next, options)) or None
+        return ErrorOutput(error=error.message, next=following, exit_code=error.code)
+    if isinstance(error, Exit):
+        return ErrorOutput(error=error.message or "", exit_code=error.code)
+    if isinstance(error, KeyboardInterrupt):
+        return ErrorOutput(error="interrupted", exit_code=INTERRUPTED)
+    return ErrorOutput(error=INTERNAL, exit_code=FAILED)
 
 
 def _exit(message: str, code: int) -> Exit:
@@ -191,8 +209,7 @@ def _terminate(*_: object) -> None:
 def _internal_error(file: log.LogFile) -> str:
     """The message for an unexpected exception; the log gets its traceback."""
     log.mistake()
-    message = "this is an error in Railhead, not in your command"
-    return f"{message}\n  debug log: {file.path}" if file.path else message
+    return f"{INTERNAL}\n  debug log: {file.path}" if file.path else INTERNAL
 
 
 def dashed(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from railhead.documents.codec import encode
 
@@ -108,6 +109,47 @@ def noted_output() -> Any:
     return _noted.get()
 
 
+class _Watched(io.TextIOBase):
+    """A stream, and whether something was written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.is_used = stream, False
+
+    def write(self, text: str) -> int:
+        self.is_used = True
+        return self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+@contextmanager
+def error_as_json(wanted: bool, document: Callable[[Any], Any]) -> Iterator[None]:
+    """With --json, an error of the block is a document on stdout, unless there is one already.
+
+    Args:
+        document: makes it of the error.
+    """
+    if not wanted:
+        yield
+        return
+    stdout = sys.stdout
+    watched = _Watched(stdout)
+    try:
+        with redirect_stdout(cast(TextIO, watched)):
+            yield
+    except BrokenPipeError:
+        raise
+    except BaseException as error:
+        if not watched.is_used:
+            _print_document(document(error), stdout)
+        raise
+
+
+def _print_document(document: Any, out: TextIO) -> None:
+    print(json.dumps(encode(document), indent=1, allow_nan=False), file=out, flush=True)
+
+
 @contextmanager
 def json_output(wanted: bool) -> Iterator[TextIO | None]:
     """With --json, reserve stdout for the JSON document: lines for people go to stderr.
@@ -125,5 +167,5 @@ def json_output(wanted: bool) -> Iterator[TextIO | None]:
     finally:
         _quiet.reset(stream)
         if (noted := _noted.get()) is not None:
-            print(json.dumps(encode(noted), indent=1, allow_nan=False), file=out, flush=True)
+            _print_document(noted, out)
         _noted.reset(token)

@@ -80,18 +80,20 @@ def _steps(cluster: SurveyedCluster, name: str) -> list[Step]:
     client = cluster.bucket_client if leads else None
     client_missing = client is not None and client.digest not in facts.envs
     if (runtime_missing or client_missing) and uv_digest() not in facts.uvs:
-        steps.append(Step(name, "uv", "the installer is not there; goes through this channel"))
+        steps.append(Step(name, "uv", "copy uv, which installs Python packages, over SSH"))
     if runtime_missing:
-        why = f"environment {environment.digest} is not there"
+        why = (
+            f"install the packages of {environment.runtime.name}, environment {environment.digest}"
+        )
         steps.append(Step(name, "runtime", why, MINUTES, environment.megabytes))
         if environment.horovod:
             steps.append(_horovod_step(cluster, name))
     if client is not None and client_missing:
-        why = f"what writes to {cluster.inventory.bucket} is not there"
+        why = f"install what writes to {cluster.inventory.bucket}"
         steps.append(Step(name, "bucket", why, fetches=client.megabytes))
     if refused := not_let_in(cluster, name):
         who = "the chief" if refused == cluster.peers[0] else refused.name
-        steps.append(Step(name, "key", f"{who} cannot start ranks here yet"))
+        steps.append(Step(name, "key", f"let {who} log in here, to start ranks"))
     return steps
 
 

@@ -190,6 +190,17 @@ class DataOutput:
     objects: tuple[StoredObject, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class ErrorOutput:
+    """With --json, after an error that leaves no other document. `next` is what to type, as in the
+    message for people; `exit_code` that of the command."""
+
+    schema: int = SCHEMA
+    error: str
+    next: str | None = None
+    exit_code: int
+
+
 # By the name of the task; the output of runs is a list.
 OUTPUTS: Mapping[str, Any] = {
     "status": StatusOutput,
@@ -202,4 +213,5 @@ OUTPUTS: Mapping[str, Any] = {
     "data-list": DataOutput,
     "doctor": Diagnosis,
     "leaks": LeakReport,
+    "error": ErrorOutput,
 }

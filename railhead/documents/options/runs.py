@@ -180,7 +180,7 @@ class ProgramOptions:
     )
     runtime: str | None = option(
         None,
-        "tf2.18 or tf2.21; default: tf2.18, unless the hosts' Python is 3.13",
+        "tf2.18, tf2.21, jax0.6 or torch2.7; default: by the launcher and the hosts' Python",
         doc="`tf2.18`, `tf2.21`, `jax0.6` or `torch2.7`: [Runtimes](#runtimes)",
     )
 

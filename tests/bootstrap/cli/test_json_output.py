@@ -52,9 +52,29 @@ def test_a_status_that_reaches_no_host_is_a_document_and_exit_4(tmp_path: Path) 
     assert done.returncode == 4 and not host["reached"] and "refused" in host["reason"]
 
 
-def test_what_starts_nothing_prints_no_document(tmp_path: Path) -> None:
-    done = forked_fab(tmp_path, "train", "--preset", "smok", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
+@pytest.mark.parametrize(
+    ("words", "error", "code"),
+    [
+        (("train", "--preset", "smok"), "unknown preset 'smok'.", 2),
+        (("train", "--hosts", "127.0.0.1:9", "--retries", "x"), "--retries: 'x'", 2),
+        (("train", "--hosts", "127.0.0.1:9"), "1 of 1 hosts cannot be reached", 4),
+        (("evaluate", "--quiet"), "no run was started from", 2),
+        (("plan", "--hosts", "127.0.0.1:9"), "1 of 1 hosts cannot be reached", 4),
+    ],
+)
+def test_an_error_is_one_document(
+    tmp_path: Path, words: tuple[str, ...], error: str, code: int
+) -> None:
+    done = forked_fab(tmp_path, *words, "--json")
+    document = valid("error", json.loads(done.stdout))
+    assert document["error"].startswith(error)
+    assert (document["exit_code"], done.returncode) == (code, code)
+    assert str(document["next"] or "") in done.stderr
+
+
+def test_a_document_that_says_what_is_wrong_is_the_only_one(tmp_path: Path) -> None:
+    done = forked_fab(tmp_path, "doctor", "--stack", "a b", "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["checks"]
 
 
 def test_the_lines_before_a_training_are_not_in_its_document(tmp_path: Path) -> None:
@@ -62,7 +82,8 @@ def test_the_lines_before_a_training_are_not_in_its_document(tmp_path: Path) -> 
     (tmp_path / "railhead.toml").write_text("[one]\nscript = 'train.py'\n")
     words = ("train", "one", "--retries", "2", "--hosts", "127.0.0.1:9", "--json")
     done, dry = forked_fab(tmp_path, *words), forked_fab(tmp_path, "--dry", *words)
-    assert (done.returncode, done.stdout, dry.stdout) == (4, "", "")
+    for process in (done, dry):
+        assert process.returncode == json.loads(process.stdout)["exit_code"] == 4
     assert "--retries 2: until the script" in done.stderr and "job one of" in dry.stderr
 
 

@@ -222,11 +222,11 @@ def test_each_step_has_its_reason(debian: HostFacts) -> None:
     plan = pair(bare, ready(debian))
     digest = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "").digest
     assert [step.why for step in plan.steps] == [
-        "the installer is not there; goes through this channel",
-        f"environment {digest} is not there",
+        "copy uv, which installs Python packages, over SSH",
+        f"install the packages of tf2.18-cpu, environment {digest}",
         f"install the wheel built before ({WHEEL.name})",
-        "what writes to s3://b is not there",
-        "the chief cannot start ranks here yet",
+        "install what writes to s3://b",
+        "let the chief log in here, to start ranks",
     ]
     assert plan.notes[1] == "inside the cluster: h1 = 10.0.0.0, h2 = 10.0.0.1"
 

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.plan.steps import MINUTES, Plan, Step
 
-KEY = Step("h1", "key", "the chief cannot start ranks here yet")
+KEY = Step("h1", "key", "let the chief log in here, to start ranks")
 RUNTIME = Step("h2", "runtime", "not there", MINUTES, fetches=325)
 PLAN = Plan(("h2", "h1", "h3"), (KEY, RUNTIME), ("runtime tf on Python 3.11",))
 
@@ -16,7 +16,7 @@ PLAN = Plan(("h2", "h1", "h3"), (KEY, RUNTIME), ("runtime tf on Python 3.11",))
 @pytest.mark.parametrize(
     ("step", "line"),
     [
-        (KEY, "key: the chief cannot start ranks here yet"),
+        (KEY, "key: let the chief log in here, to start ranks"),
         (RUNTIME, "runtime: not there (minutes, fetches about 325 MB)"),
         (Step("h", "uv", "why", fetches=20), "uv: why (fetches about 20 MB)"),
         (Step("h", "uv", "why", sends=20), "uv: why (about 20 MB through this connection)"),
@@ -32,7 +32,7 @@ def test_a_plan_is_reported_host_by_host_in_their_order() -> None:
     assert PLAN.describe() == [
         "runtime tf on Python 3.11",
         "[h2] runtime: not there (minutes, fetches about 325 MB)",
-        "[h1] key: the chief cannot start ranks here yet",
+        "[h1] key: let the chief log in here, to start ranks",
         "[h3] nothing to do",
     ]
 
