@@ -49,10 +49,15 @@ def instances(aws: Aws, args: Inputs) -> Inputs:
 
 
 def _passes(one: dict[str, Any], args: Inputs) -> bool:
-    """Filters that moto does not have: by patterns of the type, and by the lifecycle."""
-    properties = {"instance-type": "InstanceType", "instance-lifecycle": "InstanceLifecycle"}
+    """Filters that moto does not have: by patterns of the type and the name, by the lifecycle."""
+    tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
+    values = {
+        "instance-type": one.get("InstanceType", ""),
+        "instance-lifecycle": one.get("InstanceLifecycle", ""),
+        "tag:Name": tags.get("Name", ""),
+    }
     return all(
-        any(fnmatch(one.get(properties[each["Name"]], ""), text) for text in each["Values"])
+        any(fnmatch(values[each["Name"]], text) for text in each["Values"])
         for each in _filters(args)
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
+
+from botocore.exceptions import ClientError
 
 Inputs = dict[str, Any]
 Aws = Callable[[str], Any]  # the client of a service, by its name
@@ -12,13 +16,12 @@ Aws = Callable[[str], Any]  # the client of a service, by its name
 class Kind:
     """One type of resource. The inputs that it does not name in `knows` are errors.
 
-    `name` is the property that the provider fills with the resource's name and a random end;
-    what is in `fixed` cannot be changed, so that the resource is replaced.
+    `name` is the property that the provider fills with the resource's name and a random end. What
+    a change of each input does is in the table of standins/fields.py.
     """
 
     type: ClassVar[str]
     knows: ClassVar[str] = ""
-    fixed: ClassVar[str] = ""
     name: ClassVar[str] = ""
     tagged: ClassVar[str] = ""  # EC2's word for it in TagSpecifications, or any, where it has tags
 
@@ -27,8 +30,8 @@ class Kind:
         raise NotImplementedError
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        """What the cloud adds; None where it is gone."""
-        return {}
+        """What the cloud adds, and inputs as it has them; None where it is gone."""
+        raise NotImplementedError
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         """Change it in place; a change that is not known has to be an error."""
@@ -38,6 +41,21 @@ class Kind:
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         """End it."""
         raise NotImplementedError
+
+
+def gone(call: Callable[[], Any]) -> Any:
+    """The answer of a call; None where AWS says that there is no such thing."""
+    try:
+        return call()
+    except ClientError as error:
+        if re.search("NotFound|NoSuch|Unknown", error.response["Error"]["Code"]):
+            return None
+        raise
+
+
+def same_json(text: str, found: object) -> str:
+    """A document as the program wrote it, if it means the same as what the cloud has."""
+    return text if json.loads(text) == found else json.dumps(found)
 
 
 def listed(tags: Mapping[str, str] | None) -> list[dict[str, str]]:

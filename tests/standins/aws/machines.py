@@ -6,19 +6,23 @@ from base64 import b64decode
 from typing import Any
 
 from botocore.exceptions import ClientError
+from standins import fields
 from standins.aws import moto_plus
-from standins.aws.kinds import Aws, Inputs, Kind, listed, picked, spec
+from standins.aws.kinds import Aws, Inputs, Kind, gone, listed, picked, spec
 from standins.aws.network import OfEc2
 
 
 class KeyPair(Kind):
     type, tagged, name = "aws:ec2/keyPair:KeyPair", "key-pair", "keyName"
-    knows = fixed = "keyName publicKey"
+    knows = "keyName publicKey"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         name, key = inputs["keyName"], inputs["publicKey"].encode()
         made = aws("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key, **spec(self, inputs))
         return name, {"keyPairId": made["KeyPairId"], "fingerprint": made["KeyFingerprint"]}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        return None if gone(lambda: aws("ec2").describe_key_pairs(KeyNames=[id])) is None else {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         found = aws("ec2").describe_key_pairs(KeyNames=[id])["KeyPairs"][0]["KeyPairId"]
@@ -30,12 +34,16 @@ class KeyPair(Kind):
 
 class PlacementGroup(Kind):
     type, tagged, name = "aws:ec2/placementGroup:PlacementGroup", "placement-group", "name"
-    knows = fixed = "name strategy"
+    knows = "name strategy"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         options = picked(inputs, GroupName="name", Strategy="strategy")
         made = aws("ec2").create_placement_group(**options, **spec(self, inputs))["PlacementGroup"]
         return inputs["name"], {"placementGroupId": made["GroupId"], "arn": made["GroupArn"]}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        found = gone(lambda: aws("ec2").describe_placement_groups(GroupNames=[id]))
+        return None if found is None else {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         """moto has no tags of placement groups to change."""
@@ -58,7 +66,6 @@ class Instance(OfEc2):
     knows = "ami instanceType subnetId vpcSecurityGroupIds keyName iamInstanceProfile "
     knows += "placementGroup rootBlockDevice metadataOptions instanceMarketOptions "
     knows += "instanceInitiatedShutdownBehavior ebsOptimized userData"
-    fixed = "ami subnetId keyName placementGroup instanceMarketOptions ebsOptimized"
 
     def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
         """By filter: one that EC2 has forgotten is not an error then."""
@@ -69,14 +76,18 @@ class Instance(OfEc2):
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         tags = listed(inputs.get("tagsAll"))
-        disk = {"ResourceType": "volume", "Tags": listed(inputs["rootBlockDevice"].get("tags"))}
+        launched = {"ResourceType": "volume", "Tags": listed(inputs.get("defaultTags"))}
         made = aws("ec2").run_instances(
             MinCount=1,
             MaxCount=1,
-            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}, disk],
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}, launched],
             **_run_parameters(inputs),
         )
         id = made["Instances"][0]["InstanceId"]
+        own = [{"Name": "attachment.instance-id", "Values": [id]}]
+        (disk,) = aws("ec2").describe_volumes(Filters=own)["Volumes"]
+        later = listed(inputs["rootBlockDevice"].get("tags"))
+        aws("ec2").create_tags(Resources=[disk["VolumeId"]], Tags=later)
         group = moto_plus.extra.placed[id] = inputs.get("placementGroup", "")
         return id, {**(self.read(aws, id, inputs) or {}), "placementGroup": group}
 
@@ -94,19 +105,25 @@ class Instance(OfEc2):
         }
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
-        """A change of type stops the machine, as the provider does."""
+        """A change of type stops the machine, and then starts it, also one that was stopped; where
+        EC2 refuses the change, it stays stopped (modifyInstanceAttributeWithStopStart)."""
+        ec2, shutdown = aws("ec2"), "instanceInitiatedShutdownBehavior"
         if old.get("instanceType") != new.get("instanceType"):
-            aws("ec2").stop_instances(InstanceIds=[id])
+            ec2.stop_instances(InstanceIds=[id])
             kind = {"Value": new["instanceType"]}
-            aws("ec2").modify_instance_attribute(InstanceId=id, InstanceType=kind)
-            aws("ec2").start_instances(InstanceIds=[id])
+            ec2.modify_instance_attribute(InstanceId=id, InstanceType=kind)
+            ec2.start_instances(InstanceIds=[id])
+        if old.get(shutdown) != new.get(shutdown):
+            behavior = {"Value": new[shutdown]}
+            ec2.modify_instance_attribute(InstanceId=id, InstanceInitiatedShutdownBehavior=behavior)
         if profile := new.get("iamInstanceProfile"):
-            _associate(aws("ec2"), id, old.get("iamInstanceProfile"), profile)
+            _associate(ec2, id, old.get("iamInstanceProfile"), profile)
         known = {"instanceType", "rootBlockDevice", "tags", "tagsAll", "iamInstanceProfile"}
-        rest = {k for k in {**old, **new} if old.get(k) != new.get(k)} - known
+        changed = {path.split(".")[0] for path in fields.effects(self.type, old, new)}
+        rest = changed - known - {shutdown}
         if rest:
             raise NotImplementedError(f"no update of {', '.join(rest)}")
-        aws("ec2").create_tags(Resources=[id], Tags=listed(new.get("tagsAll")))
+        ec2.create_tags(Resources=[id], Tags=listed(new.get("tagsAll")))
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("ec2").terminate_instances(InstanceIds=[id])
@@ -187,7 +204,6 @@ class Schedule(Kind):
     type = "aws:scheduler/schedule:Schedule"
     knows = "name description scheduleExpression scheduleExpressionTimezone flexibleTimeWindow "
     knows += "actionAfterCompletion target"
-    fixed = "name"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         made = aws("scheduler").create_schedule(**_schedule(inputs))

@@ -26,6 +26,7 @@ from moto.s3.models import FakeBucket
 from moto.servicequotas.exceptions import NoSuchResource
 from moto.servicequotas.responses import ServiceQuotasResponse
 from moto.ssm.models import Parameter, ParameterDict
+from standins.aws import evaluation, refusals
 
 QUOTAS = {
     "L-417A185B": "Running On-Demand P instances",
@@ -84,6 +85,7 @@ def add() -> None:
     _put(EC2Response, create_placement_group=_create_group, delete_placement_group=_delete_group)
     _put(EC2Response, describe_placement_groups=_describe_groups)
     _heed_tls()
+    refusals.add()
     # Each request lists the methods of the service's class: 300 of EC2's.
     vars(responses)["method_names_from_class"] = cache(method_names_from_class)
 
@@ -173,10 +175,14 @@ class NoSimulation(IAMException):
 
 
 def _simulate(self: Any) -> Any:
-    """As IAM's model has it. moto grants everything; a test names what is denied."""
+    """As IAM's model has it. The roles of a stack are evaluated. To a person moto grants
+    everything; a test names what is denied."""
     if extra.no_simulation:
         raise NoSimulation("User is not authorized to perform: iam:SimulatePrincipalPolicy")
-    assert self._get_param("PolicySourceArn").startswith("arn:aws:iam::"), "not of a session"
+    who = self._get_param("PolicySourceArn")
+    assert who.startswith("arn:aws:iam::"), "not of a session"
+    if ":role/railhead-" in who:
+        return _simulate_role(self, who.rpartition("/")[2])
     return ActionResult(
         {
             "EvaluationResults": [
@@ -193,6 +199,23 @@ def _simulate(self: Any) -> Any:
             "IsTruncated": False,
         }
     )
+
+
+def _simulate_role(self: Any, name: str) -> Any:
+    """For one resource. NoSuchEntity where there is no such role."""
+    (resource,) = self._get_param("ResourceArns")
+    entries = self._get_param("ContextEntries", [])
+    context = {one["ContextKeyName"]: one["ContextKeyValues"][0] for one in entries}
+    role = self.backend.get_role(name)
+    results = [
+        {
+            "EvalActionName": action,
+            "EvalResourceName": resource,
+            "EvalDecision": evaluation.decision(role, action, resource, context),
+        }
+        for action in self._get_param("ActionNames")
+    ]
+    return ActionResult({"EvaluationResults": results, "IsTruncated": False})
 
 
 def _denied() -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from botocore.exceptions import ClientError
-from standins.aws.kinds import Aws, Inputs, Kind, listed, picked, spec
+from standins.aws.kinds import Aws, Inputs, Kind, gone, listed, picked, spec
 
 
 class OfEc2(Kind):
@@ -36,7 +36,7 @@ class OfEc2(Kind):
 
 class Vpc(OfEc2):
     type, tagged = "aws:ec2/vpc:Vpc", "vpc"
-    knows, fixed = "cidrBlock enableDnsHostnames enableDnsSupport", "cidrBlock"
+    knows = "cidrBlock enableDnsHostnames enableDnsSupport"
     describe, ids, answer = "describe_vpcs", "VpcIds", "Vpcs"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -54,7 +54,6 @@ class Vpc(OfEc2):
 class Subnet(OfEc2):
     type, tagged = "aws:ec2/subnet:Subnet", "subnet"
     knows = "vpcId cidrBlock availabilityZone mapPublicIpOnLaunch"
-    fixed = "vpcId cidrBlock availabilityZone"
     describe, ids, answer = "describe_subnets", "SubnetIds", "Subnets"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -72,7 +71,7 @@ class Subnet(OfEc2):
 
 class InternetGateway(OfEc2):
     type, tagged = "aws:ec2/internetGateway:InternetGateway", "internet-gateway"
-    knows = fixed = "vpcId"
+    knows = "vpcId"
     describe, ids, answer = "describe_internet_gateways", "InternetGatewayIds", "InternetGateways"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -88,7 +87,7 @@ class InternetGateway(OfEc2):
 
 class RouteTable(OfEc2):
     type, tagged = "aws:ec2/routeTable:RouteTable", "route-table"
-    knows = fixed = "vpcId"
+    knows = "vpcId"
     describe, ids, answer = "describe_route_tables", "RouteTableIds", "RouteTables"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -101,7 +100,7 @@ class RouteTable(OfEc2):
 
 class Route(Kind):
     type = "aws:ec2/route:Route"
-    knows = fixed = "routeTableId destinationCidrBlock gatewayId"
+    knows = "routeTableId destinationCidrBlock gatewayId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         aws("ec2").create_route(
@@ -111,6 +110,11 @@ class Route(Kind):
         )
         return f"r-{inputs['routeTableId']}-{inputs['destinationCidrBlock']}", {}
 
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        table = _table(aws, inputs)
+        cidrs = [one.get("DestinationCidrBlock") for one in table.get("Routes", ())]
+        return {} if inputs["destinationCidrBlock"] in cidrs else None
+
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         options = {"RouteTableId": state["routeTableId"]}
         aws("ec2").delete_route(**options, DestinationCidrBlock=state["destinationCidrBlock"])
@@ -118,19 +122,31 @@ class Route(Kind):
 
 class RouteTableAssociation(Kind):
     type = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-    knows = fixed = "routeTableId subnetId"
+    knows = "routeTableId subnetId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         options = picked(inputs, RouteTableId="routeTableId", SubnetId="subnetId")
         return aws("ec2").associate_route_table(**options)["AssociationId"], {}
 
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        associations = _table(aws, inputs).get("Associations", ())
+        return {} if id in [one["RouteTableAssociationId"] for one in associations] else None
+
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("ec2").disassociate_route_table(AssociationId=id)
 
 
+def _table(aws: Aws, inputs: Inputs) -> dict[str, Any]:
+    """The route table of these inputs; {} where it is gone."""
+    ids = [inputs["routeTableId"]]
+    found = gone(lambda: aws("ec2").describe_route_tables(RouteTableIds=ids))
+    tables: list[dict[str, Any]] = (found or {}).get("RouteTables", [])
+    return tables[0] if tables else {}
+
+
 class VpcEndpoint(OfEc2):
     type, tagged = "aws:ec2/vpcEndpoint:VpcEndpoint", "vpc-endpoint"
-    knows = fixed = "vpcId serviceName vpcEndpointType routeTableIds"
+    knows = "vpcId serviceName vpcEndpointType routeTableIds"
     describe, ids, answer = "describe_vpc_endpoints", "VpcEndpointIds", "VpcEndpoints"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -149,7 +165,7 @@ class VpcEndpoint(OfEc2):
 
 class SecurityGroup(OfEc2):
     type, tagged, name = "aws:ec2/securityGroup:SecurityGroup", "security-group", "name"
-    knows, fixed = "name vpcId description", "name vpcId description"
+    knows = "name vpcId description"
     describe, ids, answer = "describe_security_groups", "GroupIds", "SecurityGroups"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -168,7 +184,7 @@ class SecurityGroup(OfEc2):
 class DefaultSecurityGroup(OfEc2):
     type, tagged = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "security-group"
     describe, ids, answer = "describe_security_groups", "GroupIds", "SecurityGroups"
-    knows = fixed = "vpcId"
+    knows = "vpcId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         filters = [
@@ -202,7 +218,6 @@ class Rule(Kind):
     tagged = "security-group-rule"
     knows = "securityGroupId ipProtocol fromPort toPort cidrIpv4 cidrIpv6 description "
     knows += "referencedSecurityGroupId"
-    fixed = "securityGroupId"
     way = ""
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
@@ -218,6 +233,16 @@ class Rule(Kind):
         fields = {"GroupId": inputs["securityGroupId"], "IpPermissions": [rule]}
         made = allow(**fields, **spec(self, inputs))["SecurityGroupRules"]
         return made[0]["SecurityGroupRuleId"], {}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        own = [{"Name": "group-id", "Values": [inputs["securityGroupId"]]}]
+        found = gone(lambda: aws("ec2").describe_security_group_rules(Filters=own))
+        rules = {one["SecurityGroupRuleId"]: one for one in (found or {})["SecurityGroupRules"]}
+        if id not in rules:
+            return None
+        names = {"CidrIpv4": "cidrIpv4", "FromPort": "fromPort", "ToPort": "toPort"}
+        has = {ours: rules[id].get(theirs) for theirs, ours in names.items()}
+        return {ours: value for ours, value in has.items() if ours in inputs and value is not None}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         if {**old, "tags": 0, "tagsAll": 0} != {**new, "tags": 0, "tagsAll": 0}:

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
@@ -20,10 +20,11 @@ import grpc  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+from standins import fields
 from standins.aws import machines, network, rights, storage
 from standins.aws.cloud import Cloud
 from standins.aws.invokes import INVOKES
-from standins.aws.kinds import Inputs, Kind
+from standins.aws.kinds import Kind
 from standins.waiting import wait_until
 
 VERSION = "7.51.1"
@@ -84,7 +85,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        return _difference(plain(request.olds), plain(request.news))
+        return fields.difference(fields.effects("", plain(request.olds), plain(request.news)))
 
     def Configure(self, request: Any, context: Any) -> Any:
         args = plain(request.args)
@@ -112,7 +113,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Diff(self, request: Any, context: Any) -> Any:
         kind = self._kind(request.urn, context)
-        return _difference(plain(request.old_inputs), plain(request.news), kind.fixed.split())
+        olds, news = plain(request.old_inputs), plain(request.news)
+        return fields.difference(fields.effects(kind.type, olds, news))
 
     def Create(self, request: Any, context: Any) -> Any:
         kind, inputs = self._kind(request.urn, context), plain(request.properties)
@@ -127,7 +129,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         with self._refusals(context, f"creating {kind.type}"):
             if fault:
                 raise fault
-            id, added = kind.create(self._client, inputs)
+            id, added = kind.create(self._client, {**inputs, "defaultTags": self.tags})
         self.watch(f"after create {kind.type}")
         slow, seconds = self.slow_instance
         if kind.type == INSTANCE and slow in (0, number):
@@ -220,16 +222,6 @@ def serve(cloud: Cloud) -> Iterator[tuple[Provider, int]]:
         yield provider, port
     finally:
         server.stop(1).wait()
-
-
-def _difference(old: Inputs, new: Inputs, fixed: Sequence[str] = ()) -> Any:
-    changed = sorted(key for key in {**old, **new} if old.get(key) != new.get(key))
-    same, some = provider_pb2.DiffResponse.DIFF_NONE, provider_pb2.DiffResponse.DIFF_SOME
-    return provider_pb2.DiffResponse(
-        changes=some if changed else same,
-        diffs=changed,
-        replaces=[key for key in changed if key in fixed],
-    )
 
 
 def plain(message: struct_pb2.Struct) -> dict[str, Any]:

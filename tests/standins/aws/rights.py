@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from botocore.exceptions import ClientError
-from standins.aws.kinds import Aws, Inputs, Kind, listed, picked
+from standins.aws.kinds import Aws, Inputs, Kind, gone, listed, picked, same_json
 
 
 class Role(Kind):
     type, tagged, name = "aws:iam/role:Role", "role", "name"
-    knows, fixed = "name description assumeRolePolicy forceDetachPolicies", "name"
+    knows = "name description assumeRolePolicy forceDetachPolicies"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         made = aws("iam").create_role(
@@ -19,9 +19,17 @@ class Role(Kind):
         )["Role"]
         return inputs["name"], {"arn": made["Arn"]}
 
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        found = gone(lambda: aws("iam").get_role(RoleName=id)["Role"])
+        if found is None:
+            return None
+        trust = same_json(inputs["assumeRolePolicy"], found["AssumeRolePolicyDocument"])
+        return {"arn": found["Arn"], "assumeRolePolicy": trust}
+
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         if old["assumeRolePolicy"] != new["assumeRolePolicy"]:
-            super().update(aws, id, old, new)
+            trust = new["assumeRolePolicy"]
+            aws("iam").update_assume_role_policy(RoleName=id, PolicyDocument=trust)
         aws("iam").tag_role(RoleName=id, Tags=listed(new.get("tagsAll")))
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
@@ -34,11 +42,16 @@ class Role(Kind):
 
 class RolePolicy(Kind):
     type, name = "aws:iam/rolePolicy:RolePolicy", "name"
-    knows, fixed = "name role policy", "name role"
+    knows = "name role policy"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         self.update(aws, "", {}, inputs)
         return f"{inputs['role']}:{inputs['name']}", {}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        names = picked(inputs, RoleName="role", PolicyName="name")
+        found = gone(lambda: aws("iam").get_role_policy(**names)["PolicyDocument"])
+        return None if found is None else {"policy": same_json(inputs["policy"], found)}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         options = picked(new, RoleName="role", PolicyName="name", PolicyDocument="policy")
@@ -50,13 +63,17 @@ class RolePolicy(Kind):
 
 class InstanceProfile(Kind):
     type, tagged, name = "aws:iam/instanceProfile:InstanceProfile", "profile", "name"
-    knows, fixed = "name role", "name role"
+    knows = "name role"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         iam, options = aws("iam"), picked(inputs, InstanceProfileName="name")
         made = iam.create_instance_profile(**options, Tags=listed(inputs.get("tagsAll")))
         iam.add_role_to_instance_profile(**options, RoleName=inputs["role"])
         return inputs["name"], {"arn": made["InstanceProfile"]["Arn"]}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        found = gone(lambda: aws("iam").get_instance_profile(InstanceProfileName=id))
+        return None if found is None else {"arn": found["InstanceProfile"]["Arn"]}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         tags = listed(new.get("tagsAll"))
@@ -72,7 +89,7 @@ class ServiceQuota(Kind):
     """A request while it is pending shows its own value: the provider sees no drift."""
 
     type = "aws:servicequotas/serviceQuota:ServiceQuota"
-    knows, fixed = "serviceCode quotaCode value", "serviceCode quotaCode"
+    knows = "serviceCode quotaCode value"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         names = picked(inputs, ServiceCode="serviceCode", QuotaCode="quotaCode")
@@ -87,6 +104,11 @@ class ServiceQuota(Kind):
         )["RequestedQuota"]
         id = f"{inputs['serviceCode']}/{inputs['quotaCode']}"
         return id, {"requestId": output["Id"], "requestStatus": output["Status"]}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        names = picked(inputs, ServiceCode="serviceCode", QuotaCode="quotaCode")
+        aws("service-quotas").get_service_quota(**names)
+        return {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         self.create(aws, new)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from botocore.exceptions import ClientError
-from standins.aws.kinds import Aws, Inputs, Kind, listed, picked
+from standins.aws.kinds import Aws, Inputs, Kind, gone, listed, picked, same_json
 
 
 class Bucket(Kind):
     type, tagged, name = "aws:s3/bucket:Bucket", "bucket", "bucket"
-    knows, fixed = "bucket forceDestroy", "bucket"
+    knows = "bucket forceDestroy"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         s3, name = aws("s3"), inputs["bucket"]
@@ -49,14 +50,19 @@ class Bucket(Kind):
 class Setting(Kind):
     """One setting of a bucket; its id is the bucket's name."""
 
-    fixed = "bucket"
-
     def put(self, aws: Aws, inputs: Inputs) -> Any:
+        raise NotImplementedError
+
+    def get(self, aws: Aws, bucket: str) -> Any:
+        """What the bucket has."""
         raise NotImplementedError
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         self.put(aws, inputs)
         return inputs["bucket"], {}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        return {} if gone(lambda: self.get(aws, id)) else None
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         self.put(aws, new)
@@ -70,6 +76,9 @@ class PublicAccessBlock(Setting):
         names = {key[0].upper() + key[1:]: key for key in self.knows.split()[1:]}
         options = {"PublicAccessBlockConfiguration": picked(inputs, **names)}
         return aws("s3").put_public_access_block(Bucket=inputs["bucket"], **options)
+
+    def get(self, aws: Aws, bucket: str) -> Any:
+        return aws("s3").get_public_access_block(Bucket=bucket)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_public_access_block(Bucket=id)
@@ -94,6 +103,9 @@ class Encryption(Setting):
             Bucket=inputs["bucket"], ServerSideEncryptionConfiguration={"Rules": rules}
         )
 
+    def get(self, aws: Aws, bucket: str) -> Any:
+        return aws("s3").get_bucket_encryption(Bucket=bucket)
+
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_bucket_encryption(Bucket=id)
 
@@ -104,6 +116,13 @@ class Policy(Setting):
     def put(self, aws: Aws, inputs: Inputs) -> Any:
         options = picked(inputs, Bucket="bucket", Policy="policy")
         return aws("s3").put_bucket_policy(**options)
+
+    def get(self, aws: Aws, bucket: str) -> Any:
+        return aws("s3").get_bucket_policy(Bucket=bucket)["Policy"]
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        found = gone(lambda: self.get(aws, id))
+        return {"policy": same_json(inputs["policy"], json.loads(found))} if found else None
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_bucket_policy(Bucket=id)
@@ -116,6 +135,9 @@ class Versioning(Setting):
         status = {"Status": inputs["versioningConfiguration"]["status"]}
         options = {"Bucket": inputs["bucket"], "VersioningConfiguration": status}
         return aws("s3").put_bucket_versioning(**options)
+
+    def get(self, aws: Aws, bucket: str) -> Any:
+        return aws("s3").get_bucket_versioning(Bucket=bucket).get("Status")
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").put_bucket_versioning(Bucket=id, VersioningConfiguration={"Status": "Suspended"})
@@ -130,6 +152,9 @@ class Lifecycle(Setting):
         return aws("s3").put_bucket_lifecycle_configuration(
             Bucket=inputs["bucket"], LifecycleConfiguration={"Rules": rules}
         )
+
+    def get(self, aws: Aws, bucket: str) -> Any:
+        return aws("s3").get_bucket_lifecycle_configuration(Bucket=bucket)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_bucket_lifecycle(Bucket=id)

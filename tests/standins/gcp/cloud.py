@@ -24,26 +24,6 @@ NAMED = {
     "gcp:compute/firewall:Firewall",
     BUCKET,
 }
-# What cannot be changed on a resource that exists: ForceNew and `immutable` in the provider's
-# own schema (magic-modules: resource_compute_instance.go.tmpl, Network.yaml, Subnetwork.yaml,
-# Firewall.yaml, resource_storage_bucket.go.tmpl, QuotaPreference.yaml). A path stands for all
-# below it; "*" for every property.
-FIXED: Mapping[str, tuple[str, ...]] = {
-    "gcp:compute/network:Network": ("name", "project", "description", "autoCreateSubnetworks"),
-    "gcp:compute/subnetwork:Subnetwork": ("name", "project", "description", "network", "region"),
-    "gcp:compute/firewall:Firewall": ("name", "project", "network", "direction"),
-    INSTANCE: (
-        "name", "project", "zone", "bootDisk.initializeParams", "guestAccelerators",
-        "networkInterfaces[0].nicType", "scheduling.preemptible", "scheduling.provisioningModel",
-        "scheduling.maxRunDuration", "scheduling.onInstanceStopAction", "scratchDisks",
-    ),
-    "gcp:serviceaccount/account:Account": ("accountId", "project"),
-    BUCKET: ("name", "project", "location"),
-    MEMBER: ("*",),
-    "gcp:cloudquota/sQuotaPreference:SQuotaPreference": (
-        "name", "parent", "service", "quotaId", "dimensions"
-    ),
-}  # fmt: skip
 PATHS = {
     "gcp:compute/network:Network": "projects/{project}/global/networks/{name}",
     "gcp:compute/subnetwork:Subnetwork": "projects/{project}/regions/{region}/subnetworks/{name}",

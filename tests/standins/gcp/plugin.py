@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -17,12 +17,12 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+from standins import fields
 
-from .cloud import FIXED, INSTANCE, NAMED, Cloud, Refused
+from .cloud import INSTANCE, MEMBER, NAMED, Cloud, Refused
 from .discovery import Wrong
 
 SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
-MISSING = object()
 # What the provider reads of a machine and compares with the program: in its schema these blocks are
 # `Optional` and not `Computed`.
 MADE_BY_GOOGLE = {"scratchDisks"}
@@ -63,7 +63,7 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        return _diff(_changes(_plain(request.olds), _plain(request.news)), ())
+        return fields.difference(fields.effects("", _plain(request.olds), _plain(request.news)))
 
     def Configure(self, request: Any, context: Any) -> Any:
         self.cloud.settings = _plain(request.args)
@@ -88,7 +88,10 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         olds, news = _plain(request.old_inputs), _plain(request.news)
         compared = MADE_BY_GOOGLE - {*request.ignoreChanges}
         olds |= {key: value for key, value in _plain(request.olds).items() if key in compared}
-        return _diff(_changes(olds, news), FIXED[kind])
+        changed = fields.effects(kind, olds, news)
+        if kind == MEMBER:  # every field of it is ForceNew, in the provider's code for all of IAM
+            changed = dict.fromkeys(changed, True)
+        return fields.difference(changed)
 
     def Create(self, request: Any, context: Any) -> Any:
         kind, name = _kind_and_name(request.urn)
@@ -172,43 +175,3 @@ def _integers(value: Any) -> Any:
     if isinstance(value, list):
         return [_integers(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """The paths at which two values differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in old.keys() | new.keys():
-            inner = f"{path}.{key}" if path else key
-            yield from _changes(old.get(key, MISSING), new.get(key, MISSING), inner)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for number, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _changes(before, after, f"{path}[{number}]")
-    elif old != new:
-        yield path
-
-
-def _diff(changes: Iterable[str], fixed: tuple[str, ...]) -> provider_pb2.DiffResponse:
-    replaced = {path: _is_fixed(path, fixed) for path in changes}
-    some, none = provider_pb2.DiffResponse.DIFF_SOME, provider_pb2.DiffResponse.DIFF_NONE
-    update = provider_pb2.PropertyDiff.UPDATE, provider_pb2.PropertyDiff.UPDATE_REPLACE
-    return provider_pb2.DiffResponse(
-        changes=some if replaced else none,
-        diffs=sorted({_top(path) for path in replaced}),
-        replaces=sorted({_top(path) for path, is_fixed in replaced.items() if is_fixed}),
-        # As the real provider: by path, for what a program itself replaces for a change.
-        detailedDiff={
-            path: provider_pb2.PropertyDiff(kind=update[is_fixed], inputDiff=True)
-            for path, is_fixed in replaced.items()
-        },
-        hasDetailedDiff=True,
-    )
-
-
-def _is_fixed(path: str, fixed: tuple[str, ...]) -> bool:
-    return any(
-        one == "*" or path == one or path.startswith((one + ".", one + "[")) for one in fixed
-    )
-
-
-def _top(path: str) -> str:
-    return path.split(".")[0].split("[")[0]

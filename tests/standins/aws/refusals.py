@@ -1,0 +1,60 @@
+"""What EC2 refuses and moto does, in EC2's words: changes of spot machines, of running ones, and
+from one family of machine types to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models.instances import InstanceBackend
+
+
+def add() -> None:
+    """Add them to moto."""
+    _before_modify(InstanceBackend.modify_instance_attribute)
+    _before_stop(InstanceBackend.stop_instances)
+
+
+def _before_modify(modify: Any) -> None:
+    def checked(self: Any, instance_id: str, key: str, value: Any) -> Any:
+        instance = self.get_instance(instance_id)
+        if _is_spot(instance) and key in ("instance_type", "instance_initiated_shutdown_behavior"):
+            what = "is not supported for spot instances"
+            raise EC2ClientError("UnsupportedOperation", f"Modifying the attribute {key} {what}")
+        if key == "instance_type":
+            _check_type(instance, str(value))
+        return modify(self, instance_id, key, value)
+
+    setattr(InstanceBackend, "modify_instance_attribute", checked)  # noqa: B010
+
+
+def _check_type(instance: Any, wanted: str) -> None:
+    if instance._state.name != "stopped":
+        message = f"The instance '{instance.id}' is not in the 'stopped' state."
+        raise EC2ClientError("IncorrectInstanceState", message)
+    # Which families are compatible is not listed anywhere (pulumi-aws#4291): here none is.
+    if wanted.partition(".")[0] != instance.instance_type.partition(".")[0]:
+        change = f"from {instance.instance_type} to {wanted} is not allowed."
+        raise EC2ClientError(
+            "InvalidInstanceAttributeValue", f"Modifying the instance type {change}"
+        )
+
+
+def _before_stop(stop: Any) -> None:
+    def checked(self: Any, instance_ids: Sequence[str]) -> Any:
+        for instance in self.get_multi_instances_by_id(instance_ids):
+            if _is_spot(instance):
+                raise EC2ClientError(
+                    "UnsupportedOperation",
+                    f"You can't stop the Spot Instance '{instance.id}' because it is associated "
+                    "with a one-time Spot Instance request. You can only stop Spot Instances "
+                    "associated with persistent Spot Instance requests.",
+                )
+        return stop(self, instance_ids)
+
+    setattr(InstanceBackend, "stop_instances", checked)  # noqa: B010
+
+
+def _is_spot(instance: Any) -> bool:
+    return bool(instance.lifecycle == "spot")
