@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -63,6 +63,26 @@ def on_every_resource(
     return add
 
 
+def not_twice(machines_of: Callable[[str], Awaitable[Collection[str]]]) -> pulumi.ResourceHook:
+    """A hook before each creation of a machine: it is refused where the cloud has the machine of
+    this number already. A killed `up` left that one in no state, and Pulumi would create a second.
+
+    Args:
+        machines_of: the machines with this stack's id and a number, such as "2", that exist.
+    """
+
+    async def check(args: pulumi.ResourceHookArgs) -> None:
+        if found := sorted(await machines_of(args.name.rpartition("-")[2])):
+            again = f"{PROGRAM} up --stack {shlex.quote(pulumi.get_stack())}"
+            raise pulumi.RunError(
+                f"{args.name} exists already, in no state of Pulumi: {', '.join(found)} has this "
+                f"stack's id. A killed `up` left it\n  next: {again}   # ends it, then continues"
+            )
+
+    # Not in a preview: there a machine that will be replaced still exists.
+    return pulumi.ResourceHook("cluster-machine", check)
+
+
 def warn_of_others(exist: Collection[str], made: Collection[str]) -> list[str]:
     """Warn of machines that exist with this stack's id and are not among those of its config: a
     killed `up` left them, or this one removes them at its end. Returns those of its config that do
@@ -73,7 +93,7 @@ def warn_of_others(exist: Collection[str], made: Collection[str]) -> list[str]:
         pulumi.log.warn(
             f"{', '.join(others)}: machines with this stack's id that its config does not have. "
             "Those that this `up` does not remove are in no state of Pulumi. "
-            f"To see them: {PROGRAM} status --stack {stack}; to end them with the rest: "
-            f"{PROGRAM} teardown --destroy --stack {stack}"
+            f"To see them: {PROGRAM} status --stack {stack}; to end them: {PROGRAM} up --stack "
+            f"{stack}; to end all: {PROGRAM} teardown --destroy --stack {stack}"
         )
     return sorted(set(made) - set(exist))

@@ -22,7 +22,7 @@ from .access import Access
 from .bucket import Bucket
 from .hosts import Host, HostInputs
 from .lookups.calls import Caller, caller
-from .lookups.existing import check_names, name_others
+from .lookups.existing import check_names, is_other_family, name_others, not_twice
 from .machine_types import same_gpus
 from .network import Network
 from .tags import ID, TYPES, tags
@@ -49,6 +49,8 @@ class Lookups:
     ami: str
     account: str
     others: broken_up.Alternatives
+    not_twice: pulumi.ResourceHook
+    is_other_family: bool
 
 
 class Cluster(pulumi.ComponentResource):
@@ -65,7 +67,7 @@ class Cluster(pulumi.ComponentResource):
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
         own = cluster_id.make_id()
-        provider = _provider(name, config, place.keep_place(config, own))
+        provider = _provider(name, config, own.value, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
         who = caller(config, invoke)
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
@@ -103,17 +105,25 @@ class Cluster(pulumi.ComponentResource):
             network=Network(config, found.location, opts),
             access=Access(config, found.account, own_id, store, opts),
             tags={**tags(config, pulumi.get_stack()), ID: own_id},
+            not_twice=found.not_twice,
+            is_other_family=found.is_other_family,
         )
         hosts = [Host(config, number + 1, inputs, opts) for number in range(config.count)]
         self.gone = name_others(own_id, [host.machine.id for host in hosts], self)
         return _document(config, own_id, hosts, store.id if store else None)
 
 
-def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> aws.Provider:
+def _provider(
+    name: str, config: ClusterConfig, own_id: str, after: pulumi.Resource
+) -> aws.Provider:
+    """Its default tags are in the launch of a machine, also for the disk: an account may demand
+    tags there. The provider adds the disk's own tags later."""
     return aws.Provider(
         "aws",
         region=config.region,
-        default_tags=aws.ProviderDefaultTagsArgs(tags=tags(config, pulumi.get_stack())),
+        default_tags=aws.ProviderDefaultTagsArgs(
+            tags={**tags(config, pulumi.get_stack()), ID: own_id}
+        ),
         opts=pulumi.ResourceOptions(
             depends_on=[after],
             aliases=[pulumi.Alias(name=name)],  # until 0.1.0
@@ -127,7 +137,15 @@ def _look_up(
     check_names(config, own_id, opts)
     location = choose_location(config, opts)
     others = broken_up.Alternatives(location.others, same_gpus(config.machine_type))
-    return Lookups(location, image.image_id(config, own_id, opts), who.account, others)
+    ami = image.image_id(config, own_id, opts)
+    return Lookups(
+        location,
+        ami,
+        who.account,
+        others,
+        not_twice(own_id, opts),
+        is_other_family(config, own_id, opts),
+    )
 
 
 def _document(

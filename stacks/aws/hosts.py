@@ -23,6 +23,8 @@ class HostInputs:
     network: Network
     access: Access
     tags: dict[str, pulumi.Input[str]]
+    not_twice: pulumi.ResourceHook
+    is_other_family: bool
 
 
 class Host(Part):
@@ -69,7 +71,7 @@ def _machine(
         instance_initiated_shutdown_behavior="terminate" if config.spot else "stop",
         ebs_optimized=True,
         tags={"Name": name},
-        opts=pulumi.ResourceOptions.merge(opts, _options(config, inputs.network)),
+        opts=pulumi.ResourceOptions.merge(opts, _options(config, inputs)),
     )
     instance.ami.apply(lambda ami: _log_newer_image(name, ami, inputs.ami))
     if config.placement:
@@ -94,21 +96,31 @@ def _log_no_group(name: str, found: str | None) -> None:
         )
 
 
-def _options(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
+def _options(config: ClusterConfig, inputs: HostInputs) -> pulumi.ResourceOptions:
     """How machines are replaced. Old ones are removed first: a quota may not allow both.
 
     Values that each `up` looks up again are fixed when a machine is created: a newer image, or
     another first subnet of an existing VPC, must not replace machines and their disks. Changed
     user data would stop them: a machine keeps the timer and the key of its creation. It also
-    keeps its place: another `count` or `placement` must not replace it. Another `spot` does.
+    keeps its place: another `count` or `placement` must not replace it.
+
+    Another `spot` replaces them, by the shutdown behavior, which differs: for the provider market
+    options that are left out are no change (terraform-provider-aws#38141). So does another type of
+    spot machines, which EC2 does not change, and another family of types: EC2 may refuse that, when
+    the provider has stopped the machine (pulumi-aws#4291).
     """
     fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
     if not config.spot:
         fixed.append("placementGroup")
     if config.network and not config.zones:
         fixed.append("subnetId")
+    replacing = ["instanceInitiatedShutdownBehavior"]
+    if config.spot or inputs.is_other_family:
+        replacing.append("instanceType")
     return pulumi.ResourceOptions(
-        depends_on=list(network.ready),
+        depends_on=list(inputs.network.ready),
+        replace_on_changes=replacing,
+        hooks=pulumi.ResourceHookBinding(before_create=[inputs.not_twice]),
         delete_before_replace=True,
         ignore_changes=fixed,
         additional_secret_outputs=host_key.SECRET,

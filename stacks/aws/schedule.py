@@ -2,8 +2,9 @@
 
 It is created as soon as its instance exists, and waits for no other. Its name comes from the
 instance's id: a new instance gets a new schedule with a new time. The time is fixed when the
-schedule is created, so that a second `up` changes nothing. `fab start` and `fab extend` move it
-through the Scheduler's API.
+schedule is created. `fab start` and `fab extend` move it through the Scheduler's API. The provider
+updates all fields at once, with the time that Pulumi's state has: a schedule that was moved would
+jump back. So no `up` updates one; it is replaced where its instance or its role is another one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ from .identity import trust
 from .tags import ID
 
 KIND = "scheduled-stop"
+# All fields but the name, which is of the instance, and the two that no `up` changes.
+REPLACING = [
+    "actionAfterCompletion",
+    "flexibleTimeWindow",
+    "scheduleExpressionTimezone",
+    "target",
+]
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ def stop_role(
     rights = iam.RolePolicy(
         "deadline",
         role=role.id,
-        policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own, spot=config.spot))),
+        policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own))),
         opts=opts,
     )
     first = pulumi.Stash(
@@ -64,12 +72,13 @@ def stop_role(
     return StopRole(role, rights, first.output)
 
 
-def rights_over(instances: str, own_id: str, *, spot: bool) -> dict[str, object]:
-    """To stop the instances of a cluster and no others; spot machines cannot be stopped, so
-    terminate them. By tag: the id of an instance is known too late, after it runs."""
+def rights_over(instances: str, own_id: str) -> dict[str, object]:
+    """To stop the instances of a cluster and no others, and to terminate them: spot machines cannot
+    be stopped. Both always: an `up` that changes `spot` may break off when it has changed only this
+    or only the schedules. By tag: the id of an instance is known too late, after it runs."""
     statement = {
         "Effect": "Allow",
-        "Action": ["ec2:TerminateInstances" if spot else "ec2:StopInstances"],
+        "Action": ["ec2:StopInstances", "ec2:TerminateInstances"],
         "Resource": [instances],
         "Condition": {"StringEquals": {f"ec2:ResourceTag/{ID}": own_id}},
     }
@@ -103,7 +112,10 @@ def schedule(
         opts=pulumi.ResourceOptions.merge(
             opts,
             pulumi.ResourceOptions(
-                depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]
+                depends_on=[stopper.rights],
+                ignore_changes=["description", "scheduleExpression"],
+                replace_on_changes=REPLACING,
+                delete_before_replace=True,  # its name is in use until then
             ),
         ),
     )

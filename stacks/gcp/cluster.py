@@ -42,6 +42,7 @@ class Lookups:
     image: Image
     network: ExistingNetwork | None
     google: rest.Google | None
+    not_twice: pulumi.ResourceHook
 
 
 class Cluster(pulumi.ComponentResource):
@@ -96,7 +97,9 @@ class Cluster(pulumi.ComponentResource):
         net = Network(config, location, found.network, opts)
         store = Bucket(config, location, opts).bucket if config.bucket else None
         access = Access(config, location, store, own_id, opts)
-        inputs = HostInputs(location, found.image, net.subnet, access.account, own_id)
+        inputs = HostInputs(
+            location, found.image, net.subnet, access.account, own_id, found.not_twice
+        )
         ready = pulumi.ResourceOptions(parent=self, depends_on=net.ready)
         hosts = [Host(config, number + 1, inputs, ready) for number in range(config.count)]
         ids = [host.machine.id for host in hosts]
@@ -131,7 +134,7 @@ def _look_up(config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions) -
     image.check(chosen, config, google, invoke)
     oslogin.check(config, google, invoke)
     own = network.existing(config.network, location, invoke) if config.network else None
-    return Lookups(location, chosen, own, google)
+    return Lookups(location, chosen, own, google, existing.not_twice(own_id, google))
 
 
 def _document(

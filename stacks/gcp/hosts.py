@@ -37,6 +37,7 @@ class HostInputs:
     subnet: pulumi.Input[str]
     account: pulumi.Input[str] | None
     cluster_id: pulumi.Input[str]
+    not_twice: pulumi.ResourceHook
 
 
 class Host(Part):
@@ -79,6 +80,7 @@ def _machine(
             opts,
             pulumi.ResourceOptions(
                 ignore_changes=_fixed(config),
+                hooks=pulumi.ResourceHookBinding(before_create=[inputs.not_twice]),
                 # Compute refuses this change of what exists.
                 replace_on_changes=["scheduling.onHostMaintenance"],
                 # Its name is in use until the old one is removed.

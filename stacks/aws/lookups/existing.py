@@ -15,7 +15,8 @@ from .calls import lookup
 
 INSTANCES = "aws:ec2/getInstances:getInstances"
 SHOWN = 5  # machines of other stacks that are looked up one by one
-ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
+LASTING = ("pending", "running", "stopping", "stopped")
+ALIVE = (*LASTING, "shutting-down")
 
 
 def existing_machines(
@@ -81,6 +82,17 @@ def is_complete(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) 
     return len(own) >= config.count
 
 
+def is_other_family(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> bool:
+    """Whether machines of this stack are of another family than the configured type, such as g5 and
+    not g4dn; also where AWS does not list them."""
+    family = f"{config.machine_type.partition('.')[0]}.*"
+    try:
+        own = existing_machines(own_id, opts)
+        return bool(own) and own != existing_machines(own_id, opts, instance_type=[family])
+    except ConfigError:
+        return True
+
+
 def running_machines(opts: pulumi.InvokeOptions, **filters: list[str]) -> tuple[str, ...]:
     """The ids of all machines of the region that run, of whoever they are."""
     found = lookup(
@@ -99,6 +111,21 @@ def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] |
         for name, each in values.items()
     ]
     return found or None
+
+
+def not_twice(own_id: str, opts: pulumi.InvokeOptions) -> pulumi.ResourceHook:
+    """A hook before each creation of a machine: as in `cluster_id.not_twice`."""
+
+    async def machines_of(number: str) -> list[str]:
+        args = {
+            "instanceTags": {ID: own_id},
+            "instanceStateNames": list(LASTING),
+            "filters": [{"name": "tag:Name", "values": [f"*-{number}"]}],
+        }
+        found = await pulumi.runtime.invoke_async(INSTANCES, args, opts)
+        return [str(one) for one in found["ids"]]
+
+    return cluster_id.not_twice(machines_of)
 
 
 def name_others(

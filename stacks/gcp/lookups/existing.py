@@ -63,6 +63,17 @@ def zone(config: ClusterConfig, own_id: str, google: Google | None) -> str | Non
     return next((one for one in zones if one.rpartition("-")[0] == config.region), None)
 
 
+def not_twice(own_id: str, google: Google | None) -> pulumi.ResourceHook:
+    """A hook before each creation of a machine: as in `cluster_id.not_twice`. Compute itself
+    refuses a second machine of a name, in the same zone."""
+
+    async def machines_of(number: str) -> list[str]:
+        found = await asyncio.to_thread(_listed, google, own_id) if google else []
+        return [one for one in found if one.endswith(f"-{number}")]
+
+    return cluster_id.not_twice(machines_of)
+
+
 def name_others(
     own_id: pulumi.Output[str], made: Sequence[pulumi.Output[str]], google: Google | None
 ) -> pulumi.Output[list[str]]:

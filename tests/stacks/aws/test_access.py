@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stacks.aws.schedule import REPLACING
 from tests.stacks.aws.world import INSTANCE, KEY, made, policy
 from tests.stacks.mocks import CLUSTER_ID
 
@@ -101,10 +102,13 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
         assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
         assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
         assert schedule.inputs["actionAfterCompletion"] == "NONE", "a past deadline is not missing"
-        assert schedule.ignore_changes == ("scheduleExpression",), "an `up` must not move it"
+        kept = {"name", *schedule.ignore_changes, *REPLACING}
+        assert {*schedule.replace_on_changes} == {*REPLACING}
+        assert kept == {*schedule.inputs}, "an update would send the time of the state"
+        assert "scheduleExpression" in schedule.ignore_changes, "an `up` must not move it"
     (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "deadline"]
     (statement,) = policy(rights.inputs["policy"])
-    assert statement["Action"] == [f"ec2:{verb.capitalize()}Instances"]
+    assert statement["Action"] == ["ec2:StopInstances", "ec2:TerminateInstances"]
     assert statement["Resource"] == ["arn:aws:ec2:us-east-1:123456789012:instance/*"]
     assert statement["Condition"] == {"StringEquals": {"ec2:ResourceTag/railhead:id": CLUSTER_ID}}
     for host in cluster.every(INSTANCE):

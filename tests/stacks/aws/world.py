@@ -42,6 +42,7 @@ def world(
     sold_in: Sequence[str] = ZONES,
     subnets: dict[str, list[str]] | None = None,
     machines: Sequence[str] = (),
+    family: str = "",
     others: Mapping[str, Mapping[str, str]] | None = None,
     running: Mapping[str, str] | None = None,
     spot: Sequence[str] = (),
@@ -50,14 +51,15 @@ def world(
     image: str = "an image",
 ) -> World:
     """An account with so much quota (None: no right to read it), zones that sell the type, the
-    subnets of an existing VPC by zone, machines of this stack, the tags of machines of
-    other stacks, the types of all machines that run
-    by their ids, and which of them are spot machines."""
+    subnets of an existing VPC by zone, machines of this stack and the family of their types (as in
+    g4dn.*; empty: that which is asked for), the tags of machines of other stacks, the types of all
+    machines that run by their ids, and which of them are spot machines."""
 
     def instances(args: dict[str, Any]) -> dict[str, Any]:
         wanted = {one["name"]: one["values"] for one in args.get("filters") or ()}
         if tags := args.get("instanceTags"):
-            own = list(machines) if tags in (OWN, {"railhead:cluster": "c"}) else []
+            is_own = tags in (OWN, {"railhead:cluster": "c"})
+            own = list(machines) if is_own and _has(wanted, family) else []
             shared = [id for id, one in (others or {}).items() if tags.items() <= one.items()]
             return {"ids": [*own, *shared]}
         starts = tuple(text.rstrip("*") for text in wanted["instance-type"])
@@ -108,6 +110,11 @@ def world(
     }
     named = {kind: _named for kind in NAMED}
     return World(answers, {INSTANCE: _instance, **named})
+
+
+def _has(filters: dict[str, Any], family: str) -> bool:
+    """Whether machines of this family pass the filters."""
+    return not family or family in filters.get("instance-type", [family])
 
 
 def _named(_: str, inputs: dict[str, Any]) -> dict[str, Any]:
