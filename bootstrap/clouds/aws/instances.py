@@ -139,8 +139,14 @@ class Aws:
         hosts = [host for host in self.inventory.hosts if _id(host) in instances]
 
         def read(host: Host) -> Deadline:
-            name, cluster_id = self._schedule(host), self.inventory.cluster_id
-            return scheduler.read(self._client, name, _id(host), instances, cluster_id)
+            return scheduler.read(
+                self._client,
+                self._schedule(host),
+                _id(host),
+                instances,
+                region=self.inventory.region or "",
+                cluster_id=self.inventory.cluster_id,
+            )
 
         return {host.name: read(host) for host in hosts}
 

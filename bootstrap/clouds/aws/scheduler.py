@@ -18,6 +18,7 @@ from ..machines import Place
 from .client import AwsClient, connect
 from .ec2 import Instance
 from .kinds import ID, PREFIX
+from .schedule_role import Right, right_to
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
@@ -32,10 +33,11 @@ Instances = Mapping[str, Instance]
 
 @dataclass(frozen=True)
 class ScheduleTarget:
-    """What a schedule calls, and the JSON text of its arguments."""
+    """What a schedule calls, the JSON text of its arguments, and with the rights of which role."""
 
     Arn: str = ""
     Input: str = ""
+    RoleArn: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,13 @@ class Schedule:
 
 
 def read(
-    client: AwsClient, name: str, own: str, instances: Instances, cluster_id: str | None = None
+    client: AwsClient,
+    name: str,
+    own: str,
+    instances: Instances,
+    *,
+    region: str = "",
+    cluster_id: str | None = None,
 ) -> Deadline:
     """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
     cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
@@ -87,11 +95,13 @@ def read(
     schedule = decode(Schedule, values, what=f"the schedule {name}", error=RailheadError)
     at, (verb, ids) = schedule.at, schedule.action
     target = f"{verb}s {', '.join(ids)}" if ids else ""
-    reason = _why_not(schedule, own, instances) or _no_right(instances[own], cluster_id)
-    if reason:
+    if reason := _why_not(schedule, own, instances):
         return Deadline(KIND, at, MISSING, SOURCE, reason, target)
+    right = _right(client, schedule, instances[own], region, cluster_id)
+    if right.why_not:  # an `up` makes its role right, and the schedule where it must
+        return Deadline(KIND, at, MISSING, SOURCE, right.why_not, target, exists=False)
     past = at is not None and at <= datetime.now(timezone.utc)
-    return Deadline(KIND, at, "past" if past else "armed", SOURCE, target=target)
+    return Deadline(KIND, at, "past" if past else "armed", SOURCE, right.unknown, target)
 
 
 def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> None:
@@ -161,11 +171,17 @@ def _get(client: AwsClient, name: str) -> Any:
         return None
 
 
-def _no_right(instance: Instance, cluster_id: str | None) -> str:
-    """Why the role of the schedule may not stop an instance; empty when it may."""
-    if cluster_id and instance.tags.get(ID) != cluster_id:
-        return f"the instance lost its tag {ID}={cluster_id}, so the schedule's role may not"
-    return ""
+def _right(
+    client: AwsClient, schedule: Schedule, instance: Instance, region: str, cluster_id: str | None
+) -> Right:
+    """Whether the role of the schedule may stop an instance. Not checked without an id: a stack of
+    a version without ids has another role."""
+    if not cluster_id:
+        return Right()
+    if instance.tags.get(ID) != cluster_id:
+        return Right(f"the instance lost its tag {ID}={cluster_id}, so the schedule's role may not")
+    role, (verb, _) = schedule.Target.RoleArn, schedule.action
+    return right_to(client, role, verb, instance.InstanceId, region, cluster_id)
 
 
 def _why_not(schedule: Schedule, own: str, instances: Instances) -> str:

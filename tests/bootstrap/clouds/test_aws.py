@@ -18,6 +18,7 @@ from places import CASES
 boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
 moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
+from standins.aws import moto_plus  # noqa: E402
 from standins.aws.account import account, run_instances  # noqa: E402
 
 from bootstrap.clouds import base  # noqa: E402
@@ -29,6 +30,7 @@ from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
+from stacks.aws.schedule import rights_over  # noqa: E402
 
 REGION, NAME, SCHEDULE = "us-east-1", "railhead-aws-g4dn", "railhead-aws-g4dn-stop"
 ROLE = "arn:aws:iam::123456789012:role/stop"
@@ -54,7 +56,13 @@ def machines(count: int = 2, **options: Any) -> Inventory:
     return replace(golden, hosts=hosts, bucket=None, deadlines=(), cluster_id=None)
 
 
-def schedule(at: datetime, ids: list[str | None], name: str = SCHEDULE, verb: str = "stop") -> None:
+def schedule(
+    at: datetime,
+    ids: list[str | None],
+    name: str = SCHEDULE,
+    verb: str = "stop",
+    role: str = ROLE,
+) -> None:
     """A schedule as a stack makes it."""
     boto3.client("scheduler", region_name=REGION).create_schedule(
         Name=name,
@@ -62,7 +70,7 @@ def schedule(at: datetime, ids: list[str | None], name: str = SCHEDULE, verb: st
         FlexibleTimeWindow={"Mode": "OFF"},
         Target={
             "Arn": f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances",
-            "RoleArn": ROLE,
+            "RoleArn": role,
             "Input": json.dumps({"InstanceIds": ids}),
         },
     )
@@ -223,6 +231,81 @@ def test_a_schedule_whose_role_may_not_stop_the_machine_is_missing(aws: None) ->
     assert only(base.cloud_of(inventory).deadlines()).state == "armed"
 
 
+INSTANCES = "arn:aws:ec2:us-east-1:123456789012:instance/*"
+OWN_ID, OTHER_ID = "0a1b2c3d4e5f", "f" * 12
+RIGHTS = {
+    "as a stack makes it": (rights_over(INSTANCES, OWN_ID), "armed", ""),
+    "no policy": (None, MISSING, "has not the right ec2:StopInstances: implicitDeny"),
+    "of another cluster": (rights_over(INSTANCES, OTHER_ID), MISSING, "implicitDeny"),
+    "of another region": (
+        rights_over(INSTANCES.replace("us-east-1", "eu-west-1"), OWN_ID),
+        MISSING,
+        "implicitDeny",
+    ),
+    "another action": (
+        {
+            "Version": "2012-10-17",
+            "Statement": {"Effect": "Allow", "Action": "ec2:StartInstances", "Resource": "*"},
+        },
+        MISSING,
+        "implicitDeny",
+    ),
+    "denied": (
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"},
+                {"Effect": "Deny", "Action": ["ec2:Stop*"], "Resource": [INSTANCES]},
+            ],
+        },
+        MISSING,
+        "explicitDeny",
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "state", "reason"), RIGHTS.values(), ids=RIGHTS)
+def test_a_schedule_is_armed_only_where_its_role_has_the_right(
+    aws: None, policy: Mapping[str, object] | None, state: str, reason: str
+) -> None:
+    deadline = only(base.cloud_of(with_role(policy)).deadlines())
+    assert deadline.state == state and reason in deadline.reason
+    assert deadline.exists == (state == "armed"), "an `up` creates what is missing"
+
+
+def test_a_schedule_whose_role_is_gone_is_missing(aws: None) -> None:
+    inventory = with_role(None)
+    boto3.client("iam").delete_role(RoleName=ROLE_OF_STACK)
+    deadline = only(base.cloud_of(inventory).deadlines())
+    assert deadline.state == MISSING and f"{ROLE_OF_STACK} does not exist" in deadline.reason
+
+
+def test_who_may_not_simulate_policies_is_told_so(aws: None) -> None:
+    """It is then neither known to be right, nor an error for a colleague with few rights."""
+    inventory = with_role(None)
+    moto_plus.extra.no_simulation = True
+    deadline = only(base.cloud_of(inventory).deadlines())
+    assert deadline.state == "armed" and "ec2:StopInstances is not known" in deadline.reason
+
+
+ROLE_OF_STACK = "railhead-g4dn-deadline-1a2b3c4d"
+
+
+def with_role(policy: Mapping[str, object] | None) -> Inventory:
+    """A machine of a stack, with a schedule whose role has this policy."""
+    iam = boto3.client("iam")
+    made = iam.create_role(RoleName=ROLE_OF_STACK, AssumeRolePolicyDocument="{}")
+    if policy:
+        document = json.dumps(policy)
+        iam.put_role_policy(RoleName=ROLE_OF_STACK, PolicyName="own", PolicyDocument=document)
+    inventory = replace(machines(1), cluster_id=OWN_ID)
+    (host,) = inventory.hosts
+    tag = {"Key": "railhead:id", "Value": OWN_ID}
+    boto3.client("ec2", region_name=REGION).create_tags(Resources=[host.id], Tags=[tag])
+    schedule(later(1), [host.id], f"{NAME}-{host.id}", role=made["Role"]["Arn"])
+    return inventory
+
+
 def scheduled(**options: Any) -> AwsClient:
     """An AWS that knows the machines of the golden document and this schedule."""
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
@@ -231,7 +314,9 @@ def scheduled(**options: Any) -> AwsClient:
     running = {"State": {"Name": "running"}, "Tags": tags}
     instances = [{"InstanceId": id, **running} for id in ids]
     target = {"Arn": TARGET, "Input": json.dumps({"InstanceIds": ids})}
+    allowed = [{"EvalActionName": "ec2:StopInstances", "EvalDecision": "allowed"}]
     answer = {"Reservations": [{"Instances": instances}], "Target": target}
+    answer["EvaluationResults"] = allowed
     return lambda *_, **__: answer | options
 
 
