@@ -74,7 +74,7 @@ def up(
 ) -> None:
     """Run `pulumi up`; report what a failure leaves; without capacity, try the next zone."""
     from ..doctor import doctor
-    from ..lifecycle import up
+    from ..lifecycle.creation import up
     from ..workflows.machines import replacement
     from .targets import selected_stack
 

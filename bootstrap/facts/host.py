@@ -171,7 +171,7 @@ _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
 done"""
 # A process of a run has two variables in its environment, which its children inherit. root can read
 # those of other users too, who can set what they like: only this user's processes count.
-_PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
+PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
 u=$(id -u)
 for f in $(grep -lsa NAME= /proc/[0-9]*/environ); do
   set -- $(ls -ldn "${f%/environ}"); [ "$3" = "$u" ] || continue
@@ -211,9 +211,9 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "run_processes": (_PROCESS_SEARCH.replace("NAME", OF_RUNS), _run_processes),
+    "run_processes": (PROCESS_SEARCH.replace("NAME", OF_RUNS), _run_processes),
     "standbys": (
-        _PROCESS_SEARCH.replace("NAME", OF_STANDBYS),
+        PROCESS_SEARCH.replace("NAME", OF_STANDBYS),
         lambda out: frozenset(process.run_id for process in _run_processes(out)),
     ),
 }

@@ -7,6 +7,7 @@ used, because its SDK loads slowly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +22,8 @@ class StateTypes:
     deadline that is a resource of its own.
 
     `zone`, `address`, `peer_address`, `owner` and `seconds` (from its start until its cloud stops
-    it) are where the outputs of a machine have these: keys and indexes, separated by dots.
+    it) are where the outputs of a machine have these: keys and indexes, separated by dots. `stops`
+    are the properties of a machine for whose change its provider stops it.
     """
 
     machine: str
@@ -33,6 +35,11 @@ class StateTypes:
     peer_address: str = ""
     owner: str = ""
     seconds: str = ""
+    stops: frozenset[str] = frozenset()
+
+    def stops_for(self, changed: Iterable[str]) -> bool:
+        """Whether a change of these properties stops a machine."""
+        return any(name.split(".")[0].split("[")[0] in self.stops for name in changed)
 
     def may_remain(self, kind: str) -> bool:
         """Whether a resource of this type belongs to a bucket, which stays if it has objects."""
@@ -105,6 +112,7 @@ CLOUDS = {
             address="publicIp",
             peer_address="privateIp",
             owner="tagsAll.railhead:owner",
+            stops=frozenset({"instanceType", "userData", "userDataBase64"}),
         ),
         vendor="amazon",
         in_cloud=True,
@@ -129,6 +137,18 @@ CLOUDS = {
             peer_address="networkInterfaces.0.networkIp",
             owner="labels.railhead-owner",
             seconds="scheduling.maxRunDuration.seconds",
+            stops=frozenset(
+                {
+                    "advancedMachineFeatures",
+                    "enableDisplay",
+                    "machineType",
+                    "minCpuPlatform",
+                    "networkInterfaces",
+                    "scheduling",
+                    "serviceAccount",
+                    "shieldedInstanceConfig",
+                }
+            ),
         ),
         vendor="google",
         in_cloud=True,

@@ -83,12 +83,6 @@ def refusal(text: str) -> UsageError | None:
     return UsageError(match[1], hint=match[2]) if match else None
 
 
-def unlock_hint(stack: str) -> str:
-    """The command after a killed Pulumi."""
-    quoted = shlex.quote(stack)
-    return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
-
-
 @dataclass(frozen=True)
 class Credentials:
     """The part of Pulumi's file of credentials that is read here: the address of the backend."""

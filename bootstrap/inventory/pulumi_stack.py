@@ -12,7 +12,7 @@ from typing import Any
 from railhead.documents.codec import decode
 
 from ..errors import Command, Hint, RailheadError, UsageError
-from . import pulumi_cli
+from . import pulumi_cli, pulumi_lock
 from .document import from_document
 from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
@@ -69,14 +69,16 @@ def destroy(stack: str) -> None:
 
     Raises:
         UsageError: there is no pulumi.
+        Locked: another command of Pulumi works on the stack; nothing was removed.
         RailheadError: Pulumi failed; its state lists what is left.
     """
     argv = ["destroy", "--yes", "--skip-preview", "--stack", stack]
     result = pulumi_cli.stream(argv, stack, DESTROY_SECONDS)
     if result.code:
+        if pulumi_cli.is_locked(result.text):
+            raise pulumi_lock.locked(stack, result.text, Command("teardown", destroy=True))
         retry = f"pulumi destroy --stack {shlex.quote(stack)}"
-        hint = pulumi_cli.unlock_hint(stack) if pulumi_cli.is_locked(result.text) else retry
-        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=hint)
+        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
 
 
 def forget(stack: str) -> str:
@@ -115,10 +117,12 @@ class OldState:
 
 @dataclass(frozen=True)
 class Step:
-    """What would happen to one resource; `oldState` is null for a new one."""
+    """What would happen to one resource; `oldState` is null for a new one. `diffReasons` are the
+    properties that change, at their first level."""
 
     op: str = ""
     oldState: OldState | None = None
+    diffReasons: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,17 @@ def preview_errors(stack: str) -> list[str]:
     return _preview(stack)[1]
 
 
-def removed_machines(stack: str, *, refresh: bool) -> list[str]:
-    """The ids of the machines that an `up` would delete, or replace by new ones.
+@dataclass(frozen=True)
+class MachineChanges:
+    """The ids of the machines that an `up` would delete, or replace by new ones, and of those that
+    it would stop to change them, and start again."""
+
+    removed: tuple[str, ...]
+    stopped: tuple[str, ...]
+
+
+def machine_changes(stack: str, *, refresh: bool) -> MachineChanges:
+    """What an `up` would do to the machines of a stack.
 
     Raises:
         UsageError: the preview fails.
@@ -161,8 +174,14 @@ def removed_machines(stack: str, *, refresh: bool) -> list[str]:
             f"the preview of stack {stack} failed: nothing was changed: {'; '.join(errors)}",
             hint=f"pulumi preview --stack {shlex.quote(stack)}",
         )
-    old = [step.oldState for step in preview.steps if step.op in REMOVALS]
-    return sorted({one.id for one in old if one and one.type in MACHINES})
+    steps = [(s, s.oldState) for s in preview.steps if s.oldState and s.oldState.type in MACHINES]
+    removed = {old.id for step, old in steps if step.op in REMOVALS}
+    stopped = {
+        old.id
+        for step, old in steps
+        if step.op == "update" and MACHINES[old.type].stops_for(step.diffReasons or ())
+    }
+    return MachineChanges(tuple(sorted(removed)), tuple(sorted(stopped)))
 
 
 def _preview(stack: str, *args: str) -> tuple[Preview, list[str]]:

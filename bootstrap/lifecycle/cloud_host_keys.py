@@ -48,7 +48,7 @@ def pin(
         HostsNotReady: a host's key was not available within five minutes.
     """
     hosts = {h.name: h for h in inventory.hosts}
-    unpinned = [h for h in inventory.hosts if _needs_pin(h, inventory, instance_states)]
+    unpinned = [h for h in inventory.hosts if needs_pin(h, inventory, instance_states)]
     injected = injected_names(inventory)
     not_final = [h for h in inventory.hosts if h in unpinned or h.name in injected]
     shared = _shared(not_final, instance_states, store, report) if store else {}
@@ -76,9 +76,10 @@ def pin(
         )
 
 
-def _needs_pin(
+def needs_pin(
     host: Host, inventory: Inventory, instance_states: Mapping[str, InstanceState]
 ) -> bool:
+    """Whether a running host has no pin for its current machine."""
     if not is_pinned_by_name(host, inventory) or instance_states[host.name].state != "running":
         return False
     serials = {line[3] for line in pin_fields(inventory) if line[0] == host.name and len(line) > 3}

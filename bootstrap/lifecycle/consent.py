@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..clouds import bucket
 from ..clouds.base import Cloud
@@ -19,31 +20,99 @@ DESTROY = Command("teardown", destroy=True)
 TEARDOWN, STOP, UP = Command("teardown"), Command("stop"), Command("up")
 
 
+@dataclass(frozen=True)
+class Held:
+    """Of one machine: the ids of runs whose results nobody has fetched completely, and the runs and
+    endpoints that have processes there."""
+
+    unfetched: tuple[str, ...] = ()
+    in_progress: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the machines answered, and why others were not asked, by name."""
+
+    held: Mapping[str, Held] = field(default_factory=dict)
+    not_asked: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_progress(self) -> dict[str, str]:
+        """The host of each run and endpoint in progress."""
+        return {one: name for name, held in self.held.items() for one in held.in_progress}
+
+    @property
+    def unfetched(self) -> dict[str, str]:
+        """The host that has the results of each run that nobody has fetched."""
+        return {one: name for name, held in self.held.items() for one in held.unfetched}
+
+    def describe(self) -> Iterator[str]:
+        """A line about the machines that were not asked."""
+        if self.not_asked:
+            names = "; ".join(f"{name}: {why}" for name, why in self.not_asked.items())
+            yield f"not asked for results that another computer may have left there: {names}"
+
+
 def refuse_unfetched(
-    inventory: Inventory, discard: bool, with_bucket: bool, command: Command = DESTROY
+    inventory: Inventory,
+    discard: bool,
+    with_bucket: bool,
+    command: Command = DESTROY,
+    *,
+    ask: Callable[[Inventory], Answers] = lambda _: Answers(),
 ) -> None:
-    """UsageError when results of a run exist only on the machines and would be lost."""
-    unfetched = [] if discard else only_on_machines(inventory, with_bucket)
-    if unfetched:
+    """UsageError when results of a run exist only on the machines and would be lost. `ask`: what
+    asks the machines, for runs of other computers."""
+    if discard:
+        return
+    answers = ask(inventory)
+    print_lines(*answers.describe())
+    if unfetched := only_on_machines(inventory, with_bucket, answers):
         raise _would_be_lost(inventory, unfetched, command, "their disks")
 
 
-def refuse_removal(inventory: Inventory, removed: Callable[[], Sequence[str]]) -> None:
+def refuse_removal(
+    inventory: Inventory, answers: Answers, removed: Callable[[], Sequence[str]]
+) -> None:
     """UsageError when `fab up` would remove machines that alone have results of a run.
 
     Args:
+        answers: what the machines know.
         removed: the ids of the machines that it would delete or replace; called only if there are
             such results, because a preview takes seconds.
     """
-    unfetched = only_on_machines(inventory, with_bucket=False)
+    unfetched = only_on_machines(inventory, with_bucket=False, answers=answers)
     if not unfetched:
         return
     ids = removed()
     names = [host.name for host in inventory.hosts if host.id in ids]
-    lost = [run for run in unfetched if _chief(run, inventory) in names]
+    has = answers.unfetched
+    lost = [run for run in unfetched if (has.get(run) or _chief(run, inventory)) in names]
     if lost:
         raise _would_be_lost(
             inventory, lost, UP, f"{', '.join(names)} would be replaced or removed: the disks"
+        )
+
+
+def refuse_interruption(
+    inventory: Inventory, answers: Answers, stopped: Callable[[], Sequence[str]]
+) -> None:
+    """UsageError when `fab up` would stop machines while a run or an endpoint is in progress.
+
+    Args:
+        answers: what the machines know.
+        stopped: the ids of the machines that a change stops and starts again; called only if
+            something is in progress.
+    """
+    if not answers.in_progress:
+        return
+    ids = stopped()
+    names = [host.name for host in inventory.hosts if host.id in ids]
+    if names:
+        progress = ", ".join(f"{one} (on {name})" for one, name in answers.in_progress.items())
+        raise UsageError(
+            f"{', '.join(names)} would be stopped for this change, which interrupts {progress}",
+            hint=Hint(UP.plus(**inventory.target, yes=True), "   # interrupts it"),
         )
 
 
@@ -64,9 +133,14 @@ def _would_be_lost(
     )
 
 
-def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
-    """Runs whose results are neither on this computer nor in a bucket that is kept."""
+def only_on_machines(
+    inventory: Inventory, with_bucket: bool, answers: Answers | None = None
+) -> list[str]:
+    """Runs whose results are neither on this computer nor in a bucket that is kept; with `answers`
+    also those that another computer has started, if nobody has fetched them."""
     unfetched = not_all_here(inventory)
+    others = answers.unfetched if answers else {}
+    unfetched += [run_id for run_id in sorted(others) if not local_state.is_recorded(run_id)]
     if not unfetched or with_bucket or not inventory.bucket:
         return unfetched
     store = bucket.bucket_of(inventory)
@@ -96,6 +170,8 @@ def unfetched(inventory: Inventory) -> list[str]:
 
 def to_bring(inventory: Inventory, run_id: str) -> Hint:
     """The command that fetches the missing part of a run's results from its chief."""
+    if not local_state.is_recorded(run_id):  # the machines know it
+        return Hint(Command("fetch", run=run_id, **inventory.target))
     return Hint(Command("fetch", run=run_id)) if run_id in unfetched(inventory) else BY_HAND
 
 
@@ -125,9 +201,16 @@ def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callabl
 
 
 def stop_or_terminate(
-    inventory: Inventory, cloud: Cloud, *, yes: bool, discard: bool, command: Command
+    inventory: Inventory,
+    cloud: Cloud,
+    *,
+    yes: bool,
+    discard: bool,
+    command: Command,
+    ask: Callable[[Inventory], Answers],
 ) -> Callable[[], None]:
     """The call that stops the machines; for machines that can only be terminated, after consent.
+    `ask`: as in `refuse_unfetched`.
 
     Raises:
         UsageError: results would be lost with the disks, or the user did not agree.
@@ -135,7 +218,7 @@ def stop_or_terminate(
     spot_names = cloud.cannot_stop()
     if not spot_names:
         return cloud.stop
-    refuse_unfetched(inventory, discard, with_bucket=False, command=command)
+    refuse_unfetched(inventory, discard, with_bucket=False, command=command, ask=ask)
     confirm_by_name(inventory.stack or inventory.name, yes, command)(
         f"{', '.join(spot_names)}: one-time spot machines, which EC2 can terminate and not stop: "
         "their disks are deleted with them. New ones, with empty disks: "

@@ -14,12 +14,13 @@ from ..clouds.bucket import Bucket
 from ..console.output import Reporter, print_lines, print_result
 from ..console.text import count
 from ..console.wait import Clock
-from ..errors import Command, RailheadError
-from ..inventory import local_state, pulumi_stack
+from ..errors import Command, RailheadError, UsageError
+from ..inventory import local_state, pulumi_lock, pulumi_stack
 from ..inventory.clouds import STATE_TYPES
 from ..inventory.hosts import Host, Inventory
-from . import stack_machines
+from . import held, stack_machines
 from .consent import (
+    DESTROY,
     TEARDOWN,
     confirm_by_name,
     not_all_here,
@@ -63,7 +64,7 @@ def teardown_stack(
     """
     inventory = machines.inventory
     if destroyed:
-        agree = confirm_by_name(machines.stack, yes)
+        agree = _agree(machines, yes)
         receipt = destroy(
             machines, print_lines, agree=agree, discard=discard, with_bucket=with_bucket
         )
@@ -71,10 +72,31 @@ def teardown_stack(
         raise pulumi_stack.no_machines(machines.stack)
     else:
         cloud = base.cloud_of(inventory)
-        halt = stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=TEARDOWN)
+        halt = stop_or_terminate(
+            inventory, cloud, yes=yes, discard=discard, command=TEARDOWN, ask=held.ask
+        )
         receipt = stop_with_receipt(inventory, cloud, print_lines, halt=halt)
     print_result(*receipt.describe())
     return receipt
+
+
+def _agree(machines: StackMachines, yes: bool) -> Callable[[str], None]:
+    """As `confirm_by_name`; UsageError also where the machines changed before the answer."""
+    by_name = confirm_by_name(machines.stack, yes)
+
+    def agree(summary: str) -> None:
+        by_name(summary)
+        if not yes and _ids(stack_machines.find(machines.stack)) != _ids(machines):
+            raise UsageError(
+                f"the machines of stack {machines.stack} have changed: nothing was removed",
+                hint=DESTROY.plus(stack=machines.stack),
+            )
+
+    return agree
+
+
+def _ids(machines: StackMachines) -> set[str | None]:
+    return {host.id for host in machines.inventory.hosts} if machines.inventory else set()
 
 
 def stop_with_receipt(
@@ -151,7 +173,8 @@ def destroy(
     reported every machine as gone.
 
     Raises:
-        UsageError: results of a run would be lost, or the user did not agree; nothing changed.
+        UsageError: results of a run would be lost, the user did not agree, or another command of
+            Pulumi works on the stack; nothing changed.
     """
     inventory = machines.inventory
     if inventory is None:
@@ -164,7 +187,7 @@ def destroy(
         agree(f"destroying stack {machines.stack}: it has no machine; {rest} is removed")
         lines = remove_made(machines, report, to_empty)
         return _receipt(machines, [*lines, *_no_machine(machines)])
-    refuse_unfetched(inventory, discard, with_bucket)
+    refuse_unfetched(inventory, discard, with_bucket, ask=held.ask)
     cloud = base.cloud_of(inventory)
     to_empty = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
     agree("\n".join(resources_to_destroy(inventory, _known_costs(cloud, report), with_bucket)))
@@ -219,12 +242,15 @@ def _bucket_to_empty(machines: StackMachines, discard: bool) -> Bucket | None:
 
 
 def remove_made(
-    machines: StackMachines, report: Reporter, to_empty: Bucket | None = None
+    machines: StackMachines,
+    report: Reporter,
+    to_empty: Bucket | None = None,
+    again: Command = DESTROY,
 ) -> list[Line]:
     """Terminate the machines of a stack and destroy the rest, without a question; a line for
     everything that remains. A bucket with objects stays, with the wheels in it, but `to_empty` is
-    emptied."""
-    lines = terminate_machines(machines, report, None)
+    emptied. `again`: the command that does this, for an error."""
+    lines = terminate_machines(machines, report, None, again)
     if not lines:
         lines = [empty_bucket(to_empty, report)] if to_empty else []
         lines += _pulumi_destroy(machines)
@@ -240,7 +266,7 @@ def _pulumi_destroy(machines: StackMachines) -> list[Line]:
     the reason: Pulumi runs once more after the removal."""
     if machines.is_adopted:
         return [*_remove_unrecorded(machines)[1], Line("rest", NOT_ADOPTED)]
-    lines = _run_destroy(machines.stack)
+    lines = _run_destroy(machines.stack)  # not after `Locked`: what has the id is of another `up`
     removed, notes = _remove_unrecorded(machines)
     if removed and not all(line.verified for line in lines):
         lines = _run_destroy(machines.stack)
@@ -248,9 +274,16 @@ def _pulumi_destroy(machines: StackMachines) -> list[Line]:
 
 
 def _run_destroy(stack: str) -> list[Line]:
-    """`pulumi destroy`; lines only where something is left."""
+    """`pulumi destroy`; lines only where something is left.
+
+    Raises:
+        RailheadError: another command of Pulumi has begun meanwhile.
+    """
     try:
         pulumi_stack.destroy(stack)
+    except pulumi_lock.Locked as error:
+        what = "the machines are terminated, and the rest is not removed"
+        raise RailheadError(f"{error.message}; {what}", hint=error.next) from None
     except RailheadError as error:
         return failure_lines(stack, error)
     return []
@@ -270,10 +303,16 @@ def _remove_unrecorded(machines: StackMachines) -> tuple[list[str], list[Line]]:
 
 
 def terminate_machines(
-    machines: StackMachines, report: Reporter, clock: Clock | None
+    machines: StackMachines, report: Reporter, clock: Clock | None, again: Command = DESTROY
 ) -> list[Line]:
     """Terminate all machines of a stack, and those that appear meanwhile: a killed `pulumi up` may
-    have requested one that the cloud did not list yet. A line for each that is not gone."""
+    have requested one that the cloud did not list yet. A line for each that is not gone.
+
+    Raises:
+        Locked: another command of Pulumi works on the stack: it may be creating them.
+    """
+    if not machines.is_adopted:
+        pulumi_lock.refuse_locked(machines.stack, again)
     inventory = machines.inventory or stack_machines.of_id(machines)
     for _ in range(ROUNDS):
         if inventory is None:

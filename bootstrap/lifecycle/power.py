@@ -400,11 +400,16 @@ def print_status(
         for n, d in cloud_deadlines.items()
         if d.state == MISSING or (d.state != "armed" and some)
     }
+    return unarmed(status.inventory, bad)
+
+
+def unarmed(inventory: Inventory, bad: Mapping[str, Deadline]) -> RailheadError | None:
+    """The error for deadlines that will not stop their machines; None without any."""
     if not bad:
         return None
     states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
     what = f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it"
-    target = status.inventory.target
+    target = inventory.target
     if all(deadline.exists for deadline in bad.values()):
         extend = Command("extend", **target, hours=8)
         return RailheadError(what, hint=Hint(extend, "   # sets it again"))

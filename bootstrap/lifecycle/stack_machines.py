@@ -113,9 +113,10 @@ class StackMachines:
 
     def _strays(self) -> Iterator[str]:
         for machine in self.strays:
-            yield f"in no state of Pulumi, with this stack's id: {machine}\n  next: {machine.end}"
+            yield f"in no state of Pulumi, with this stack's id: {machine}"
         if self.strays:
-            yield f"  or, to end the whole stack: {self._end}"
+            up = Command("up", stack=self.stack)
+            yield f"  next: {up}   # terminates them first; or, to end the whole stack: {self._end}"
 
     def _others(self) -> Iterator[str]:
         if self.others:

@@ -11,7 +11,7 @@ from ..console.wait import Clock
 from ..errors import HostsBusy, RunFailed
 from ..inventory.hosts import Inventory
 from ..runs.launch import StopPolicy
-from . import stack_machines, stop_policy
+from . import held, stack_machines, stop_policy
 from .consent import STOP, stop_or_terminate
 from .receipt import price
 
@@ -60,7 +60,7 @@ def stop(
         discard: terminate them even if results of runs are only on their disks.
     """
     cloud = base.cloud_of(inventory)
-    stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=STOP)()
+    stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=STOP, ask=held.ask)()
     stop_policy.wait_for_stop(cloud, report, clock=clock)
     for cost in cloud.costs():
         ends = cost.command.plus(**inventory.target)

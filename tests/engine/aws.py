@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -73,13 +72,6 @@ class OnAws:
     def check_deadlines(self) -> None:
         """Every machine has a deadline of its own."""
         check_deadlines(self)
-
-    def end_named(self, text: str) -> list[str]:
-        """End the machines for which a text has AWS's own command; their ids."""
-        named = re.findall(r"aws ec2 terminate-instances .*--instance-ids (\S+)", text)
-        if named:
-            self.cloud.client("ec2").terminate_instances(InstanceIds=named)
-        return named
 
     def remains(self) -> list[str]:
         """What a stack made and is still there, of all kinds but buckets."""

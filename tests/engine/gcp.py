@@ -133,15 +133,6 @@ class OnGcp:
             assert scheduling["instanceTerminationAction"] == "STOP", machine
             assert "/var/lib/railhead" in str(machine["metadata"]), machine
 
-    def end_named(self, text: str) -> list[str]:
-        """End the machines for which a text has gcloud's own command; their names."""
-        named = re.findall(r"next: gcloud compute instances delete (\S+)", text)
-        for path, name in self.existing().items():
-            if name in named:
-                del self.cloud.compute.instances[path]
-                self.cloud.things.pop(path, None)
-        return named
-
     def remains(self) -> list[str]:
         """Nothing: networks and accounts of a killed `up` may stay, as the page says."""
         return []

@@ -51,6 +51,41 @@ def test_an_up_without_capacity_is_named_and_ended(aws: OnAws) -> None:
     check_nothing_runs(aws)
 
 
+def test_a_machine_that_a_killed_up_left_is_not_created_twice(aws: OnAws) -> None:
+    aws.stack.config(bucket=False)
+    kill_up(aws, f"after create {INSTANCE}")
+    aws.stack.run("cancel", "--yes", "--stack", "g4dn")
+    left = ids(aws.instances())
+    assert left and len(left) <= 2
+    aws.stack.up().ended(1, "exists already, in no state of Pulumi", "next: fab up --stack g4dn")
+    assert {*left} <= {*ids(aws.instances())} and len(aws.instances()) <= 2
+    aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(0, "a killed `pulumi up` left g4dn-")
+    assert len(aws.instances()) == 2 and not {*left} & {*ids(aws.instances())}
+    check_deadlines(aws)
+    assert {one["Name"].rpartition("-i-")[2] for one in aws.schedules()} == {
+        one.removeprefix("i-") for one in ids(aws.instances())
+    }, "those of the machines that are gone went with them"
+
+
+def test_a_destroy_beside_another_up_removes_nothing(aws: OnAws) -> None:
+    aws.stack.config(bucket=False)
+    refused = list[str]()
+
+    def destroy(moment: str) -> None:
+        if moment == f"after create {INSTANCE}" and not refused:
+            refused.append("begun")
+            refused[0] = aws.stack.fab(*DESTROY).ended(2).text
+
+    aws.watch(destroy)
+    aws.stack.up().ended(0)
+    assert "another Pulumi command works on stack g4dn" in refused[0]
+    assert "if it was killed: pulumi cancel --yes --stack g4dn && fab teardown" in refused[0]
+    assert len(aws.running()) == 2
+    aws.watch(lambda _: None)
+    aws.stack.fab(*DESTROY).ended(0)
+    check_nothing_runs(aws)
+
+
 def test_a_configured_bucket_in_no_state_is_created_again(aws: OnAws) -> None:
     aws.stack.config(count=1, bucket_name="results-of-ann")
     kill_up(aws, "after create aws:s3/bucket:Bucket")

@@ -50,6 +50,8 @@ class Person:
         state.region, state.cluster = self.region, self.cluster
         there = {one.id for one in self.world.exists()}
         state.machines = [own for own in state.machines if own in there]
+        if not self._end_strays():
+            return False
         if state.machines:
             self.world.rename(state.machines, self.cluster)
             return True
@@ -61,10 +63,16 @@ class Person:
         state.machines.append(own)
         return kill != "recorded"
 
+    def _end_strays(self) -> bool:
+        """End the machines that a killed `up` left in no state, as the product finds them; whether
+        none is left."""
+        found = self.found()
+        self.world.end([one.id for one in found.strays] if found else [], "gone")
+        found = self.found()
+        return not (found and found.strays)
+
     def _is_name_taken(self) -> bool:
-        """Whether machines of another stack have the name; those of the own id are no obstacle."""
-        if self._own(self.region):
-            return False
+        """Whether machines of another stack have the name."""
         return any(one.cluster == self.cluster for one in self.world.exists(self.region))
 
     def _own(self, region: str) -> list[str]:
@@ -159,8 +167,7 @@ class Region:
 
 
 class PersonOnGoogle(Person):
-    """Google Cloud has each name of a machine once in a zone, and never changes it: also a machine
-    that a killed `up` left has the name."""
+    """Google Cloud has each name of a machine once in a zone, and never changes it."""
 
     def _is_name_taken(self) -> bool:
         names = {one.name for one in self.world.exists(self.region)}
@@ -169,7 +176,12 @@ class PersonOnGoogle(Person):
 
 class PlainPerson(Person):
     """Somebody who types `pulumi up` and `pulumi destroy` alone: what is in no state is not
-    known."""
+    ended."""
+
+    def _end_strays(self) -> bool:
+        """`pulumi up` is refused while such a machine exists."""
+        found = self.found()
+        return not (found and found.strays)
 
     def named(self) -> set[str]:
         """The machines in Pulumi's state."""

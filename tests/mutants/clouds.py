@@ -87,7 +87,7 @@ MUTANTS = [
     ),
     Mutant(
         what="after a refusal of the cloud, `fab up` moves a cluster that runs to another zone",
-        file="bootstrap/lifecycle/up.py",
+        file="bootstrap/lifecycle/creation/up.py",
         old="return before.inventory is None and not before.unlisted and not _refused(result)",
         new="return not before.unlisted and not _refused(result)",
         caught_by=(f"{LIFE}/test_up.py",),

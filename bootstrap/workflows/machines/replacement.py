@@ -16,8 +16,9 @@ from ...data.place import place_data
 from ...errors import Command, Hint, RailheadError, UsageError
 from ...inventory import local_state, pulumi_stack
 from ...inventory.hosts import Inventory
-from ...lifecycle import power, stop_policy, up
+from ...lifecycle import power, stop_policy
 from ...lifecycle.consent import unfetched
+from ...lifecycle.creation import up
 from ...lifecycle.power import ClusterStatus
 from ...plan.cluster import Options
 from ...plan.runtimes import RUNTIMES

@@ -14,7 +14,7 @@ from ...inventory import pulumi_stack
 from ...inventory.hosts import Inventory
 from ...inventory.owner import owner_of
 from ...inventory.stack_state import StackState
-from ...lifecycle import stack_machines, stop_policy
+from ...lifecycle import held, stack_machines, stop_policy
 from ...lifecycle.consent import STOP, stop_or_terminate
 from ...lifecycle.stack_machines import StackMachines
 
@@ -105,7 +105,12 @@ def _of_owner(stack: str) -> Command:
 def _halt(inventory: Inventory, options: TeardownOptions) -> None:
     cloud = base.cloud_of(inventory)
     stop_or_terminate(
-        inventory, cloud, yes=options.yes, discard=options.discard_results, command=STOP
+        inventory,
+        cloud,
+        yes=options.yes,
+        discard=options.discard_results,
+        command=STOP,
+        ask=held.ask,
     )()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,30 @@ def test_stack_without_pulumi_reports_where_to_get_it(pulumi: PulumiCommand) -> 
     with pytest.raises(UsageError, match="no pulumi on PATH") as caught:
         pulumi_stack.cluster_of("dev")
     assert "pulumi.com" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "stops"),
+    [
+        ("aws:ec2/instance:Instance", ["instanceType", "tags"], True),
+        ("aws:ec2/instance:Instance", ["rootBlockDevice", "tags"], False),
+        ("gcp:compute/instance:Instance", ["machineType"], True),
+        ("gcp:compute/instance:Instance", ["serviceAccount"], True),
+        ("gcp:compute/instance:Instance", ["labels", "metadata"], False),
+        ("aws:iam/role:Role", ["instanceType"], False),
+    ],
+)
+def test_a_preview_tells_which_machines_a_change_stops(
+    pulumi: PulumiCommand, kind: str, changed: list[str], stops: bool
+) -> None:
+    """One that is replaced is removed, whatever changes."""
+    old = {"type": kind, "id": "i-1"}
+    update = {"op": "update", "oldState": old, "diffReasons": changed}
+    other = {"op": "replace", "oldState": {**old, "id": "i-2"}, "diffReasons": changed}
+    pulumi.answers(preview=f"echo {shlex.quote(json.dumps({'steps': [update, other]}))}")
+    changes = pulumi_stack.machine_changes("dev", refresh=False)
+    assert changes.stopped == (("i-1",) if stops else ())
+    assert changes.removed == (("i-2",) if "Instance" in kind else ())
 
 
 def test_destroy_asks_nothing_and_reports_a_failure(

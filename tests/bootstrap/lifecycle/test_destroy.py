@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import socket
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
 
 from bootstrap.clouds.base import Cost
-from bootstrap.errors import Command, UsageError
+from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
@@ -218,11 +220,46 @@ def test_a_state_that_cannot_be_read_after_a_failure_is_reported(stack: Stack) -
     )
 
 
-def test_the_command_after_a_killed_pulumi_is_in_the_receipt(stack: Stack) -> None:
-    locked = "echo 'error: the stack is currently locked by 1 lock(s)'; exit 255"
-    stack.pulumi.answers(destroy=locked, stack_export=exported(resource("aws:ec2/vpc:Vpc", id="v")))
-    text = "\n".join(stack.destroy().describe())
-    assert "next: pulumi cancel --yes --stack dev" in text
+def locked(computer: str = "desk", process: int = 4711) -> str:
+    """What Pulumi prints about a lock in a folder or a bucket."""
+    holder = f"created by bo@{computer} (pid {process}) at 2026-11-27T04:00:00Z"
+    return f"echo 'error: the stack is currently locked by 1 lock(s)\n  x: {holder}'; exit 255"
+
+
+AGAIN = "fab teardown --destroy --stack dev"
+UNLOCK = f"pulumi cancel --yes --stack dev && {AGAIN}"
+
+
+def test_nothing_is_removed_while_another_pulumi_command_works(stack: Stack) -> None:
+    stack.pulumi.answers(refresh=locked(), destroy="true", stack_export=exported())
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[])
+    with pytest.raises(
+        UsageError, match=r"bo on desk \(process 4711\) since 2026-11-27T04"
+    ) as error:
+        stack.destroy(fake=fake)
+    assert error.value.hint == f"{AGAIN}   # when it has ended; if it was killed: {UNLOCK}"
+    assert not fake.terminated and not stack.destroyed
+
+
+def test_the_lock_of_a_process_that_is_gone_names_the_way_out_alone(stack: Stack) -> None:
+    """Only this computer knows that of its processes."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    here = locked(socket.gethostname(), ended.pid)
+    stack.pulumi.answers(refresh=here, destroy="true", stack_export=exported())
+    with pytest.raises(UsageError, match="a killed Pulumi command has locked stack dev") as error:
+        stack.destroy()
+    assert error.value.hint == UNLOCK
+
+
+def test_what_an_up_creates_that_began_while_machines_ended_is_not_removed(
+    stack: Stack, left_group: Callable[[], bool]
+) -> None:
+    """Its network has the stack's id, too."""
+    stack.pulumi.answers(refresh="true", destroy=locked(), stack_export=exported())
+    with pytest.raises(RailheadError, match="works on stack dev: bo on desk.* terminated") as error:
+        stack.destroy(state=STATE_ON_AWS)
+    assert error.value.hint.endswith(UNLOCK) and left_group()
 
 
 def test_machines_end_also_where_their_costs_cannot_be_read(stack: Stack) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +28,16 @@ from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
+from bootstrap.lifecycle import (
+    cloud_host_keys,
+    consent,
+    deadlines,
+    held,
+    key_rotation,
+    power,
+    stop,
+    timer,
+)
 from bootstrap.lifecycle.deadlines import NewDeadline
 from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.options.hosts import TargetOptions
@@ -453,3 +463,79 @@ def test_a_deadline_that_is_not_there_is_made_by_an_up(
     sky.armed = Deadline("scheduled-stop", None, MISSING, "Sky", exists=exists)
     wrong = power.print_status(target(stack="g4dn").status(), lambda _: None)
     assert wrong and wrong.hint.startswith(next_)
+
+
+# --- What only the machines know ---------------------------------------------------------------
+
+NOBODY, PARTLY, FETCHED = (f"20261127-00000{number}-abcdef" for number in (1, 2, 3))
+
+
+@pytest.fixture
+def of_a_colleague(machines: Machines) -> Iterator[None]:
+    """Three runs that another computer has started. Nobody has fetched the results of the first, a
+    part of the second is only there, and all of the third was fetched."""
+    for name, run_id, fetched in ((ONE, NOBODY, ""), (ONE, FETCHED, "0"), (TWO, PARTLY, "2")):
+        folder = machines.hosts[name].home / ".railhead/runs" / run_id
+        folder.mkdir(parents=True)
+        (folder / "state.json").write_text("{}")
+        if fetched:
+            (folder / "fetched").write_text(f'{{"left": {fetched}}}')
+    yield
+    for host in machines.hosts.values():
+        shutil.rmtree(host.home / ".railhead/runs")
+
+
+@pytest.mark.usefixtures("of_a_colleague")
+def test_results_that_another_computer_left_are_not_lost_with_the_machines(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator.has()
+    inventory = replace(operator.machines.inventory, bucket=None)
+    assert held.ask(inventory).unfetched == {NOBODY: ONE, PARTLY: TWO}
+    with pytest.raises(UsageError, match=f"results of {NOBODY}, {PARTLY} were not") as caught:
+        consent.refuse_unfetched(inventory, discard=False, with_bucket=False, ask=held.ask)
+    assert caught.value.hint.startswith(f"fab fetch --run {PARTLY} ")
+    assert "--discard-results" in caught.value.hint and not capsys.readouterr().out
+    consent.refuse_unfetched(inventory, discard=True, with_bucket=False, ask=held.ask)
+
+    operator.has("running", "stopped")
+    answers = held.ask(inventory)
+    assert answers.unfetched == {NOBODY: ONE} and answers.not_asked == {TWO: "stopped"}
+    assert f"left there: {TWO}: stopped" in "\n".join(answers.describe())
+
+
+@pytest.mark.usefixtures("of_a_colleague")
+def test_an_up_replaces_no_machine_that_alone_has_results_of_another_computer(
+    operator: Operator,
+) -> None:
+    """A change of another machine loses nothing."""
+    operator.has()
+    inventory = replace(operator.machines.inventory, bucket=None)
+    answers, ids = held.ask(inventory), {h.name: str(h.id) for h in inventory.hosts}
+    consent.refuse_removal(inventory, answers, list)
+    with pytest.raises(UsageError, match=f"results of {PARTLY} were not .* {TWO} would be"):
+        consent.refuse_removal(inventory, answers, lambda: [ids[TWO]])
+
+
+@pytest.mark.parametrize("variable", ["RAILHEAD_RUN", "RAILHEAD_ENDPOINT"])
+def test_a_change_that_stops_machines_does_not_interrupt_what_is_in_progress(
+    operator: Operator, variable: str
+) -> None:
+    """Whoever has started it. A change that stops none needs no consent."""
+    operator.has()
+    inventory = operator.machines.inventory
+    home = str(operator.machines.hosts[TWO].home)
+    marks = {variable: "digits", "RAILHEAD_HOME": home, "HOME": home}
+    process = subprocess.Popen(["/bin/sleep", "300"], env=marks)
+    try:
+        answers = held.ask(inventory)
+    finally:
+        process.kill()
+        process.wait()
+    assert answers.in_progress == {"digits": TWO}
+    consent.refuse_interruption(inventory, answers, list)
+    first = str(inventory.hosts[0].id)
+    with pytest.raises(UsageError, match=f"{ONE} would be stopped .* digits .on {TWO}") as caught:
+        consent.refuse_interruption(inventory, answers, lambda: [first])
+    assert caught.value.hint.startswith("fab up ") and "--yes" in caught.value.hint
+    consent.refuse_interruption(inventory, held.ask(inventory), lambda: [first])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 from standins.machines_of_a_cloud import Terminal
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
+from bootstrap.clouds import base
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.lifecycle import up
+from bootstrap.lifecycle.creation import up
 from railhead.documents.runs.run_record import RunRecord
 
 ID = "0a1b2c3d4e5f"
@@ -34,6 +36,10 @@ INTERRUPTED = """echo 'error: InsufficientInstanceCapacity'
 until grep -q Insufficient /proc/$PPID/fd/1; do sleep 0.02; done
 kill -INT $PPID
 exit 255"""
+WHEN_UNLOCKED = (
+    "fab up --stack dev   # when it has ended; if it was killed: "
+    "pulumi cancel --yes --stack dev && fab up --stack dev"
+)
 CHANGES = ("up", "destroy", "config set")  # the calls that change something
 UP, DESTROY = ("up --yes --skip-preview --stack dev", "destroy --yes --skip-preview --stack dev")
 MOVE = "config set zones us-east-1b,us-east-1a --stack dev"
@@ -45,11 +51,11 @@ def run_up(report: Callable[[str], None] = lambda _: None) -> None:
     up.up("dev", report, yes=True, refresh=False)
 
 
-def running_instance() -> str:
+def running_instance(cluster_id: str = ID) -> str:
     """A machine that runs, with the tags of a stack; its id."""
     from standins.aws.account import run_instances
 
-    tags = {"Name": "g4dn-9", "railhead:cluster": "g4dn", "railhead:id": ID}
+    tags = {"Name": "g4dn-9", "railhead:cluster": "g4dn", "railhead:id": cluster_id}
     return str(run_instances(tags=tags)[0]["InstanceId"])
 
 
@@ -126,14 +132,29 @@ def test_machines_that_there_were_before_are_not_given_up(
     assert reservation["Instances"][0]["State"]["Name"] == "running"
 
 
+def test_a_break_over_machines_that_are_gone_names_the_command_that_creates_them(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without --refresh the same would break off again."""
+    ends = [running_instance(), running_instance()]
+    aws_client("ec2").terminate_instances(InstanceIds=ends[:1])
+    state = [*on_aws(*ends, cluster_id=ID), ZONES]
+    pulumi.answers(stack_export=exported(*state), up=NO_RIGHT)
+    with pytest.raises(RailheadError, match="broke off; 1 machine running now") as caught:
+        run_up()
+    assert caught.value.hint.startswith("fab up --stack dev --refresh   # continues")
+
+
 def test_machines_of_an_up_in_progress_are_not_removed(
     pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A colleague's first `fab up` creates them while this one is refused."""
     pulumi.answers(stack_export=exported(*on_aws(cluster_id=ID)), up=IN_PROGRESS, destroy="true")
-    with pytest.raises(RailheadError, match="broke off; it has no machine") as caught:
+    with pytest.raises(
+        RailheadError, match="broke off; it has no machine; another Pulumi"
+    ) as error:
         run_up()
-    assert caught.value.hint.startswith("pulumi cancel --yes --stack dev")
+    assert error.value.hint == WHEN_UNLOCKED
     assert pulumi.called(*CHANGES) == [UP]
 
 
@@ -199,12 +220,13 @@ def test_a_bucket_that_a_killed_up_left_is_removed_where_it_is_empty(
     [
         (EXISTS, "fab teardown --destroy --stack dev && fab up --stack dev"),
         (NO_RIGHT, "fab up --stack dev   # continues"),
+        ("echo 'error: the stack is currently locked'; exit 255", WHEN_UNLOCKED),
         (
-            "echo 'error: the stack is currently locked'; exit 255",
-            "pulumi cancel --yes --stack dev",
+            "echo '  error: machine_type: no p9'; echo '    next: pulumi config set'; exit 255",
+            "pulumi config set",
         ),
     ],
-    ids=["a rule of the network", "another error", "a lock"],
+    ids=["a rule of the network", "another error", "a lock", "the config"],
 )
 def test_a_break_names_the_next_command(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], refusal: str, next_: str
@@ -215,15 +237,100 @@ def test_a_break_names_the_next_command(
     assert caught.value.hint.startswith(next_)
 
 
-def test_a_machine_in_no_state_that_is_in_the_way_has_its_own_command(
-    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+@dataclass
+class Strays:
+    """A recorded machine, two that a killed `up` left, and one of another stack; each has a
+    schedule."""
+
+    ec2: Any
+    scheduler: Any
+    recorded: str
+    left: tuple[str, str]
+    other: str
+
+    def running(self) -> set[str]:
+        """The machines that run."""
+        held = self.ec2.describe_instances()["Reservations"]
+        every = (one for each in held for one in each["Instances"])
+        return {one["InstanceId"] for one in every if one["State"]["Name"] == "running"}
+
+    def with_schedule(self) -> set[str]:
+        """The machines that have one."""
+        return {name.removeprefix("railhead-g4dn-") for name in schedules(self.scheduler)}
+
+
+@pytest.fixture
+def strays(
+    pulumi: PulumiCommand, aws_client: Clients, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Strays]:
+    monkeypatch.setattr(base, "POLL_SECONDS", 0.0)
+    made = Strays(
+        aws_client("ec2"),
+        aws_client("scheduler"),
+        running_instance(),
+        (running_instance(), running_instance()),
+        running_instance("f" * 12),
+    )
+    for one in (made.recorded, *made.left, made.other):
+        add_schedule(made.scheduler, f"railhead-g4dn-{one}")
+    state = exported(*on_aws(made.recorded, cluster_id=ID))
+    pulumi.answers(stack_export=state, up="true", refresh="true", preview=previewed())
+    yield made
+    assert {made.recorded, made.other} <= made.running() & made.with_schedule()
+
+
+def test_what_a_killed_up_left_in_no_state_ends_before_anything_is_created(
+    pulumi: PulumiCommand, strays: Strays, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    machine = running_instance()
-    pulumi.answers(stack_export=exported(*on_aws(cluster_id=ID)), up=EXISTS)
-    with pytest.raises(RailheadError, match="broke off; 1 machine running now") as caught:
+    """Pulumi would create it a second time."""
+    pulumi.answers(
+        stack_export=exported(*on_aws(strays.recorded, cluster_id=ID)), refresh="true", up=NO_RIGHT
+    )
+    with pytest.raises(RailheadError, match="broke off; 1 machine running now"):
         run_up()
-    end = f"aws ec2 terminate-instances --region us-east-1 --instance-ids {machine}"
-    assert caught.value.hint == f"{end} && fab up --stack dev"
+    assert strays.running() == {strays.recorded, strays.other}
+    assert strays.with_schedule() == {strays.recorded, strays.other}
+    assert pulumi.called(*CHANGES) == [UP]
+
+
+def test_what_a_killed_up_left_ends_after_a_question(
+    pulumi: PulumiCommand,
+    strays: Strays,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    with pytest.raises(UsageError, match="nothing was changed"):
+        up.up("dev", lambda _: None, yes=False, refresh=False)
+    printed = capfd.readouterr().out
+    assert all(one in printed for one in strays.left) and strays.other not in printed
+    assert {*strays.left} <= strays.running() and not pulumi.called(*CHANGES)
+
+
+def test_what_another_up_creates_at_this_moment_is_not_ended(
+    pulumi: PulumiCommand, strays: Strays, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its machines are in no state either, until each is recorded."""
+    pulumi.answers(
+        stack_export=exported(*on_aws(strays.recorded, cluster_id=ID)), refresh=IN_PROGRESS,
+        stack="printf 'Update in progress:\\n\\tStarted: 3 minutes ago\\n\\tRequested By: bo\\n'",
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="works on stack dev: bo since 3 minutes ago") as caught:
+        run_up()
+    assert caught.value.hint == WHEN_UNLOCKED
+    assert {*strays.left} <= strays.running() and not pulumi.called(*CHANGES)
+
+
+def test_what_a_killed_up_left_stays_where_it_alone_has_results(
+    pulumi: PulumiCommand, strays: Strays, home: Path
+) -> None:
+    """As after an older state of Pulumi was restored."""
+    local_state.save_run(RunRecord("r1", "g4dn", str(local_state.home() / "r1")))
+    pulumi.answers(stack_export=exported(*on_aws(cluster_id=ID)), refresh="true")
+    with pytest.raises(UsageError, match="results of r1 were not all fetched") as caught:
+        run_up()
+    assert "fab up --stack dev --discard-results" in caught.value.hint
+    assert {*strays.left} <= strays.running() and not pulumi.called(*CHANGES)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +358,7 @@ def test_a_schedule_in_no_state_whose_name_is_in_use_is_removed(
     scheduler = two_schedules(pulumi, aws_client, cluster, up=[SCHEDULE_EXISTS, "true"])
     run_up(lines.append)
     assert schedules(scheduler) == ["railhead-g4dn-i-1"]
-    assert "left railhead-g4dn-i-2: removed" in lines[0]
+    assert "a killed `pulumi up` left railhead-g4dn-i-2: removed" in lines
     assert pulumi.called(*CHANGES) == [UP, UP]
 
 

@@ -6,6 +6,9 @@ removed, the next zone that offers the machine type becomes the first, and `pulu
 with configured zones, the next of these. The same happens, in the same zone, if a killed `pulumi
 up` left a resource whose name is needed.
 
+A machine with the stack's id that is in no state of Pulumi was left by a killed `pulumi up`, which
+would create it a second time. It is terminated first.
+
 Where results were not fetched, `pulumi preview --json` is read first: `fab up` removes no machine
 that alone has results.
 """
@@ -13,22 +16,29 @@ that alone has results.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cache
 
 from railhead.documents.clouds import is_no_capacity
 
-from ..clouds.base import STOPPED
-from ..console.output import Reporter, confirm
-from ..console.text import count
-from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError, typed_options
-from ..inventory import pulumi_cli, pulumi_stack
-from . import consent, destroy, power, stack_machines, stop_policy
-from .stack_machines import StackMachines
+from ...clouds import base
+from ...clouds.base import STOPPED
+from ...console.output import Reporter, confirm
+from ...console.text import count
+from ...errors import Command, Hint, NoCapacity, RailheadError, UsageError, typed_options
+from ...inventory import pulumi_cli, pulumi_lock, pulumi_stack
+from ...inventory.hosts import Inventory
+from .. import consent, destroy, held, power, stack_machines, stop_policy
+from ..stack_machines import StackMachines
+from . import as_before
 
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
 CONFLICT = re.compile(
     r"already exists|Already(Exists|Associated|OwnedByYou)|\.Duplicate|Conflict|Error 409:"
 )
+# An error of the stack's program, as in "machine_type: ...": it has its own next command.
+REFUSED = re.compile(r"^ +next: (.+)$", re.MULTILINE)
 BUCKET = re.compile(
     r"BucketAlready(Exists|OwnedByYou)|named bucket succeeded|bucket name is not available"
 )
@@ -45,13 +55,16 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
 
     Raises:
         UsageError: results would be lost, or the user did not agree; nothing was changed.
-        RailheadError: `pulumi up` broke off; the message names what runs and its cost.
+        RailheadError: `pulumi up` broke off; the message names what runs and its cost. Or a machine
+            runs that its cloud would never stop.
     """
     before = stack_machines.find(stack)
-    if before.inventory and not discard:
-        consent.refuse_removal(
-            before.inventory, lambda: pulumi_stack.removed_machines(stack, refresh=refresh)
-        )
+    if before.strays:
+        before = _end_strays(stack, report, yes=yes, discard=discard)
+    were = as_before.read(before, report)
+    refresh = refresh or bool(were.lost_deadlines)  # otherwise Pulumi does not know of it
+    if before.inventory:
+        _refuse_loss(before.inventory, stack, report, refresh=refresh, yes=yes, discard=discard)
     if not yes:
         _preview(stack, refresh)
         before = stack_machines.find(stack)  # a colleague may have changed it before the answer
@@ -69,10 +82,38 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         tried += 1
     if refusal := pulumi_cli.refusal(result.text):
         raise refusal
+    now = stack_machines.find(stack)
+    if now.inventory:
+        as_before.restore(were, now.inventory, report)
     if result.code:
         raise _broken(stack, result, zones if tried > 1 else (), report)
-    for line in stack_machines.find(stack).describe():
+    for line in now.describe():
         report(line)
+    if now.inventory and (error := as_before.deadline_error(now.inventory)):
+        raise error
+
+
+def _refuse_loss(
+    inventory: Inventory,
+    stack: str,
+    report: Reporter,
+    *,
+    refresh: bool,
+    yes: bool,
+    discard: bool,
+) -> None:
+    """UsageError where results would be lost, or without `yes` a run or an endpoint would end."""
+    if yes and discard:
+        return
+    answers = held.ask(inventory)
+    changes = cache(lambda: pulumi_stack.machine_changes(stack, refresh=refresh))
+    if not discard:
+        for line in answers.describe():
+            report(line)
+        consent.refuse_removal(inventory, answers, lambda: changes().removed)
+    if not yes:
+        changed = lambda: (*changes().removed, *changes().stopped)  # noqa: E731
+        consent.refuse_interruption(inventory, answers, changed)
 
 
 def _preview(stack: str, refresh: bool) -> None:
@@ -85,6 +126,38 @@ def _preview(stack: str, refresh: bool) -> None:
         raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
     if not confirm(f"Make these changes to stack {stack}?", hint=hint):
         raise UsageError("nothing was changed", hint=hint)
+
+
+def _end_strays(stack: str, report: Reporter, *, yes: bool, discard: bool) -> StackMachines:
+    """Terminate the machines that are in no state, after a question; the machines there are then.
+
+    Raises:
+        UsageError: an `up` in progress may have created them, results would be lost, or the user
+            did not agree; nothing was changed.
+        RailheadError: one of them exists still.
+    """
+    again = Command("up", stack=stack)
+    pulumi_lock.refuse_locked(stack, again)
+    before = stack_machines.find(stack)  # by now the state may have them
+    ids = {machine.id for machine in before.strays}
+    if before.inventory is None or not ids:
+        return before
+    if not discard:
+        answers = held.ask(before.inventory)
+        consent.refuse_removal(before.inventory, answers, lambda: sorted(ids))
+    hosts = tuple(host for host in before.inventory.hosts if host.id in ids)
+    what = f"a killed `pulumi up` left {', '.join(map(str, before.strays))}"
+    consent.before_question(yes)(f"{what}, in no state of Pulumi: terminated, with their disks")
+    question = f"Terminate {', '.join(host.name for host in hosts)}?"
+    if not yes and not confirm(question, hint=again.plus(yes=True)):
+        raise UsageError("nothing was changed", hint=again)
+    cloud = base.cloud_of(replace(before.inventory, hosts=hosts))
+    cloud.terminate()
+    states = base.wait_for_state(cloud, ("gone",), report=report)
+    if remaining := [name for name, one in states.items() if one.state != "gone"]:
+        raise RailheadError(f"{', '.join(remaining)} exists still", hint=again)
+    _remove_deadlines(stack, report, ids)
+    return stack_machines.find(stack)
 
 
 def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
@@ -115,17 +188,18 @@ def _clear_way(before: StackMachines, result: pulumi_cli.Streamed, report: Repor
     return not _refused(result) and _remove_deadlines(before.stack, report)
 
 
-def _remove_deadlines(stack: str, report: Reporter) -> bool:
-    """Remove deadlines of recorded machines that are in no state; whether there were any."""
+def _remove_deadlines(stack: str, report: Reporter, ids: Collection[str] = ()) -> bool:
+    """Remove deadlines that are in no state, of these machines or of all recorded ones; whether
+    there were any."""
     try:
         now = stack_machines.find(stack)
-        recorded = [machine.id for machine in now.state.machines]
-        removed = stack_machines.remove_unrecorded_deadlines(now, recorded)
+        machines = ids or [machine.id for machine in now.state.machines]
+        removed = stack_machines.remove_unrecorded_deadlines(now, machines)
     except RailheadError as error:  # what broke off is raised
         report(error.message)
         return False
     if removed:
-        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and created again now")
+        report(f"a killed `pulumi up` left {', '.join(removed)}: removed")
     return bool(removed)
 
 
@@ -154,7 +228,8 @@ def _remove(stack: str, report: Reporter) -> None:
         RailheadError: something is left.
     """
     report("removing what was created")
-    lines = destroy.remove_made(stack_machines.find(stack), report)
+    again = Command("up", stack=stack)
+    lines = destroy.remove_made(stack_machines.find(stack), report, again=again)
     if remaining := [line.text for line in lines if not line.verified]:
         raise RailheadError(
             f"what was created could not be removed: {'; '.join(remaining)}",
@@ -172,32 +247,47 @@ def _broken(
     what = f"pulumi up of stack {stack} broke off; "
     if tried:
         what += f"none of its zones has capacity: {', '.join(tried)}; "
-    what += _what_runs(machines, report)
-    if pulumi_cli.is_locked(result.text):
-        return RailheadError(what, hint=pulumi_cli.unlock_hint(stack))
+    status = _status(machines, report)
+    what += _what_runs(machines, status)
     up, end = Command("up", stack=stack), Command("teardown", destroy=True, stack=stack)
+    if pulumi_cli.is_locked(result.text):
+        locked = pulumi_lock.locked(stack, result.text, up)
+        return RailheadError(f"{what}; {locked.message}", hint=locked.next)
     if has_bucket_conflict(result.text):
         what += "; its bucket_name names a bucket that exists and is in no state of Pulumi"
         option = typed_options({"stack": stack})
         change = f"pulumi config set{option} bucket_name OTHER && "
         more = "   # or remove the bucket, if it is yours, and repeat the command"
         return RailheadError(what, hint=Hint(change, up, more))
-    if is_conflict(result.text) and (machines.strays or machines.inventory is None):
+    if is_conflict(result.text) and machines.inventory is None:
         what += "; what a killed `pulumi up` left is in the way"
-        ends = Hint(" && ".join(one.end for one in machines.strays)) if machines.strays else end
-        return RailheadError(what, hint=Hint(ends, " && ", up))
+        return RailheadError(what, hint=Hint(end, " && ", up))
+    if refused := REFUSED.search(result.text):  # the same again would be refused again
+        return RailheadError(f"{what}; the config is refused", hint=refused[1])
+    if status and any(one.state == "gone" for one in status.instance_states.values()):
+        up = up.plus(refresh=True)  # otherwise Pulumi changes machines that do not exist
     kind = NoCapacity if is_no_capacity(result.text) else RailheadError
     return kind(what, hint=Hint(up, "   # continues; to end all of it: ", end))
 
 
-def _what_runs(machines: StackMachines, report: Reporter) -> str:
+def _status(machines: StackMachines, report: Reporter) -> power.ClusterStatus | None:
+    """The machines as their cloud has them, printed; None where it does not answer."""
     if machines.inventory is None:
-        return "it has no machine"
+        return None
     try:
         status = power.cluster_status(machines.inventory)
     except RailheadError as error:
-        return f"{', '.join(machines.inventory.names)} may run: {error.message}"
+        report(error.message)
+        return None
     power.print_status(status, report)
+    return status
+
+
+def _what_runs(machines: StackMachines, status: power.ClusterStatus | None) -> str:
+    if machines.inventory is None:
+        return "it has no machine"
+    if status is None:
+        return f"{', '.join(machines.inventory.names)} may run"
     running = [n for n, s in status.instance_states.items() if s.state not in STOPPED]
     cost = stop_policy.price(machines.inventory) if running else ""
     return f"{count(len(running), 'machine')} running now{cost}"

@@ -1,0 +1,76 @@
+"""What only running machines know: results that nobody has fetched, and what is in progress there.
+
+The records of this computer have its own runs alone; a colleague may have started others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+from railhead.documents.names import is_name
+from railhead.documents.runs.swept import OF_ENDPOINTS, OF_RUNS
+
+from ..clouds import base
+from ..console.wait import Clock
+from ..errors import RailheadError
+from ..facts.host import PROCESS_SEARCH
+from ..inventory.files import RUN_ID
+from ..inventory.hosts import Inventory
+from ..ssh import connect
+from ..ssh.session import Session
+from . import cloud_host_keys, power
+from .consent import Answers, Held
+
+# Only a chief has a state.json. `fetched` is written by the computer that has the results.
+UNFETCHED = """cd "$HOME/.railhead/runs" 2>/dev/null || exit 0
+for state in */state.json; do
+  run=${state%/*}
+  if [ -e "$state" ] && ! grep -qs '"left": *0' "$run/fetched"; then echo "$run"; fi
+done"""
+
+
+def ask(inventory: Inventory) -> Answers:
+    """Ask the machines of a cloud that run. Nothing is started, and no key is waited for."""
+    if not inventory.kind.in_cloud:
+        return Answers()
+    try:
+        status = power.cluster_status(inventory)
+    except RailheadError as error:
+        return Answers(not_asked=dict.fromkeys(inventory.names, error.message))
+    not_asked = {name: status.instance_states[name].state for name in status.not_running}
+    running = power.running_part(status)
+    if running is None:
+        return Answers(not_asked=not_asked)
+    unknown = _pin(status, running)
+    not_asked |= dict.fromkeys(unknown, "its host key is not known here")
+    known = [name for name in running.names if name not in unknown]
+    if not known:
+        return Answers(not_asked=not_asked)
+    with connect.open_sessions(running.only(known)) as sessions:
+        held, failed = connect.attempts(sessions, _read)
+        not_asked |= sessions.reasons | {name: error.message for name, error in failed.items()}
+    return Answers(held, not_asked)
+
+
+def _pin(status: power.ClusterStatus, running: Inventory) -> list[str]:
+    """Pin the host keys that the cloud has now; the machines whose keys are not known."""
+    time = itertools.count(0.0, 1e9)
+    at_once = Clock(now=lambda: float(next(time)))
+    states = {name: status.instance_states[name] for name in running.names}
+    with contextlib.suppress(RailheadError):
+        store = power.host_key_store(running)
+        cloud = base.cloud_of(running)
+        cloud_host_keys.pin(running, states, cloud, store=store, clock=at_once)
+    return [h.name for h in running.hosts if cloud_host_keys.needs_pin(h, running, states)]
+
+
+def _read(session: Session) -> Held:
+    unfetched, _ = session.shell(UNFETCHED)
+    found = []
+    for variable in (OF_RUNS, OF_ENDPOINTS):
+        search = PROCESS_SEARCH.replace("NAME", variable)
+        lines, _ = session.shell(f"{{ {search}; }} 2>/dev/null")  # processes end meanwhile
+        found += [fields[1] for line in lines if len(fields := line.split()) > 1]
+    unfetched = [one for one in unfetched if RUN_ID.fullmatch(one)]
+    return Held(tuple(unfetched), tuple(dict.fromkeys(filter(is_name, found))))
