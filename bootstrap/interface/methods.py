@@ -91,6 +91,7 @@ class ClusterMethods(ABC):
         settings: Mapping[str, Any] | None = None,
         training: str | Path | None = None,
         script: str | Path | None = None,
+        module: str | None = None,
         workdir: str | Path | None = None,
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
@@ -129,6 +130,8 @@ class ClusterMethods(ABC):
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
             training: a folder named training: your modified copy of the built-in training
             script: your own program, instead of the built-in training
+            module: as --script, a module of the current folder or of --workdir:
+                trainer.task
             workdir: the folder to upload with --script and to run in; default: the script's
                 folder
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
@@ -181,6 +184,7 @@ class ClusterMethods(ABC):
                 settings=settings,
                 training=training,
                 script=script,
+                module=module,
                 workdir=workdir,
                 args=args,
                 data=data,

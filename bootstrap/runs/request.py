@@ -111,6 +111,7 @@ def read_request(
     Raises:
         UsageError: an option is not valid; the message has the rule, the value and the choices.
     """
+    given, args = args, as_script(args)
     secrets = read_secrets(args.secrets, environment)
     options = run_options(args, resumes=resumes)
     data = read_inputs(parse_all(args.data, script=args.script is not None))
@@ -131,14 +132,42 @@ def read_request(
         )
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
-    program = Script("script", path, argv, args.sagemaker)
+    program = Script("script", path, argv, args.sagemaker, args.module or "")
     choice = _keras_of(args, options, bundle, path, keras)
     if resumes:
         choice = replace(choice, why=f"that of run {resumes}")
     options = replace(options, keras=choice)
     commit = commit_of(Path(args.script).resolve().parent)
     alone = "" if args.independent else alone_as(path, reader_of(bundle), options.launcher)
-    return RunRequest(options, program, bundle, secrets, data, record_of(args), commit, alone)
+    return RunRequest(options, program, bundle, secrets, data, record_of(given), commit, alone)
+
+
+def as_script(args: ProgramOptions) -> ProgramOptions:
+    """The options with the file of --module as --script, and with its folder.
+
+    Raises:
+        UsageError: it is not the name of a module, or there is no such file.
+    """
+    if args.module is None:
+        return args
+    if args.script is not None:
+        raise UsageError("--module and --script: name one of them")
+    if not all(part.isidentifier() for part in args.module.split(".")):
+        raise UsageError(f"--module {args.module}: write a name such as trainer.task")
+    folder = Path(args.workdir or ".")
+    if args.workdir is None and Path.home().resolve().is_relative_to(folder.resolve()):
+        raise UsageError(
+            f"--module {args.module}: {folder.resolve()} would be uploaded as a whole",
+            hint="choose another folder with --workdir",
+        )
+    path = folder.joinpath(*args.module.split("."))
+    file = next((f for f in (path.with_suffix(".py"), path / "__main__.py") if f.is_file()), None)
+    if file is None:
+        raise UsageError(
+            f"--module {args.module}: there is no {path.with_suffix('.py')}",
+            hint="the folder that contains its first package: --workdir FOLDER",
+        )
+    return replace(args, script=str(file), workdir=str(folder))
 
 
 def _keras_of(

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import io
 import os
+import re
 import stat
 import tarfile
 import zipfile
@@ -211,8 +212,9 @@ def _unchanged(root: Path, file: BundleFile) -> bytes:
 
 
 def _check_script(script: Path) -> None:
-    """Refuse a script that is not a file; suggest similar names."""
+    """Refuse a script that is not a file or not Python; suggest similar names."""
     if script.is_file():
+        _check_ending(script)
         return
     if script.is_dir():
         raise UsageError(f"{script} is a folder", hint=f"name the script in it: {script}/train.py")
@@ -220,6 +222,26 @@ def _check_script(script: Path) -> None:
     close = difflib.get_close_matches(script.name, names, n=3)
     hint = f"did you mean {' or '.join(str(script.with_name(name)) for name in close)}?"
     raise UsageError(f"there is no script {script}", hint=hint if close else "")
+
+
+def _check_ending(script: Path) -> None:
+    """Refuse what Python would not run, or would run as something else: a notebook is a file of
+    JSON, which is a Python expression."""
+    if script.suffix in ("", ".py", ".pyw"):
+        return
+    hint = f"name a Python program: {script.with_suffix('.py')}"
+    if script.suffix == ".ipynb":
+        hint = f"jupyter nbconvert --to script {script}   # then name {script.with_suffix('.py')}"
+    elif script.suffix in (".sh", ".bash", ".csh", ".zsh"):
+        started = re.search(r"python[\d.]*\s+(?:-[uBO]+\s+)*([\w./-]+\.py)", _beginning(script))
+        hint = f"name the Python program in it: {started[1] if started else 'train.py'}"
+        hint += ", with --args and --env for its arguments and variables"
+    raise UsageError(f"--script {script}: a script is a Python program, *.py", hint=hint)
+
+
+def _beginning(file: Path) -> str:
+    with file.open(errors="replace") as opened:
+        return opened.read(100_000)
 
 
 def _refuse_home(script: Path) -> None:

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import importlib
 import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -86,7 +87,7 @@ def run_program(run: RunDocument, folder: str) -> int:
     rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
     group = groups.Group(run)
     group.watch(steps=run.keras_patches)
-    code = outcome(lambda: run_script(work, program.path, args))
+    code = outcome(lambda: run_own(program, work, args))
     if code == 0 and (alone := group.alone_at_end()):
         print(alone, file=sys.stderr, flush=True)
         return 1
@@ -108,7 +109,7 @@ def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
         return ()
     from ..keras_patches import rows  # loaded only where it is needed
 
-    return rows.patches_for(run.strategy, was_chosen=not run.keras_auto)
+    return rows.patches_for(run.strategy)
 
 
 def print_on_rank_0(line: str) -> None:
@@ -360,6 +361,32 @@ def run_training(work: str) -> None:
     sys.path.insert(0, work)
     sys.argv = ["training"]
     runpy.run_module("training", run_name="__main__", alter_sys=True)
+
+
+def run_own(program: Script, work: str, args: Sequence[str]) -> None:
+    """Run the script, or the module, as a new `__main__`."""
+    if program.module:
+        run_module(work, program.module, args)
+    else:
+        run_script(work, program.path, args)
+
+
+def run_module(work: str, name: str, args: Sequence[str]) -> None:
+    """Run a module as `python -m` would, with relative imports; a package by its `__main__`."""
+    sys.path.insert(0, work)
+    spec = importlib.util.find_spec(name)
+    if spec and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+        raise ImportError(f"No module named {name}")
+    code = spec.loader.get_code(spec.name)
+    module = types.ModuleType("__main__")
+    module.__file__, module.__loader__, module.__spec__ = spec.origin, spec.loader, spec
+    module.__package__ = spec.parent
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"], sys.argv = module, [str(spec.origin), *args]
+    assert code
+    exec(code, module.__dict__)
 
 
 def run_script(work: str, path: str, args: Sequence[str]) -> None:

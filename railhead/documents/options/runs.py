@@ -65,6 +65,12 @@ class ProgramOptions:
         " [Your own script](#your-own-script)",
         path=True,
     )
+    module: str | None = option(
+        None,
+        "as --script, a module of the current folder or of --workdir: trainer.task",
+        doc="as `--script`, for a program that is started with `python -m`: the name of its module"
+        " in the current folder, or in `--workdir`, such as `trainer.task`",
+    )
     workdir: str | None = option(
         None,
         "the folder to upload with --script and to run in; default: the script's folder",

@@ -46,12 +46,14 @@ class BuiltIn:
 
 @dataclass(frozen=True)
 class Script:
-    """A user's script: its path in the bundle, and its arguments."""
+    """A user's script: its path in the bundle, and its arguments. `module`: the name under which
+    `python -m` runs it; "" for a script."""
 
     kind: Literal["script"]
     path: str
     args: tuple[str, ...] = ()
     sagemaker: bool = False
+    module: str = key("", omit=True)
 
 
 Program = BuiltIn | Script
@@ -182,7 +184,8 @@ class RunDocument:
     )
     program: Program = key(
         doc="`kind` `training` or `evaluation` with the resolved `settings`; or `kind` "
-        "`script` with `path`, `args` and `sagemaker` (whether `--sagemaker` was given)",
+        "`script` with `path`, `args`, `sagemaker` (whether `--sagemaker` was given) and, with"
+        " `--module`, `module`",
     )
     data: tuple[RunData, ...] = key(
         doc="for each `--data`: `name`, `uri`, `distribution` (`shard`, `replicate`) and `mode`"

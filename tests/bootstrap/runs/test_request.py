@@ -130,6 +130,65 @@ def test_options_that_contradict_a_script_are_refused(
         read_request(program(**{"script": script, **args}), {})
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("train.ipynb", '{"cells": []}', "jupyter nbconvert --to script train.ipynb"),
+        ("train.sh", "#!/bin/sh\nexport A=1\npython3 -u src/fit.py --epochs 3\n", "src/fit.py"),
+        ("train.bash", "make all\n", "train.py"),
+        ("train.yaml", "a: 1\n", "train.py"),
+    ],
+)
+def test_what_python_would_not_run_is_refused(script: str, name: str, text: str, hint: str) -> None:
+    Path(name).write_text(text)
+    with pytest.raises(UsageError, match="a script is a Python program") as caught:
+        read_request(program(script=name), {})
+    assert hint in str(caught.value.hint)
+
+
+@pytest.fixture
+def package(script: str) -> None:
+    Path("trainer").mkdir()
+    for name in ("__init__", "task", "__main__"):
+        Path(f"trainer/{name}.py").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), [("trainer.task", "trainer/task.py"), ("trainer", "trainer/__main__.py")]
+)
+def test_a_module_is_sent_with_the_folder_of_its_first_package(
+    package: None, module: str, path: str
+) -> None:
+    request = read_request(program(module=module, args="--a b"), {})
+    assert request.program == Script("script", path, ("--a", "b"), module=module)
+    assert "train.py" in {file.path for file in request.bundle.files}
+    assert request.record and request.record.options["script"] is None
+    assert request.record.options["module"] == module
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"module": "trainer.tsk"}, "there is no trainer/tsk.py"),
+        ({"module": "trainer/task.py"}, "write a name such as trainer.task"),
+        ({"module": "..task"}, "write a name such as"),
+        ({"module": "trainer.task", "script": "train.py"}, "name one of them"),
+        ({"module": "task", "workdir": "trainer/nowhere"}, "there is no trainer/nowhere/task.py"),
+    ],
+)
+def test_a_module_that_is_not_one_is_refused(
+    package: None, args: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected):
+        read_request(program(**args), {})
+
+
+def test_a_home_is_not_sent_with_a_module(package: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    with pytest.raises(UsageError, match="would be uploaded as a whole"):
+        read_request(program(module="trainer.task"), {})
+
+
 def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> None:
     Path("data.csv").write_text("1,2\n")
     request = read_request(program(script=script, args="--name 'a b' '' -- 3"), {})

@@ -178,6 +178,7 @@ def test_a_rank_installs_the_patches_of_its_strategy(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     run = {"strategy": strategy, "size": 2, "hosts": [{"name": "h1", "slots": 2}]}
+    run |= {"independent": True}
     lay_out(tmp_path, script(tmp_path, SCRIPT), **run, **changes)
     lines = rank(tmp_path, number=number).stdout.splitlines()
     assert lines[-1] == f"patched {patched}"

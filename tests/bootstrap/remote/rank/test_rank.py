@@ -418,3 +418,26 @@ def test_keras_stays_3_where_2_was_not_requested(tmp_path: Path) -> None:
         lay_out(tmp_path, script(tmp_path, text), keras=keras)
         printed = rank(tmp_path).stdout.splitlines()
         assert [line.partition(" object")[0] for line in printed] == lines
+
+
+OF_PACKAGE = "from . import near\nimport sys, __main__, pickle\nclass A: pass\n" + (
+    "print(near.WHO, __name__, __package__, __spec__.name, sys.argv, sys.path[0])\n"
+    "print(__main__.A is A, type(pickle.loads(pickle.dumps(A()))), __file__)\n"
+)
+
+
+@pytest.mark.parametrize("module", ["pack.task", "pack", "pack.nowhere"])
+def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, module: str) -> None:
+    for name, text in {"__init__": "", "near": "WHO = 'near'\n"}.items():
+        script(tmp_path, text, f"pack/{name}.py")
+    for name in ("task", "__main__"):
+        program = script(tmp_path, OF_PACKAGE, f"pack/{name}.py", "--a", "b c")
+    expected = started([sys.executable, "-m", module, "--a", "b c"], tmp_path / "work")
+    lay_out(tmp_path, {**program, "module": module})
+    done = rank(tmp_path)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(RECORD)]
+    assert done.returncode == expected.returncode
+    if done.returncode:
+        assert lines[-1] == "ImportError: No module named pack.nowhere"
+    else:
+        assert lines == expected.stdout.splitlines()
