@@ -187,6 +187,14 @@ ROWS = (
         retry=ALWAYS,
     ),
     _row(
+        "program",
+        LINES,
+        r"/tensorflow\.CoordinationService/ShutdownTask",
+        r"Shutdown barrier (?:in coordination service )?has failed",
+        retry=NEVER,
+        advice="its ranks ended minutes apart: end them together, after the last evaluation",
+    ),
+    _row(
         "network",
         LINES,
         r"HorovodInternalError",

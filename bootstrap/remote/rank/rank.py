@@ -91,7 +91,7 @@ def run_program(run: RunDocument, folder: str) -> int:
     if code == 0 and (alone := group.alone_at_end()):
         print(alone, file=sys.stderr, flush=True)
         return 1
-    return code
+    return code or outcome(lambda: rank_launcher.leave_together(run))
 
 
 def arguments_of(program: Script, folder: str) -> tuple[str, ...]:

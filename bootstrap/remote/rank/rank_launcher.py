@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 
 from railhead.documents.runs.run import RunDocument
 
 from ..keras_patches.patch import after_import
+
+FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 
 
 def variables(run: RunDocument, rank: int) -> dict[str, str]:
@@ -61,3 +64,12 @@ def use_peer_address(run: RunDocument, rank: int) -> None:
         module.xla_client._xla.make_gloo_tcp_collectives = bound
 
     after_import({"jax._src.xla_bridge": apply})
+
+
+def leave_together(run: RunDocument) -> None:
+    """Wait until the scripts of all ranks have ended. At its end a process of JAX waits for the
+    others for five minutes, and then ends with an error: rank 0 may evaluate or export longer."""
+    jax = sys.modules.get("jax")
+    if run.launcher == "jax" and jax is not None and jax.distributed.is_initialized():
+        client = sys.modules["jax._src.distributed"].global_state.client
+        client.wait_at_barrier("the end of all scripts", timeout_in_ms=FOR_EVER)

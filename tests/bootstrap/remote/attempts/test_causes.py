@@ -40,6 +40,8 @@ LINES = {
     "ResourceExhaustedError: OOM when allocating tensor": ("memory", REPEATED),
     "horovod.common.exceptions.HorovodInternalError: Connection reset": ("network", ALWAYS),
     "RPC: /tensorflow.CoordinationService/Heartbeat": ("network", ALWAYS),
+    "RPC: /tensorflow.CoordinationService/ShutdownTask": ("program", NEVER),
+    "Shutdown barrier in coordination service has failed: x": ("program", NEVER),
     "ConnectionRefusedError: [Errno 111] Connection refused": ("network", REPEATED),
     "OSError: [Errno 98] Address already in use": ("network", REPEATED),
     "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error": ("gpu", ALWAYS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,3 +92,24 @@ def test_sums_of_jax_on_cpus_use_the_address_for_the_other_hosts(
     assert bridge.xla_client._xla.make_gloo_tcp_collectives() == address
     for name in ("jax", "jax._src", "jax._src.xla_bridge"):
         del sys.modules[name]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("launcher", ["jax", "torch"])
+def test_a_rank_of_jax_leaves_when_the_scripts_of_all_ranks_have_ended(
+    monkeypatch: pytest.MonkeyPatch, launcher: str, joined: bool
+) -> None:
+    """Without that JAX ends the rank that still evaluates: with 134, after five minutes."""
+    waits: list[int] = []
+
+    def wait_at_barrier(name: str, timeout_in_ms: int) -> None:
+        waits.append(timeout_in_ms)
+
+    state = SimpleNamespace(client=SimpleNamespace(wait_at_barrier=wait_at_barrier))
+    jax = SimpleNamespace(distributed=SimpleNamespace(is_initialized=lambda: joined))
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    internal = SimpleNamespace(global_state=state)
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", internal)
+    rank_launcher.leave_together(run_document(launcher=launcher))
+    assert len(waits) == (launcher == "jax" and joined)
+    assert all(ms > 365 * 86_400_000 for ms in waits)
