@@ -106,8 +106,10 @@ class LogFile:
             self.file.close()
             self.file = None
             os.replace(self.path, f"{self.path}.1")
-        self.file = io.FileIO(self.path, "a")
+        self.file = io.FileIO(self.path, "a+")
         self.size = os.fstat(self.file.fileno()).st_size
+        if self.size and os.pread(self.file.fileno(), 1, self.size - 1) != b"\n":
+            self.size += self.file.write(b"\n")  # after a line that a crash has cut
 
 
 def exception_in(lines: Sequence[str]) -> str:

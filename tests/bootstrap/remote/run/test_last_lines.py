@@ -38,6 +38,17 @@ def test_the_last_state_of_a_progress_bar_is_known_while_nothing_follows(output:
     assert not reader.is_alive() and output.broken is None
 
 
+@pytest.mark.parametrize(("before", "kept"), [("a\nb", "a\nb\n"), ("a\n", "a\n"), ("", "")])
+def test_a_log_continues_on_a_new_line_after_one_that_was_cut(
+    tmp_path: Path, before: str, kept: str
+) -> None:
+    path = tmp_path / "rank.log"
+    path.write_text(before)
+    log = LogFile(str(path), WriteErrors())
+    log.add(b"next")
+    assert path.read_text() == f"{kept}next\n" and log.size == len(path.read_text())
+
+
 FIRST = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nKeyError: 1\n'
 LAST = FIRST.replace("KeyError: 1", "keras.Error: the rule is:")
 TEXT = "\n".join(f"    line {n} of an example" for n in range(TAIL + 10))
