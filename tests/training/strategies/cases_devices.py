@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from standins.case_runner import case, refused, replaced, replaced_module
 
@@ -131,6 +132,21 @@ def horovods_settings_are_there_when_it_starts(folder: Path) -> None:
         "HOROVOD_TIMELINE": str(folder / "own/timeline.json"),
     }
     assert own.compression == "fp16" and (folder / "own").is_dir()
+
+
+@case
+def sums_that_are_sent_in_half_precision_stay_finite(folder: Path) -> None:
+    """Horovod adds them in half precision, which ends at 65,504."""
+
+    def added(values: list[Any], op: str, compression: str) -> list[Any]:
+        halves = [tf.cast(value, tf.float16) for value in values]
+        return [tf.cast(half + half + half + half, tf.float32) for half in halves]
+
+    with machine_with(0, []), replaced_module("horovod.tensorflow", Hvd):
+        own = horovod.Horovod(TrainConfig(compression="fp16"), folder)
+    own.hvd = SimpleNamespace(Sum="sum", allreduce=lambda x, op: 4 * x, grouped_allreduce=added)
+    (found,), total = own.reduce([tf.constant([40_000.0, -65_000.0, 1e-3])], tf.constant(9))
+    assert np.allclose(found, [160_000.0, -260_000.0, 4e-3], rtol=2e-3) and int(total) == 36
 
 
 @case
