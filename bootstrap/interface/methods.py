@@ -111,6 +111,7 @@ class ClusterMethods(ABC):
         max_hours: float | None = None,
         on_stall: str = "stop",
         stall_after: float = 60.0,
+        name: str | None = None,
         resume: Run | str | None = None,
         elastic: str | None = None,
         retries: int | None = None,
@@ -161,6 +162,7 @@ class ClusterMethods(ABC):
             on_stall: what happens when the run makes no progress; default: stop
             stall_after: time without a step before the ranks are examined for a stall, such
                 as 90s; a number is seconds; default: 60
+            name: a name for the run, which fab runs shows
             resume: the id of a run: the same program continues from its checkpoints
             elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
                 not answer
@@ -210,6 +212,7 @@ class ClusterMethods(ABC):
             ),
             _read(
                 StartOptions,
+                name=name,
                 resume=resume,
                 elastic=elastic,
                 retries=retries,

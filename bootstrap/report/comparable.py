@@ -46,6 +46,8 @@ def _unfit(run: RunFacts, metric: str) -> str:
         return "ended early by its sweep"
     if run.state not in ENDED:
         return run.state
+    if not run.metrics:
+        return "no metric: --metric, or an evaluation that the script prints"
     return "" if metric in run.metrics else f"no {metric}"
 
 

@@ -119,7 +119,6 @@ def comparison_page(
         element("h1", f"{title} of {len(runs)} runs"),
         element("p", sentence(best, metric, runs)),
         section("Runs", _table(runs, best, metric, folder)),
-        section("Not compared", _left_out(runs, metric)),
         section(f"{metric} by setting", _charts(scatters)),
         section("Curves", _charts(curves)),
         section("The same again", element("pre", command)),
@@ -162,16 +161,12 @@ def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Ma
     ])  # fmt: skip
 
 
-def _left_out(runs: Sequence[RunFacts], metric: str) -> Markup:
-    """The runs that are not compared, and why."""
-    return table(("run", "why"), comparison(runs, metric).left_out.items())
-
-
 def _table(runs: Sequence[RunFacts], best: RunFacts | None, metric: str, folder: Path) -> Markup:
     """A row for each run, the best first: the settings that differ, then the metrics."""
     ordered, names = by_metric(runs, metric), differing(runs)
     known = [*dict.fromkeys([metric, *METRICS, *(name for run in runs for name in run.metrics)])]
     metrics = [name for name in known if any(name in run.metrics for run in runs)][:8]
+    why = comparison(runs, metric).left_out
     rows = [
         (
             *(run.settings.get(name, "") for name in names),
@@ -181,10 +176,12 @@ def _table(runs: Sequence[RunFacts], best: RunFacts | None, metric: str, folder:
             "" if run.cost is None else f"{run.cost:.2f} {run.currency}",
             state_of(run),
             link_to(run, folder),
+            *([why.get(run.run_id, "")] if why else []),
         )
         for run in ordered
     ]
     head = (*names, *metrics, "samples/s", "duration", "cost", "state", "run")
+    head = (*head, "why not compared") if why else head
     return element("div", table(head, rows, _index(ordered, best)), class_="runs")
 
 

@@ -82,6 +82,24 @@ class RunFacts:
         return self.document.program.kind if self.document else "unknown"
 
     @property
+    def name(self) -> str:
+        """The name that --name gave; "" without one."""
+        return self.document.name if self.document else ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of its hosts."""
+        return tuple(host.name for host in self.document.hosts) if self.document else ()
+
+    @property
+    def program(self) -> str:
+        """The program in one word: the script, or the model and the data of the training."""
+        if self.document and isinstance(self.document.program, Script):
+            return clean(self.document.program.path)
+        settings = self.program_settings
+        return clean(f"{settings['model']}/{settings['data']}") if settings else self.kind
+
+    @property
     def state(self) -> str:
         """The state of the result; `ended early` for a trial that its sweep cancelled; `not
         fetched` if there is no result here."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from railhead.documents.outputs import ListedRun
 from ..clouds.bucket import Bucket, bucket_of
 from ..clouds.storage import NoBucket
 from ..console.output import note_output, print_lines
-from ..console.text import columns_of, duration
+from ..console.text import clean, columns_of, duration, fit
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
 from ..untrusted.run_files import read_result
@@ -24,6 +25,10 @@ ORDERS = ("time", "duration", "cost")
 RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/result\.json")  # as upload.py names it
 LIMIT = 1_000_000  # bytes of a result in a bucket
 MOST = 200  # runs of a bucket, the newest ones
+WIDTH, LEAST = 80, 6  # of the list, and of a shortened column
+ALWAYS = ("run", "name", "program", "launcher", "hosts", "state")
+SHORTENED = {"name", "program", "hosts"}
+NOT_FETCHED = "not fetched"
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,12 @@ class RunRow:
         run = self.run
         return ListedRun(
             run_id=run.run_id,
+            name=run.name or None,
             cluster=run.cluster,
             kind=run.kind,
+            program=run.what,
+            launcher=run.document.launcher if run.document else None,
+            hosts=run.hosts,
             state=run.state,
             created=run.document.created if run.document else None,
             seconds=run.seconds,
@@ -55,7 +64,7 @@ def show(sort: str) -> None:
     rows = known_runs(sort)
     note_output([row.document() for row in rows])
     if rows:
-        print_lines(*lines(rows))
+        print_lines(*lines(rows, sort, max(WIDTH, shutil.get_terminal_size().columns)))
     else:
         print_lines("no run is recorded here")
 
@@ -76,7 +85,7 @@ def _place(run: RunFacts) -> str:
     if run.result:
         return str(run.folder)
     cluster = run.cluster or "its hosts"
-    return f"not fetched from {cluster}: {Command('fetch', run=run.run_id)}"
+    return f"{NOT_FETCHED} from {cluster}: {Command('fetch', run=run.run_id)}"
 
 
 def _in_buckets() -> Iterator[RunRow]:
@@ -139,26 +148,57 @@ def _value(run: RunFacts, sort: str) -> float | None:
     return run.cost if sort == "cost" else run.metrics.get(sort)
 
 
-def lines(rows: Sequence[RunRow]) -> list[str]:
-    """The list as text, in columns."""
-    own = [name for row in rows for name in row.run.metrics if name not in METRICS]
-    present = {name for row in rows for name in row.run.metrics}
-    metrics = [n for n in ("accuracy", "loss", "mae", *dict.fromkeys(own)) if n in present][:5]
-    table = [["run", "cluster", "kind", "state", "duration", *metrics, "results"]]
-    for row in rows:
-        run = row.run
-        table.append([
-            run.run_id,
-            run.cluster[:24],
-            run.kind,
-            run.state,
-            "" if run.seconds is None else duration(run.seconds),
-            *(figure(n, run.metrics[n]) if n in run.metrics else "" for n in metrics),
-            row.place,
-        ])  # fmt: skip
-    widths = [max(map(columns_of, column)) for column in zip(*table, strict=True)]
-    padded = [map(_padded, line, widths) for line in table]
-    return ["  ".join(cells).rstrip() for cells in padded]
+def lines(rows: Sequence[RunRow], sort: str = "time", width: int = WIDTH) -> list[str]:
+    """The list as text, in columns that fit into `width`."""
+    columns = _fitting(_columns(rows, sort), width)
+    widths = [max(map(columns_of, cells)) for cells in columns.values()]
+    table = zip(*columns.values(), strict=True)
+    text = ["  ".join(map(_padded, line, widths)).rstrip() for line in table]
+    missing = [row.run.run_id for row in rows if row.place.startswith(NOT_FETCHED)]
+    return text + [f"next: {Command('fetch', missing[0])}" for _ in missing[:1]]
+
+
+def _columns(rows: Sequence[RunRow], sort: str) -> dict[str, list[str]]:
+    """The cells of each column, with its head; without columns that say nothing."""
+    runs = [row.run for row in rows]
+    own = [name for run in runs for name in run.metrics if name not in METRICS]
+    present = {name for run in runs for name in run.metrics}
+    metrics = [n for n in (sort, "accuracy", "loss", "mae", *own) if n in present]
+    cells = {
+        "run": [run.run_id for run in runs],
+        "name": [clean(run.name) for run in runs],
+        "program": [run.program for run in runs],
+        "launcher": [run.document.launcher if run.document else "" for run in runs],
+        "hosts": [clean(",".join(run.hosts)) for run in runs],
+        "state": [run.state for run in runs],
+        "duration": ["" if run.seconds is None else duration(run.seconds) for run in runs],
+        **{n: [_figure(run, n) for run in runs] for n in [*dict.fromkeys(metrics)][:5]},
+        "cluster": [run.cluster for run in runs],
+        "results": [row.place for row in rows],
+    }
+    return {name: [name, *some] for name, some in cells.items() if any(some)}
+
+
+def _figure(run: RunFacts, name: str) -> str:
+    return figure(name, run.metrics[name]) if name in run.metrics else ""
+
+
+def _fitting(columns: Mapping[str, list[str]], width: int) -> dict[str, list[str]]:
+    """The columns that fit: the last ones are left out, then the long texts are shortened."""
+    kept, names = dict(columns), list(columns)
+    while _width(kept) > width and names[-1] not in ALWAYS:
+        del kept[names.pop()]
+    while _width(kept) > width:
+        widest = max(SHORTENED & {*kept}, key=lambda name: max(map(columns_of, kept[name])))
+        most = max(map(columns_of, kept[widest])) - 1
+        if most < LEAST:
+            break
+        kept[widest] = [fit(cell, most) for cell in kept[widest]]
+    return kept
+
+
+def _width(columns: Mapping[str, list[str]]) -> int:
+    return sum(max(map(columns_of, cells)) + 2 for cells in columns.values()) - 2
 
 
 def _padded(cell: str, width: int) -> str:

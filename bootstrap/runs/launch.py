@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+from railhead.documents.names import SHORT_NAME, is_short
 from railhead.documents.runs.evaluation import Threshold
 from railhead.documents.runs.run import (
     SCHEMA,
@@ -25,7 +26,7 @@ from railhead.documents.runs.run import (
     Stop,
 )
 
-from ..errors import UsageError
+from ..errors import Command, UsageError
 from ..plan.hostfile import Link, Peer, is_loopback
 from . import strategies
 from .keras.choice import KerasChoice
@@ -54,7 +55,8 @@ class RunOptions:
 
     `servers`: how many parameter servers; 0: one where the strategy has any. `resumes`: the id of
     the run whose checkpoints this one continues from. `thresholds`: of its evaluation.
-    `evaluates`: the id of the run whose model is evaluated. `retries`: after a failure.
+    `evaluates`: the id of the run whose model is evaluated. `retries`: after a failure. `name`: of
+    the run, for people.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -73,9 +75,15 @@ class RunOptions:
     thresholds: tuple[Threshold, ...] = ()
     evaluates: str | None = None
     retries: Retries = Retries()
+    name: str = ""
 
     def __post_init__(self) -> None:
         strategies.launcher_for(self.launcher, self.strategy)
+        if not is_short(self.name):
+            raise UsageError(
+                f"--name {self.name!r} is not {SHORT_NAME[1]}",
+                hint=Command("train", name="baseline"),
+            )
         self._check_strategy()
         if self.keras.version == 2 and not self.script:
             raise UsageError(
@@ -240,6 +248,7 @@ def run_document(
         keras_auto=options.keras.auto,
         keras_patches=options.keras_patches,
         independent=options.independent,
+        name=options.name,
         coordinator=coordinator,
         retries=options.retries.most,
         retries_from_start=options.retries.from_start,

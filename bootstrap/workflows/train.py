@@ -66,6 +66,7 @@ def train_options(
     earlier = None if begin.resume is None else earlier_run(begin.resume)
     request, program = resume.request_for(program, earlier)
     request, lines = resume.with_retries(request, earlier, begin)
+    request = replace(request, options=replace(request.options, name=begin.name or ""))
     print_lines(*lines)
     chosen = ready_options(ready, program, launcher=request.options.launcher)
     chosen = replace(chosen, takeover=request.options.retries.takeover)

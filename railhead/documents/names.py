@@ -23,6 +23,14 @@ COMMON_LOGINS = frozenset(
 NAME = (is_name, "a name that can be part of a path")  # a rule of a key
 
 
+def is_short(name: str) -> bool:
+    """Whether `name` is one for people, in a list: at most 40 characters, also none."""
+    return not name or (is_name(name) and len(name) <= 40)
+
+
+SHORT_NAME = (is_short, "a name of at most 40 letters, digits, dots, `-` and `_`")
+
+
 def login_name() -> str:
     """The login name of whoever runs the command, where the system knows it."""
     try:

@@ -123,8 +123,12 @@ class ListedRun:
     """An item of `fab runs --json`. `created` is a time in UTC; `results` says where they are."""
 
     run_id: str
+    name: str | None
     cluster: str | None
     kind: str
+    program: str
+    launcher: str | None
+    hosts: tuple[str, ...]
     state: str
     created: str | None
     seconds: float | None

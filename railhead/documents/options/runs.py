@@ -243,6 +243,13 @@ class EndingOptions:
 class StartOptions:
     """How `fab train` starts a run."""
 
+    name: str | None = option(
+        None,
+        "a name for the run, which fab runs shows",
+        doc="a name for the run, which [`fab runs`](tasks-results.md#runs) shows: at most 40"
+        " letters, digits, dots, `-` and `_`",
+        short="n",
+    )
     resume: str | None = option(
         None,
         "the id of a run: the same program continues from its checkpoints",

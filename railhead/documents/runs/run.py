@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from railhead.documents.codec import Malformed, key
-from railhead.documents.names import NAME
+from railhead.documents.names import NAME, SHORT_NAME
 from railhead.documents.runs.evaluation import Threshold
 
 SCHEMA = 2
@@ -303,6 +303,12 @@ class RunDocument:
         at_least=1,
         at_most=LONGEST_STALL,
         doc="seconds: `--stall-after`",
+    )
+    name: str = key(
+        "",
+        check=SHORT_NAME,
+        omit=True,
+        doc="optional: the name of the run for people: `--name`",
     )
     independent: bool = key(
         False,

@@ -71,13 +71,14 @@ def test_a_training_is_requested_as_by_the_task(workflows: Workflows) -> None:
     run = railhead.Cluster(["a", "b"], slots=2).train(
         script="train.py", args={"epochs": 3, "name": "a b"}, data={"train": "mnist"},
         launcher="tensorflow", env={"A": "1"}, metrics={"loss": "l ([0-9]+)"},
-        minimum={"accuracy": 0.9}, max_hours=2, stop=False,
+        minimum={"accuracy": 0.9}, max_hours=2, stop=False, name="mine",
     )  # fmt: skip
     (options,) = workflows.trained
     request = options.request
     assert request.program.args == ("--epochs", "3", "--name", "a b")
     assert [item.spec.name for item in request.data] == ["train"]
     assert request.options.launcher == "tensorflow" and request.options.env == {"A": "1"}
+    assert request.options.name == "mine"
     assert request.options.thresholds == (Threshold("accuracy", "min", 0.9),)
     assert options.stop_policy == StopPolicy(20, stop=False, max_hours=2.0)
     assert options.results == Path.cwd() / "results"
@@ -103,6 +104,8 @@ def test_a_wrong_option_is_an_error_before_a_host_is_contacted(workflows: Workfl
         railhead.Cluster("a").train(preset="smok")
     with pytest.raises(railhead.UsageError, match="no such metric"):
         railhead.Cluster("a").train(minimum={"mae": 1})
+    with pytest.raises(railhead.UsageError, match="--name 'a b' is not a name of at most 40"):
+        railhead.Cluster("a").train(preset="smoke", name="a b")
     assert workflows.trained == []
 
 
@@ -334,7 +337,8 @@ def test_a_value_that_no_option_has_is_refused_before_a_host_is_contacted(
 
 
 def test_every_method_is_in_its_page_and_every_argument_is_an_option_or_in_it() -> None:
-    text, tasks = ((ROOT / f"docs/{page}.md").read_text() for page in ("python", "tasks"))
+    text = (ROOT / "docs/python.md").read_text()
+    tasks = "".join(path.read_text() for path in (ROOT / "docs").glob("tasks*.md"))
     assert all(f"{name}" in text for name in railhead.__all__)
     for kind in (railhead.Cluster, railhead.Run, railhead.Sweep, railhead.Endpoint):
         for name in vars(kind):

@@ -39,7 +39,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.runs.evaluation import Evaluation
 from railhead.documents.runs.manifest import home_name
 from railhead.documents.runs.result import Result
-from railhead.documents.runs.run import BuiltIn, RunDocument
+from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 from railhead.documents.runs.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -434,18 +434,28 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
         listed("f2")
     capsys.readouterr()
     listing.show("time")
-    head, first, *_ = capsys.readouterr().out.splitlines()
-    assert head.split() == [
-        "run",
-        "cluster",
-        "kind",
-        "state",
-        "duration",
-        "accuracy",
-        "loss",
-        "results",
-    ]
-    assert "not fetched" in first and f"fab fetch --run {third}" in first
+    head, first, *_, last = capsys.readouterr().out.splitlines()
+    assert head.split()[:6] == ["run", "program", "launcher", "hosts", "state", "duration"]
+    assert "not fetched" in first and last == f"next: fab fetch {third}"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_list_of_scripts_fits_into_the_terminal(project: Path, width: int) -> None:
+    hosts = tuple(replace(RUN.hosts[0], name=f"gpu-machine-{n}") for n in (1, 2))
+    for number, name in enumerate(("baseline", "")):
+        run_id = f"20261122-10000{number}-000a"
+        script = Script("script", "examples/train_resnet.py")
+        document = run_document(
+            run_id=run_id, hosts=hosts, program=script, name=name, launcher="tensorflow"
+        )
+        record_run(run_id)
+        save_run(Path("results").absolute() / run_id, document)
+    head, *rows = listing.lines(listing.known_runs("accuracy"), "accuracy", width)
+    assert max(map(len, (head, *rows))) <= width
+    assert head.split()[:6] == ["run", "name", "program", "launcher", "hosts", "state"]
+    (named,) = [row for row in rows if "baseline" in row]
+    assert "examples" in named and "tensorflow" in named and "gpu" in named
+    assert ("duration" in head) is (width == 120)
 
 
 def test_of_the_runs_of_a_bucket_the_newest_are_listed(
