@@ -238,7 +238,11 @@ def test_every_variable_of_ours_is_described() -> None:
     )
 
 
-OF_OUR_PROCESSES = {"RAILHEAD_ENDPOINT", "RAILHEAD_KEY_AGENT", "RAILHEAD_LOCAL"}  # marks that no program reads
+OF_OUR_PROCESSES = {
+    "RAILHEAD_ENDPOINT",
+    "RAILHEAD_KEY_AGENT",
+    "RAILHEAD_LOCAL",
+}  # marks that no program reads
 
 
 # --- Errors --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ...errors import RailheadError
 from ..base import Refused
 from ..examination import ADMINISTRATOR, clock_check, quota_check, rights_check
 from ..request import StackRequest
-from . import rights
+from . import launch_checks, rights
 from .client import UNAUTHORIZED, AwsClient, ask, connect, credentials_end
 
 IDENTITY = "aws sts get-caller-identity"
@@ -131,8 +131,10 @@ def checks(request: StackRequest, client: AwsClient | None = None) -> Iterator[C
     yield clock_check(headers.get("date"), datetime.now(timezone.utc))
     yield _region(request, client)
     yield from _rights(request, identity, client)
-    if NETWORK not in request.kinds and not request.config.get("network"):
+    existing = request.config.get("network")
+    if NETWORK not in request.kinds and not existing:
         yield _vpcs(request, client)
+    yield from launch_checks.checks(client, existing_network=bool(existing))
 
 
 def _credentials(identity: Identity, end: datetime | None, now: datetime) -> Check:

@@ -39,6 +39,8 @@ CONFLICT = re.compile(
 )
 # An error of the stack's program, as in "machine_type: ...": it has its own next command.
 REFUSED = re.compile(r"^ +next: (.+)$", re.MULTILINE)
+# EC2's reason for a machine that ended as it started.
+LAUNCH = re.compile(r"Client\.(InternalError|InvalidKMSKey)|Client error on launch")
 BUCKET = re.compile(
     r"BucketAlready(Exists|OwnedByYou)|named bucket succeeded|bucket name is not available"
 )
@@ -262,6 +264,9 @@ def _broken(
     if is_conflict(result.text) and machines.inventory is None:
         what += "; what a killed `pulumi up` left is in the way"
         return RailheadError(what, hint=Hint(end, " && ", up))
+    if LAUNCH.search(result.text):
+        what += "; EC2 ended a machine as it started, most often as its disk's key cannot be used"
+        return RailheadError(what, hint=Hint(Command("doctor", stack=stack), "   # reads the key"))
     if refused := REFUSED.search(result.text):  # the same again would be refused again
         return RailheadError(f"{what}; the config is refused", hint=refused[1])
     if status and any(one.state == "gone" for one in status.instance_states.values()):

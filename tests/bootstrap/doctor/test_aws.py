@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 
+import boto3
 import pytest
 from standins.aws import moto_plus
 from standins.aws.account import account
@@ -110,3 +111,40 @@ def test_a_wrong_clock_is_found(seconds: int, state: str) -> None:
     header = format_datetime(NOW - timedelta(seconds=seconds))
     assert clock_check(header, NOW).state == state
     assert clock_check(None, NOW).state == clock_check("soon", NOW).state == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("mode", "network", "state"),
+    [
+        ("off", "", "ok"),
+        ("block-ingress", "", "blocks"),
+        ("block-bidirectional", "", "blocks"),
+        ("block-bidirectional", "vpc-1", "warns"),
+    ],
+)
+def test_an_account_that_blocks_public_machines_is_named(
+    mode: str, network: str, state: str
+) -> None:
+    """Nobody would reach the machines, which run. An existing VPC may be excluded."""
+    moto_plus.extra.public_access = mode
+    config = {"network": network} if network else {}
+    check = checks(StackRequest("aws", config))["public machines"]
+    assert check.state == state and bool(check.next) == (state != "ok")
+    assert state == "ok" or mode in check.evidence
+
+
+@pytest.mark.parametrize(
+    ("key", "state"),
+    [("aws", "ok"), ("own", "ok"), ("disabled", "blocks"), ("of another account", "unknown")],
+)
+def test_a_key_of_disks_that_cannot_be_used_is_named(key: str, state: str) -> None:
+    """EC2 ends a machine as it starts, and says so nowhere."""
+    kms = boto3.client("kms", region_name="us-east-1")
+    if key == "of another account":
+        moto_plus.extra.disk_key = "arn:aws:kms:us-east-1:999999999999:key/0a1b"
+    elif key != "aws":
+        made = kms.create_key()["KeyMetadata"]
+        moto_plus.extra.disk_key = made["Arn"]
+        if key == "disabled":
+            kms.disable_key(KeyId=made["KeyId"])
+    assert checks()["key of disks"].state == state

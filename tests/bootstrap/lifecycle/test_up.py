@@ -225,8 +225,13 @@ def test_a_bucket_that_a_killed_up_left_is_removed_where_it_is_empty(
             "echo '  error: machine_type: no p9'; echo '    next: pulumi config set'; exit 255",
             "pulumi config set",
         ),
+        (
+            "echo \"unexpected state 'terminated': Client.InternalError: Client error on launch\"; "
+            "exit 255",
+            "fab doctor --stack dev",
+        ),
     ],
-    ids=["a rule of the network", "another error", "a lock", "the config"],
+    ids=["a rule of the network", "another error", "a lock", "the config", "a key"],
 )
 def test_a_break_names_the_next_command(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], refusal: str, next_: str

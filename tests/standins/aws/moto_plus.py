@@ -63,6 +63,8 @@ class Extra:
     by_organization: set[str] = field(default_factory=set)  # actions that an SCP denies
     no_simulation: bool = False  # the caller may not simulate policies
     retired: set[str] = field(default_factory=set)  # types that no zone sells
+    public_access: str = "off"  # what VPC Block Public Access blocks
+    disk_key: str = "alias/aws/ebs"  # the default key of the account's disks
     image: str = "ami-0123456789abcdef0"  # what every public parameter of an image says
     images: dict[str, int] = field(default_factory=lambda: dict(IMAGE_SIZES))  # id and GB
 
@@ -84,6 +86,8 @@ def add() -> None:
     _put(IamResponse, simulate_principal_policy=_simulate)
     _put(EC2Response, create_placement_group=_create_group, delete_placement_group=_delete_group)
     _put(EC2Response, describe_placement_groups=_describe_groups)
+    _put(EC2Response, describe_vpc_block_public_access_options=_public_access)
+    _put(EC2Response, get_ebs_default_kms_key_id=_disk_key)
     _heed_tls()
     refusals.add()
     # Each request lists the methods of the service's class: 300 of EC2's.
@@ -266,6 +270,18 @@ def _passes(group: dict[str, Any], one: dict[str, Any]) -> bool:
 def _delete_group(self: Any) -> Any:
     extra.groups.pop(self._get_param("GroupName"), None)
     return ActionResult({})
+
+
+# --- What an account forbids -------------------------------------------------------------------
+
+
+def _public_access(self: Any) -> Any:
+    mode = {"InternetGatewayBlockMode": extra.public_access, "AwsRegion": self.region}
+    return ActionResult({"VpcBlockPublicAccessOptions": mode})
+
+
+def _disk_key(self: Any) -> Any:
+    return ActionResult({"KmsKeyId": extra.disk_key})
 
 
 # --- Images by name, and policies that ask for TLS --------------------------------------------

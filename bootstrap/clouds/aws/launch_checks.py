@@ -1,0 +1,98 @@
+"""What an account may forbid that no policy shows: public machines, and disks under its own key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from railhead.documents.doctor import Check
+
+from ...errors import RailheadError
+from ..base import Refused
+from .client import UNAUTHORIZED, AwsClient, ask
+
+PUBLIC, KEY = "public machines", "key of disks"
+OF_AWS = "alias/aws/ebs"  # every user of the account may use it
+NEXT_PUBLIC = (
+    "an administrator: aws ec2 create-vpc-block-public-access-exclusion --vpc-id VPC "
+    "--internet-gateway-exclusion-mode allow-bidirectional   # for a VPC, as `network`"
+)
+NEXT_KEY = "aws ec2 reset-ebs-default-kms-key-id   # or an administrator enables the key"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What the account blocks: off, block-bidirectional, block-ingress."""
+
+    InternetGatewayBlockMode: str = "off"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The answer of DescribeVpcBlockPublicAccessOptions."""
+
+    VpcBlockPublicAccessOptions: Mode
+
+
+@dataclass(frozen=True)
+class DefaultKey:
+    """The answer of GetEbsDefaultKmsKeyId."""
+
+    KmsKeyId: str
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """A key of KMS."""
+
+    KeyState: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """The answer of DescribeKey."""
+
+    KeyMetadata: Metadata
+
+
+def checks(client: AwsClient, *, existing_network: bool) -> Iterator[Check]:
+    """Whether a machine can be reached, and its disk be created."""
+    made: dict[str, Callable[[], Check]] = {
+        PUBLIC: lambda: _public(client, existing_network),
+        KEY: lambda: _key(client),
+    }
+    for name, check in made.items():
+        try:
+            yield check()
+        except RailheadError as error:
+            yield Check(name, "unknown", error.message)
+
+
+def _public(client: AwsClient, existing_network: bool) -> Check:
+    options = ask(Options, client, "ec2", "describe_vpc_block_public_access_options")
+    mode = options.VpcBlockPublicAccessOptions.InternetGatewayBlockMode
+    if mode == "off":
+        return Check(PUBLIC, "ok", "VPC Block Public Access is off")
+    why = f"VPC Block Public Access is {mode}: machines run, and nobody reaches them"
+    if existing_network:  # it may be excluded
+        return Check(PUBLIC, "warns", f"{why}, unless the VPC is excluded", NEXT_PUBLIC)
+    return Check(PUBLIC, "blocks", why, NEXT_PUBLIC)
+
+
+def _key(client: AwsClient) -> Check:
+    """A machine whose disk cannot be encrypted goes from pending to terminated, without a reason in
+    the answer of RunInstances."""
+    key = ask(DefaultKey, client, "ec2", "get_ebs_default_kms_key_id").KmsKeyId
+    if key == OF_AWS or key.endswith(f":{OF_AWS}"):
+        return Check(KEY, "ok", "the key of AWS")
+    try:
+        state = ask(Described, client, "kms", "describe_key", KeyId=key).KeyMetadata.KeyState
+    except Refused as refused:
+        if refused.error_code not in (*UNAUTHORIZED, "AccessDeniedException"):
+            raise
+        return Check(
+            KEY, "warns", f"{key}, which this user may not see: machines may end", NEXT_KEY
+        )
+    if state != "Enabled":
+        return Check(KEY, "blocks", f"{key} is {state}: machines end as they start", NEXT_KEY)
+    return Check(KEY, "ok", f"{key}, of this account")
