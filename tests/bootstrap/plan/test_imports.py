@@ -1,14 +1,13 @@
 """Each runtime's lock on each of its Pythons that this machine has: installed, and imported.
 
 It fetches 7 GB in all, so it is done in CI, which says RAILHEAD_IMPORTS=all, once for a lock and a
-Python: the word that it was done lies in ~/.cache/railhead/imported. NVIDIA's own libraries are
+Python: tests/passed.py notes it. NVIDIA's own libraries are
 resolved and not fetched: they are the same files for every Python, 2 to 3 GB for each lock, and no
 import loads them where there is no GPU. `make gpu-check` installs and uses them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from passed import Passed
 from standins.pythons import python_here
 
 from bootstrap.plan.runtimes import RUNTIMES, TENSORFLOW, Runtime
@@ -88,13 +88,10 @@ def test_a_lock_is_installed_and_imported(
     if here is None:
         pytest.skip(f"there is no Python {python} on this machine")
     parts = [runtime.lock.read_text(), python, CODES[runtime.framework.module]]
-    stamp = (
-        shared_caches / "railhead/imported" / hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    )
-    if not stamp.exists() and os.environ.get("RAILHEAD_IMPORTS") != "all":
+    passed = Passed(shared_caches, parts)
+    if not passed and os.environ.get("RAILHEAD_IMPORTS") != "all":
         pytest.skip("fetches up to 1 GB: RAILHEAD_IMPORTS=all does it")
-    if not stamp.exists():
+    if not passed:
         assert imported(runtime, here, tmp_path, shared_caches) == runtime.version
         shutil.rmtree(tmp_path)
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.touch()
+        passed.note()
