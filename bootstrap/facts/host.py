@@ -30,7 +30,7 @@ PYTHON_OF_APT = {
     "ubuntu-22.04": "3.10",
     "ubuntu-24.04": "3.12",
 }
-TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
+TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class HostFacts:
     @property
     def builds_wheels(self) -> bool:
         """Whether this host has the tools to build the Horovod wheel."""
-        return all(tool in self.tools for tool in ("g++", "cmake", "make")) and self.mpi_headers
+        return "g++" in self.tools and self.mpi_headers
 
 
 def _text(out: str) -> str:

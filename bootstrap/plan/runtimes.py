@@ -34,11 +34,9 @@ PACKAGES = {  # the Debian and Ubuntu packages of the system parts
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "g++": "g++",
-    "cmake": "cmake",
-    "make": "make",
     "mpi.h": "libopenmpi-dev",
 }
-BUILD_TOOLS = ("g++", "cmake", "make", "mpi.h")
+BUILD_TOOLS = ("g++", "mpi.h")
 
 
 @dataclass(frozen=True)
@@ -153,14 +151,17 @@ class Runtime:
     @property
     def parts(self) -> tuple[str, ...]:
         """The features that its Horovod is built with."""
-        return ("mpi", "gloo", "nccl") if self.gpu else ("mpi", "gloo")
+        return ("mpi", "nccl") if self.gpu else ("mpi",)
 
     @property
     def recipe(self) -> tuple[Path, ...]:
         """The files that define how Horovod is built for it, the script first; empty without it."""
         if not self.horovod:
             return ()
-        files = (SCRIPTS / "horovod.sh", PROBES / "try_wheel.py", LOCKS / "horovod.txt")
+        files = (
+            *(SCRIPTS / "horovod.sh", SCRIPTS / "horovod_compile.sh"),
+            *(PROBES / "try_wheel.py", LOCKS / "horovod.txt"),
+        )
         cuda = (SCRIPTS / "cuda.sh", *(LOCKS / name for name in CUDA_LOCKS))
         return files + cuda if self.gpu else files
 

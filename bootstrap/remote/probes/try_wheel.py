@@ -1,6 +1,6 @@
-"""Tries a Horovod wheel in its environment: what it was built with, and a sum over two ranks.
+"""Tries a Horovod wheel in its environment: what it was built with, its operations on two ranks.
 
-mpirun -np 2 PYTHON try_wheel.py mpi gloo [nccl]   -> one line; exit 1 with what is wrong
+mpirun -np 2 PYTHON try_wheel.py mpi [nccl]   -> one line; exit 1 with what is wrong
 
 The ranks meet on the CPU, whatever the host has: what GPUs do is tried by `make gpu-check`.
 """
@@ -25,6 +25,8 @@ def main(*wanted: str) -> None:
     if hvd.size() != 2:
         sys.exit(f"the ranks did not meet: the size is {hvd.size()}, not 2")
     reduce(hvd)
+    exchange(hvd)
+    learn(hvd)
     if hvd.rank() == 0:
         print(f"built with {', '.join(built)}; 2 ranks summed over MPI", flush=True)
     hvd.shutdown()
@@ -32,7 +34,7 @@ def main(*wanted: str) -> None:
 
 def parts(hvd: Any) -> list[str]:
     """What `horovodrun --check-build` lists: the parts that the wheel was built with."""
-    features = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}
+    features = {"mpi": hvd.mpi_built, "nccl": hvd.nccl_built}
     return [name for name, is_built in features.items() if is_built()]
 
 
@@ -47,6 +49,51 @@ def reduce(hvd: Any) -> None:
     ]:
         if not bool(tf.reduce_all(total == 3.0)):
             sys.exit(f"1 + 2 over two ranks was {total[0].numpy()}, not 3")
+
+
+def exchange(hvd: Any) -> None:
+    """Each rank's own number, gathered and exchanged; one that rank 1 has; ranks that end early."""
+    import tensorflow as tf
+
+    rank = hvd.rank()
+    own = tf.constant([rank, rank])
+    answers = {
+        "gathered": (hvd.allgather(own), [0, 0, 1, 1]),
+        "exchanged": (hvd.alltoall(own, splits=[1, 1])[0], [0, 1]),
+        "scattered": (hvd.reducescatter(own + 1, op=hvd.Sum), [3]),
+        "sent": (hvd.broadcast(own, root_rank=1), [1, 1]),
+        "sent as an object": (tf.constant(hvd.broadcast_object([rank], root_rank=1)), [1]),
+    }
+    for what, (answer, expected) in answers.items():
+        if answer.numpy().tolist() != expected:
+            sys.exit(f"the numbers {what} were {answer.numpy().tolist()}, not {expected}")
+    if hvd.nccl_built():  # its ranks join on GPUs only
+        return
+    if rank == 0:
+        hvd.allreduce(tf.ones(3), op=hvd.Sum)  # rank 1 has joined
+    if hvd.join() < 0:
+        sys.exit("the ranks did not join")
+
+
+def learn(hvd: Any) -> None:
+    """Two steps of a training, in a function of TensorFlow: the weights are equal on both ranks."""
+    import tensorflow as tf
+
+    weights = tf.Variable([float(hvd.rank()), 1.0])
+    hvd.broadcast_variables([weights], root_rank=0)
+
+    def descend() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weights * weights) * (hvd.rank() + 1.0)
+        (gradient,) = hvd.DistributedGradientTape(tape).gradient(loss, [weights])
+        weights.assign_sub(0.1 * gradient)
+
+    step = tf.function(descend)
+    step()
+    step()
+    both = hvd.allgather(weights[tf.newaxis]).numpy().tolist()
+    if both[0] != both[1]:
+        sys.exit(f"the weights of the ranks were {both[0]} and {both[1]}")
 
 
 if __name__ == "__main__":

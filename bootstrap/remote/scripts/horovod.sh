@@ -7,11 +7,12 @@
 # OUT_DIR  where the wheel is put (made if need be)
 # LOCK     locks/horovod.txt: the source distribution, by its hash
 #
-# Operations on the CPU, over MPI and Gloo. Where ENV_DIR holds NCCL, as the runtimes for GPUs do,
-# also on GPUs, over NCCL, with the toolkit of cuda.sh, which lies beside this file; its locks lie
-# beside LOCK. It takes no GPU to build for one. Prints a line for each twentieth of the
-# compilation; the last line is the wheel's path. Exit 1 with the last lines of the log if
-# the build fails, 2 if something that it needs is missing: then nothing was downloaded.
+# Operations on the CPU, over MPI; horovod_compile.sh, beside this file, compiles them. Where ENV_DIR
+# holds NCCL, as the runtimes for GPUs do, also on GPUs, over NCCL, with the toolkit of cuda.sh,
+# which lies beside this file; its locks lie beside LOCK. It takes no GPU to build for one. Prints a
+# line for each part that is compiled; the last line is the wheel's path. Exit 1 with the last lines
+# of the log if the build fails, 2 if something that it needs is missing: then nothing was
+# downloaded.
 set -eu
 
 say() { printf 'horovod: %s\n' "$*"; }
@@ -23,12 +24,12 @@ refuse() {
 
 check_tools() {
     missing=
-    for tool in g++ cmake make mpicxx; do
+    for tool in g++ mpicxx; do
         command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
     done
     has_mpi_header || missing="$missing mpi.h"
     [ -z "$missing" ] || refuse "not found:$missing;" \
-        "on Debian and Ubuntu: apt-get install -y g++ cmake make openmpi-bin libopenmpi-dev"
+        "on Debian and Ubuntu: apt-get install -y g++ openmpi-bin libopenmpi-dev"
 }
 
 folder_of() {
@@ -54,10 +55,10 @@ check_environment() {
     [ -r "$lock" ] || refuse "cannot read $lock"
 }
 
-# The largest compiler process was seen at 1.6 GB, so memory bounds the jobs as cores do.
+# The largest compiler process was seen at 1.0 GB, so memory bounds the jobs as cores do.
 jobs() {
     cores=$(nproc)
-    room=$(awk '/^MemAvailable:/ { print int($2 / 1650000) }' /proc/meminfo)
+    room=$(awk '/^MemAvailable:/ { print int($2 / 1050000) }' /proc/meminfo)
     if [ "$room" -lt "$cores" ]; then cores=$room; fi
     if [ "$cores" -lt 1 ]; then cores=1; fi
     echo "$cores"
@@ -65,27 +66,20 @@ jobs() {
 
 # HOROVOD_* of the caller's own must not change what is built under this lock.
 choose_parts() {
-    for name in $(env | sed -n 's/^\(HOROVOD_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-    export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1
-    export HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1
-    export CMAKE_POLICY_VERSION_MINIMUM=3.5 # its CMakeLists are older than cmake 4 accepts
-    MAKEFLAGS="-j$(jobs)"
-    export MAKEFLAGS
-    export PATH="$env_dir/bin:$PATH" TMPDIR="$work"
+    for name in $(env | sed -n 's/^\(HOROVOD_[A-Z_]*\)=.*/\1/p') CUDA_HOME NCCL; do
+        unset "$name"
+    done
+    compile=$(cd "$here" && pwd)/horovod_compile.sh
+    [ -x "$compile" ] || chmod +x "$compile"
+    JOBS=$(jobs) PYTHON=$python
+    export HOROVOD_CMAKE="$compile" JOBS PYTHON TMPDIR="$work"
 }
 
-# NCCL comes with the environment, and its wheel has no name to link by. mpi_lib.so finds it there
-# by itself, also in another environment: TensorFlow does not load it first.
 choose_gpu_parts() {
     sh "$here/cuda.sh" "$env_dir" "$work/cuda" "$locks" || exit $?
-    cuda=$(readlink -f "$work/cuda")
-    [ -e "$nccl/lib/libnccl.so" ] || ln -s libnccl.so.2 "$nccl/lib/libnccl.so"
-    export HOROVOD_GPU=CUDA HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_CUDA_HOME="$cuda"
-    export HOROVOD_BUILD_CUDA_CC_LIST=70,75,80 # of V100, T4, A100; later ones translate it
-    export HOROVOD_NCCL_INCLUDE="$nccl/include" HOROVOD_NCCL_LIB="$nccl/lib"
-    export HOROVOD_NCCL_LINK=SHARED
-    # shellcheck disable=SC2016 # the loader fills it in
-    export LDFLAGS='-Wl,-rpath,$ORIGIN/../../nvidia/nccl/lib' PATH="$cuda/bin:$PATH"
+    CUDA_HOME=$(readlink -f "$work/cuda") NCCL=$nccl
+    export CUDA_HOME NCCL
+    add_headers
 }
 
 # From 2.19 on, TensorFlow has a header of XLA in another folder, includes two that lie outside of
@@ -98,7 +92,6 @@ add_headers() {
     cat >"$work/headers/$client/xla_builder.h" <<'END'
 #pragma once
 #include "tensorflow/compiler/xla/hlo/builder/xla_builder.h"
-#if HAVE_GPU
 #include "absl/status/statusor.h"
 #include "xla/stream_executor/stream.h"
 namespace xla {
@@ -111,7 +104,6 @@ CUstream_st* AsGpuStreamValue(Stream* stream) {
   return static_cast<CUstream_st*>(stream->platform_specific_handle().stream);
 }
 }
-#endif
 END
     external=$include/external
     export CPLUS_INCLUDE_PATH="$work/headers:$external/highwayhash:$external/farmhash_archive/src"
@@ -124,16 +116,11 @@ build() {
     echo $? >"$work/status"
 }
 
+# Not awk: Debian's reads a pipe in large blocks, so that the lines would come late.
 progress() {
-    tee "$work/log" | awk '
-        match($0, /\[ *[0-9]+%\]/) {
-            percent = substr($0, RSTART + 1, RLENGTH - 3) + 0
-            if (percent >= next_percent) {
-                printf "horovod: [%3d%%] compiled\n", percent
-                fflush()
-                next_percent = percent - percent % 5 + 5
-            }
-        }'
+    tee "$work/log" | while read -r line; do
+        case $line in "["*"%] "*) say "$line" ;; esac
+    done
 }
 
 fail() {
@@ -144,6 +131,7 @@ fail() {
 
 [ $# -eq 3 ] || refuse "usage: sh horovod.sh ENV_DIR OUT_DIR LOCK"
 env_dir=$1 out_dir=$2 lock=$3
+case $env_dir in /*) ;; *) env_dir=$PWD/$env_dir ;; esac
 python=$env_dir/bin/python
 here=$(folder_of "$0") locks=$(folder_of "$lock")
 check_tools
@@ -154,16 +142,15 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 choose_parts
-add_headers
 ! gpu || choose_gpu_parts
 
-say "building with make $MAKEFLAGS: some minutes, once for this system, Python and TensorFlow"
+say "building with $JOBS jobs: a minute or more, once for this system, Python and TensorFlow"
 set +e
 build | progress
 set -e
 [ "$(cat "$work/status" 2>/dev/null)" = 0 ] || fail "pip ended with $(cat "$work/status")"
 wheel=$(ls "$work"/wheel/horovod-*.whl)
-"$python" -m zipfile -l "$wheel" | grep -q 'horovod/tensorflow/mpi_lib' ||
+"$python" -m zipfile -l "$wheel" | grep 'horovod/tensorflow/mpi_lib' >/dev/null ||
     fail "the wheel has no TensorFlow library in it"
 mkdir -p "$out_dir"
 mv "$wheel" "$out_dir/"
