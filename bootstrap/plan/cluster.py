@@ -92,16 +92,15 @@ class SurveyedCluster:
 
         return min(self.facts, key=preference)
 
-    @property
-    def wheel_origin(self) -> str:
-        """Names who builds this cluster's wheels, which nobody else gets: HERE for hosts
-        on this computer, otherwise a digest of the stack's id. Other hosts are known by their
-        verified host keys, which nobody else can have; another set of hosts is another cluster."""
+    def wheel_origin(self, builder: str) -> str:
+        """Names who built a wheel on the host `builder`: HERE for hosts on this computer, otherwise
+        a digest of the stack's id, or of the verified key of that host, which no other can have.
+        Only clusters with the same stack, or with that host, get it."""
         if self.inventory.kind.this_machine:
             return HERE
         stack = self.inventory.cluster_id
-        identity = [stack] if stack else sorted(peer.host_key for peer in self.peers)
-        return hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
+        keys = {peer.name: peer.host_key for peer in self.peers}
+        return hashlib.sha256((stack or keys[builder]).encode()).hexdigest()[:16]
 
     @property
     def incomplete(self) -> tuple[str, ...]:

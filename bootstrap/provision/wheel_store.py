@@ -1,8 +1,8 @@
 """Horovod wheels: this computer's cache, and the stack's bucket, which shares them with all users.
 
 A wheel is code of the host that built it. So the name of its folder begins with who built it
-(`Cluster.wheel_origin`): another cluster never gets it, and hosts on this computer only get what
-was built here. This computer keeps and sends the bytes; it opens no wheel of a host.
+(`Cluster.wheel_origin`): a cluster without that host never gets it, and hosts on this computer only
+get what was built here. This computer keeps and sends the bytes; it opens no wheel of a host.
 
 `wheels/<key>/wheel.json` in a bucket names the wheel for one kind of host, with its sha256, which
 is also in the object name of the wheel. It is written last, so nobody finds an incomplete wheel,
@@ -51,7 +51,13 @@ class CorruptWheel(RailheadError):
 
 def wheel_folder(cluster: SurveyedCluster) -> Path:
     """The folder in this computer's cache for the wheel that this cluster builds."""
-    return _folder(cluster.wheel_origin, cluster.environment, cluster.facts[cluster.builder])
+    return _folder_of(cluster, cluster.builder)
+
+
+def _folder_of(cluster: SurveyedCluster, host: str) -> Path:
+    """The folder for a wheel for this cluster that a host of it has built."""
+    origin = cluster.wheel_origin(host)
+    return _folder(origin, cluster.environment, cluster.facts[cluster.builder])
 
 
 def folder_of_built_here(environment: Environment, facts: HostFacts) -> Path:
@@ -64,10 +70,11 @@ def _folder(origin: str, environment: Environment, builder: HostFacts) -> Path:
 
 
 def find_wheel(cluster: SurveyedCluster) -> Path | None:
-    """The wheel for these hosts in this computer's cache: one that this cluster built, otherwise
-    one that this computer built; None if there is none."""
+    """The wheel for these hosts in this computer's cache: one that a host of them built, also for
+    fewer hosts, otherwise one that this computer built; None if there is none."""
     here = folder_of_built_here(cluster.environment, cluster.facts[cluster.builder])
-    return local_wheel(wheel_folder(cluster)) or local_wheel(here)
+    folders = [*(_folder_of(cluster, name) for name in (cluster.builder, *cluster.facts)), here]
+    return next((wheel for folder in folders if (wheel := local_wheel(folder))), None)
 
 
 def keep_wheel(wheel: Path, folder: Path) -> None:

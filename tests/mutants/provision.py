@@ -36,8 +36,8 @@ MUTANTS = [
     Mutant(
         what="the wheel that one cluster's host compiled is run by the hosts of another cluster",
         file="bootstrap/plan/cluster.py",
-        old="identity = [stack] if stack else sorted(peer.host_key for peer in self.peers)",
-        new="identity = [stack] if stack else sorted(peer.name for peer in self.peers)",
+        old="(stack or keys[builder])",
+        new="(stack or builder)",
         caught_by=(
             f"{INSTALL}::test_a_wheel_is_installed_by_whoever_built_it_and_one_of_this_computer_by_all",
         ),
