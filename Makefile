@@ -15,9 +15,10 @@ typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*
 unexport PYTHONDONTWRITEBYTECODE
 
 # The whole path on this machine: two SSH hosts, training on both, results, teardown.
+# With Horovod, which is compiled first: make demo STRATEGY=horovod
 demo:
-	@$(setup)
-	@$(bin)/fab demo
+	@$(setup) $(if $(filter horovod,$(STRATEGY)),--compiler)
+	@$(bin)/fab demo $(if $(STRATEGY),--strategy $(STRATEGY))
 
 # On a bare machine: set up, then check. Needs nothing but a Python and a network.
 test:
@@ -61,7 +62,7 @@ test-cloud:
 # The Horovod wheel for GPUs, compiled and tested on any machine, once: it needs no GPU. Minutes, 1 GB.
 # Another TensorFlow: make gpu-wheel RUNTIME=tf2.21
 gpu-wheel:
-	@$(setup)
+	@$(setup) --compiler
 	@$(bin)/fab wheel --gpu $(if $(RUNTIME),--runtime $(RUNTIME))
 
 # On a machine with NVIDIA GPUs: whether all of ours works there, written to tested-on/<gpu>.json.

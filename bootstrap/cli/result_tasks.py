@@ -21,7 +21,7 @@ from railhead.documents.options.runs import (
     SweepOptions,
 )
 
-from ..console.output import json_output
+from ..console.output import json_output, print_lines
 from .task import RESULTS, TRAIN, task
 from .tasks import OfJob, WithSlots
 
@@ -75,12 +75,16 @@ def evaluate(
 @task(RESULTS, "runs")
 def report(c: Context, compared: ReportOptions) -> None:
     """Write an HTML page about a run, or one that compares several (ids separated by commas)."""
+    import webbrowser
+
     from ..inventory import local_state
     from ..report import write
 
     typed = local_state.newest_run() if compared.runs is None else compared.runs
     names = [name.strip() for name in typed.split(",") if name.strip()]
-    write.report(names, compared.to, compared.by, Path.cwd() / "results")
+    page = write.report(names, compared.to, compared.by, Path.cwd() / "results")
+    if compared.open and not webbrowser.open(page.resolve().as_uri()):
+        print_lines("no browser was found on this computer")
 
 
 @task(RESULTS)

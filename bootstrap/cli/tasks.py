@@ -297,8 +297,17 @@ def init_(c: Context) -> None:
 
 
 @task(TRAIN, quiet=True)
-def demo(c: Context) -> None:
+def demo(
+    c: Context,
+    program: Annotated[
+        ProgramOptions,
+        only(
+            strategy="`horovod` and `parameter-server` too; Horovod is compiled first, a minute or"
+            " more. Default: `multiworker`, which compiles nothing"
+        ),
+    ],
+) -> None:
     """Try everything on this computer: two SSH hosts, bootstrap, train, results, teardown."""
     from ..workflows import demo as workflow
 
-    workflow.demo(Path.cwd() / "results")
+    workflow.demo(Path.cwd() / "results", program.strategy)

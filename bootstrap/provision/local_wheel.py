@@ -27,9 +27,10 @@ from ..inventory.files import atomic_write
 from ..plan import runtimes
 from ..plan.runtimes import ROWS, Environment, Runtime, row_named
 from . import uv
-from .wheel_store import folder_of_built_here
+from .wheel_store import folder_of_built_here, local_wheel
 
 TRIED = "tried.json"
+MINUTES = "a minute or more"  # of a build; it takes 60 to 80 CPU seconds
 PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4
 
 
@@ -91,6 +92,11 @@ def make(environment: Environment, facts: HostFacts) -> Path:
 def tried(stored: Path) -> Path | None:
     """The wheel in this folder that was tested; None if there is none, or it was moved."""
     return next(stored.glob("horovod-*.whl"), None) if (stored / TRIED).exists() else None
+
+
+def is_built_here(environment: Environment, facts: HostFacts) -> bool:
+    """Whether a wheel of this computer for its own system exists."""
+    return local_wheel(folder_of_built_here(environment, facts)) is not None
 
 
 def result_of(wheel: Path) -> str:

@@ -15,7 +15,7 @@ import pytest
 from places import ROOT
 
 TOOLS = ["sh", "sed", "awk", "cksum", "tr", "cat", "dirname", "ls", "sort", "rm", "tail"]
-PARTS = ["ssh", "ssh-keygen", "sshd", "mpirun", "cmake", "g++", "make"]
+PARTS = ["ssh", "ssh-keygen", "sshd", "mpirun", "g++"]
 
 # What pip, uv, apt and sudo were called with stands in $LOG; nothing was fetched if it is empty.
 LOGGED = 'echo "${0##*/} $*" >>"$LOG"\n'
@@ -190,16 +190,14 @@ def test_debians_python_without_ensurepip_makes_its_package_a_missing_part(
         ("ssh-keygen", "openssh-client"),
         ("mpirun", "openmpi-bin"),
         ("mpicxx", "libopenmpi-dev"),
-        ("cmake", "cmake"),
         ("g++", "g++"),
-        ("make", "make"),
     ],
 )
 def test_without_root_and_sudo_the_one_command_is_printed(
     whole: Machine, gone: str, package: str
 ) -> None:
     (whole.bin / gone).unlink()
-    process = whole.setup("--yes")
+    process = whole.setup("--yes", "--compiler")
     assert process.returncode == 2
     assert f"missing here: {package};" in process.stderr
     assert f"next: sh {whole.clone}/scripts/parts {package}   # as root" in process.stderr
@@ -208,26 +206,39 @@ def test_without_root_and_sudo_the_one_command_is_printed(
 
 def test_mpi_without_its_header_is_a_missing_part(whole: Machine) -> None:
     (whole.folder / "include/mpi.h").unlink()
-    assert "missing here: libopenmpi-dev;" in whole.setup().stderr
+    assert "missing here: libopenmpi-dev;" in whole.setup("--compiler").stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "needs"), [("--compiler", True), ("--dev", True), (None, False)]
+)
+def test_only_what_compiles_needs_a_compiler(
+    whole: Machine, option: str | None, needs: bool
+) -> None:
+    for tool in ("g++", "mpicxx"):
+        (whole.bin / tool).unlink()
+    process = whole.setup(*([option] if option else []))
+    assert ("missing here: libopenmpi-dev g++;" in process.stderr) is needs
+    assert process.returncode == (2 if needs else 0)
 
 
 def test_sudo_is_requested_at_a_terminal_only(whole: Machine) -> None:
     whole.have(sudo=LOGGED)
-    (whole.bin / "cmake").unlink()
+    (whole.bin / "mpirun").unlink()
     process = whole.setup()
     assert process.returncode == 2
-    assert f"to install them: sudo sh {whole.clone}/scripts/parts cmake" in process.stdout
+    assert f"to install them: sudo sh {whole.clone}/scripts/parts openmpi-bin" in process.stdout
     assert "no terminal" in process.stderr
-    assert f"next: sudo sh {whole.clone}/scripts/parts cmake" in process.stderr
+    assert f"next: sudo sh {whole.clone}/scripts/parts openmpi-bin" in process.stderr
     assert whole.requests() == []
 
 
 def test_yes_lets_sudo_install_exactly_what_is_missing(whole: Machine) -> None:
-    (whole.bin / "cmake").unlink()
+    (whole.bin / "g++").unlink()
     (whole.bin / "mpirun").unlink()
     whole.have(sudo=LOGGED)
-    assert whole.setup("--yes").returncode == 0
-    parts = f"sudo sh {whole.clone}/scripts/parts openmpi-bin cmake"
+    assert whole.setup("--yes", "--compiler").returncode == 0
+    parts = f"sudo sh {whole.clone}/scripts/parts openmpi-bin g++"
     assert whole.requests()[:2] == ["sudo -v", parts]
 
 
@@ -237,7 +248,7 @@ def test_yes_lets_sudo_install_exactly_what_is_missing(whole: Machine) -> None:
     ids=["no password", "apt failed"],
 )
 def test_what_sudo_answers_decides(whole: Machine, sudo: str, code: int, says: str) -> None:
-    (whole.bin / "cmake").unlink()
+    (whole.bin / "mpirun").unlink()
     whole.have(sudo=sudo)
     process = whole.setup("--yes")
     assert (process.returncode, says in process.stderr) == (code, True)
@@ -245,19 +256,19 @@ def test_what_sudo_answers_decides(whole: Machine, sudo: str, code: int, says: s
 
 
 def test_root_installs_without_a_question(whole: Machine) -> None:
-    (whole.bin / "cmake").unlink()
+    (whole.bin / "mpirun").unlink()
     whole.have(id="echo 0")
     whole.place(whole.clone / "scripts/parts", LOGGED)
     assert whole.setup().returncode == 0
-    assert whole.requests()[0] == "parts cmake"
+    assert whole.requests()[0] == "parts openmpi-bin"
 
 
 def test_without_apt_it_names_what_is_missing(whole: Machine) -> None:
-    (whole.bin / "cmake").unlink()
+    (whole.bin / "mpirun").unlink()
     (whole.bin / "apt-get").unlink()
     process = whole.setup("--yes")
     assert process.returncode == 2
-    assert "missing here: cmake" in process.stderr
+    assert "missing here: openmpi-bin" in process.stderr
 
 
 @pytest.mark.parametrize("machine", ["Darwin arm64", "Linux aarch64"])
@@ -348,7 +359,7 @@ def test_an_interpreter_is_never_downloaded(whole: Machine) -> None:
 def test_only_our_own_parts_are_installed_as_root(bare: Machine, name: str) -> None:
     bare.have(id="echo 0")
     process = subprocess.run(
-        ["sh", bare.clone / "scripts/parts", "cmake", name],
+        ["sh", bare.clone / "scripts/parts", "g++", name],
         env={"PATH": str(bare.bin), "LOG": str(bare.log)},
         capture_output=True,
         text=True,

@@ -335,6 +335,11 @@ class ReportOptions:
         doc="the metric that decides which run is best. Default: the one that most runs have; if"
         " several are equally frequent, `accuracy`, then `loss`, then `mae`",
     )
+    open: bool = option(
+        False,
+        "show the page in the browser of this computer",
+        doc="show the page in the browser of this computer",
+    )
 
 
 @dataclass(frozen=True)
