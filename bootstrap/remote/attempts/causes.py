@@ -144,6 +144,14 @@ ROWS = (
     _row(
         "program",
         LINES,
+        r"module 'tensorflow' has no attribute 'estimator'",
+        r"tf\.keras\.estimator\.\w+ function not available",
+        retry=NEVER,
+        advice="TensorFlow 2.16 removed tf.estimator: write the model with Keras",
+    ),
+    _row(
+        "program",
+        LINES,
         r"(?:ModuleNotFound|Import|Syntax|Indentation)Error:",
         retry=NEVER,
     ),

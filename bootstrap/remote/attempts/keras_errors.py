@@ -34,7 +34,7 @@ ERRORS = {
         r"__init__\(\) got an unexpected keyword argument '(?:period|write_grads)'",
         r"compile\(\) got an unexpected keyword argument 'sample_weight_mode'",
         r"Unrecognized keyword arguments passed to \w+: "
-        r"\{'(?:batch_input_shape|time_major|weights)'",
+        r"\{'(?:batch_input_shape|dynamic|fused|renorm|time_major|weights)'",
         r"`name` must be passed as a keyword argument\. Received: add_weight",
         r"add_variable\(\) missing 1 required positional argument: 'initializer'",
         r"A KerasTensor cannot be used as input to a TensorFlow function",
@@ -44,6 +44,26 @@ ERRORS = {
         r"filepath provided must end in `\.(?:keras|weights\.h5)`",
         r"The `save_format` argument is deprecated in Keras 3",
         r"legacy SavedModel format is not supported by `load_model\(\)` in Keras 3",
+        r"'KerasTensor' object has no attribute '(?:get_shape|set_shape)'",
+        r"'\w+' object has no attribute '(?:(?:in|out)put_shape|(?:in|out)bound_nodes|updates"
+        r"|get_updates_for|state_updates|stateful)'",
+        r"`add_metric\(\)` method is deprecated",
+        r"Could not interpret optimizer identifier",  # an optimizer of tf_keras
+        r"Only instances of `?keras\.Layer`? can be added to a Sequential model",
+        r"'tuple' object has no attribute '(?:as_list|rank)'",  # of a shape
+        r"Could not deserialize 'keras\.metrics\.m\w+'",  # in a file of Keras 2
+        r"\{'groups': 1\}",
+        r"legacy/backend\.py[^\0]*'str' object has no attribute '(?:name|base_dtype)'",
+        r"TensorBoard\.__init__\(\) got an unexpected keyword argument '(?:batch_size|embeddings)",
+        r"has no attribute 'CuDNN(?:LSTM|GRU)'",
+        r"'Variable' object has no attribute 'read_value'",
+        r"of type 'Variable', not tf\.Tensor or tf\.Variable",
+        r"Received: reduction=auto",
+        r"_tf_keras\.keras\.losses' has no attribute 'mean_\w+_error'",
+        r"Cannot convert '\w+' to a shape\. Found invalid dimension",
+        r"Could not interpret initializer identifier: \(",
+        r"is not available with Keras 3",
+        r"unexpected keyword argument 'experimental_aggregate_gradients'",
         r"run the script with (?:--keras|Keras) 2",  # of our patches
     ),
     2: (

@@ -91,6 +91,8 @@ def paths(table: Mapping[str, str]) -> Iterator[str]:
         yield from (f"{module}.{name}".lstrip(".") for name in names.split())
 
 
+# Keras 3 gets it from us, with parameter servers: keras_patches/parameter_server.py.
+PROVIDED = "utils.experimental.DatasetCreator"
 _PATHS_2, _PATHS_3 = {*paths(ONLY_2)}, {*paths(ONLY_3)}
 _PATHS_NOT_IN_KERAS_3 = {*paths(NOT_IN_KERAS_3)}
 
@@ -101,6 +103,8 @@ def keras_with(path: str, *, of_tensorflow: bool) -> int | None:
     Args:
         of_tensorflow: it is looked up in `tf.keras`, not in `keras`.
     """
+    if path == PROVIDED:
+        return None
     parts = path.split(".")
     above = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
     if above & _PATHS_2 or (not of_tensorflow and above & _PATHS_NOT_IN_KERAS_3):

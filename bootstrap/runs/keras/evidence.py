@@ -22,6 +22,11 @@ LONGEST = 200  # characters of the path of a name
 # Levels of evidence: what has a lower one counts more.
 PINNED, NAMED, GUARDED, CALLED = range(4)
 PACKAGES = {"tf_keras": 2, "keras_hub": 3}  # packages that only work with one Keras
+# Packages whose parts that train work with Keras 2 only; other parts of them work with both.
+BUILT_ON_2 = (
+    *("tensorflow_hub", "tensorflow_probability", "tensorflow_model_optimization", "tf_agents"),
+    *("tensorflow_recommenders", "tensorflow_decision_forests"),
+)
 # Where scripts find Keras, and how the tables of names spell that.
 PREFIXES = {
     "tensorflow.keras.": "",
@@ -226,6 +231,8 @@ def _evidence_in(module: Module, *, guarded: bool) -> Iterator[Evidence]:
         for keras, what in _names_in(use.part, module):
             level = GUARDED if may_be_skipped else NAMED
             yield Evidence(keras, level, here, what, certain)
+        for what in _built_on_2(use.part):
+            yield Evidence(2, CALLED, here, what)
         if isinstance(use.part, ast.Call):
             yield from (Evidence(k, CALLED, here, what) for k, what in _of_call(use.part))
             path = _path_of(use.part.func, module)
@@ -251,6 +258,21 @@ def _names_in(part: ast.AST, module: Module) -> Iterator[tuple[int, str]]:
         yield from _of_variable(part.targets[0].slice, part.value)
     elif isinstance(part, ast.Call) and len(part.args) == 2:  # such as os.environ.setdefault
         yield from _of_variable(*part.args)
+
+
+def _built_on_2(part: ast.AST) -> Iterator[str]:
+    """The imports of packages, and of classes of transformers, that are built on Keras 2."""
+    if isinstance(part, ast.Import):
+        names = [one.name for one in part.names]
+    elif isinstance(part, ast.ImportFrom) and not part.level and part.module:
+        names = [f"{part.module}.{one.name}" for one in part.names]
+    else:
+        return
+    for name in names:
+        package, _, below = name.partition(".")
+        of_transformers = package == "transformers" and below.rpartition(".")[2].startswith("TF")
+        if package in BUILT_ON_2 or of_transformers:
+            yield f"imports {name if of_transformers else package}"
 
 
 def _of_paths(paths: list[str], verb: str) -> Iterator[tuple[int, str]]:

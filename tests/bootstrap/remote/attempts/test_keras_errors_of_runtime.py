@@ -71,6 +71,41 @@ SCRIPTS = {
         "a SavedModel": COMPILED
         + "(model.export if hasattr(tf.keras, 'ops') else model.save)('saved')\n"
         + "tf.keras.models.load_model('saved')",
+        "a shape of a tensor": MODEL + "tf.keras.Input((3,)).get_shape()",
+        "a shape as a list": MODEL + "tf.keras.Input((3,)).shape.as_list()",
+        "a shape of a layer": MODEL + "model.layers[0].output_shape",
+        "updates of a layer": MODEL + "model.layers[0].updates",
+        "a metric of a layer": MODEL + "x = tf.keras.Input((3,))\n"
+        + "y = tf.keras.layers.Dense(1)(x)\ntf.keras.Model(x, y).add_metric(y, name='y')",
+        "an optimizer of tf_keras": "import tf_keras\n" + MODEL
+        + "model.compile(tf_keras.optimizers.SGD(), 'mse')",
+        "a layer of tf_keras": "import tf_keras\n" + MODEL
+        + "tf.keras.Sequential([tf_keras.layers.Dense(1)])",
+        "a tensor in a layer of tf_keras": "import tf_keras\n" + MODEL
+        + "tf_keras.layers.Dense(1)(tf.keras.Input((3,)))",
+        "a file of Keras 2": "import tf_keras as k\n" + MODEL
+        + "m = k.Sequential([k.layers.Input((4,)), k.layers.Dense(2)])\n"
+        + "m.compile('adam', 'mse')\nm.save('m.h5')\ntf.keras.models.load_model('m.h5')",
+        "a layer in a file of Keras 2": "import tf_keras as k\n" + MODEL
+        + "m = k.Sequential([k.layers.Input((8, 8, 3)), k.layers.DepthwiseConv2D(3)])\n"
+        + "m.save('d.h5')\ntf.keras.models.load_model('d.h5')",
+        "a rate by the backend": MODEL
+        + "tf.keras.backend.set_value(tf.keras.optimizers.Adam().learning_rate, 0.1)",
+        "a mean by the backend": MODEL + "tf.keras.backend.mean(tf.keras.Input((3,)))",
+        "batches of a callback": MODEL + "tf.keras.callbacks.TensorBoard('b', batch_size=3)",
+        "a layer of one library": MODEL + "tf.compat.v1.keras.layers.CuDNNLSTM(2)",
+        "a normalization": MODEL + "tf.keras.layers.BatchNormalization(fused=True)",
+        "a value of a variable": MODEL + "model.weights[0].read_value()",
+        "a watched variable": MODEL + "with tf.GradientTape() as tape:\n"
+        + "    tape.watch(model.trainable_variables)",
+        "a reduction": MODEL + "tf.keras.losses.MeanSquaredError(reduction='auto')",
+        "a loss": MODEL + "tf.keras.losses.mean_squared_error",
+        "a weight of a metric": MODEL
+        + "tf.keras.metrics.Mean().add_weight('t', initializer='zeros')",
+        "a variable by its place": MODEL + "tf.keras.layers.Dense(1).add_variable('w', (1,))",
+        "layers of TensorFlow 1": MODEL + "tf.compat.v1.layers.dense",
+        "gradients that are summed": MODEL + "tf.keras.optimizers.SGD().apply_gradients(\n"
+        + "    [(tf.ones((2, 1)), model.weights[0])], experimental_aggregate_gradients=False)",
         "a layer": "import keras\nkeras.layers.LocallyConnected1D",
         "a layer of tf.keras": MODEL + "tf.keras.layers.LocallyConnected1D",
         "a name": "from tensorflow.keras.layers import DenseFeatures",

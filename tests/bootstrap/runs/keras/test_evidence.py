@@ -43,6 +43,12 @@ SCRIPTS: dict[str, tuple[str, int, int]] = {
         "import os\nos.environ.setdefault('TF_USE_LEGACY_KERAS', '1')\n", 2, 2
     ),
     "the variable against Keras 2": ("import os\nos.environ['TF_USE_LEGACY_KERAS'] = '0'\n", 3, 2),
+    "servers get their data": (TF + "tf.keras.utils.experimental.DatasetCreator(f)\n", 3, 0),
+    "a model of a hub": ("import tensorflow_hub as hub\n", 2, 1),
+    "layers with probabilities": ("from tensorflow_probability import layers\n", 2, 1),
+    "a hub beside Keras 3": ("import tensorflow_hub\nimport keras\nkeras.ops.ones(1)\n", 3, 3),
+    "transformers of TensorFlow": ("from transformers import TFAutoModel\n", 2, 1),
+    "transformers of PyTorch": ("from transformers import AutoModel\n", 3, 0),
     "a generator": ("model.fit_generator(g)\n", 2, 1),
     "workers": ("model.fit(x, y, workers=4)\n", 2, 1),
     "a rate by its old name": ("keras.optimizers.Adam(lr=0.1)\n", 2, 1),
