@@ -18,6 +18,7 @@ from railhead.installation import PREFIX
 
 from . import cluster_id, outputs, place
 from .config.settings import ClusterConfig
+from .parts import placed
 
 Props = dict[str, Any]
 INPUTS = ("cluster", "name", "running")
@@ -113,12 +114,15 @@ class Host(dynamic.Resource, module="local", name="Host"):
 class Cluster(pulumi.ComponentResource):
     """`count` SSH hosts on this machine. `document` is the cluster document."""
 
-    def __init__(self, name: str, config: ClusterConfig) -> None:
-        super().__init__("railhead:local:Cluster", name)
+    def __init__(
+        self, name: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        of_it = placed(opts, pulumi.ResourceOptions())
+        super().__init__("railhead:local:Cluster", name, None, of_it)
         after = place.keep_place(config, cluster_id.make_id())
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
+        own = pulumi.ResourceOptions(parent=self, depends_on=[after])
         names = [f"h{number + 1}" for number in range(config.count)]
-        hosts = [Host(config.name, each, opts) for each in names]
+        hosts = [Host(config.name, each, own) for each in names]
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document = pulumi.Output.all(*[host.facts for host in hosts]).apply(
             lambda facts: document(config, facts)

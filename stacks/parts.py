@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import pulumi
 
+from .config.validators import ConfigError
+
 BYTES = 4  # of the random end of a name: a resource that a killed `up` left may have the same begin
 
 
@@ -21,6 +23,30 @@ class Part(pulumi.ComponentResource):
     def __init__(self, kind: str, name: str, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"railhead:{kind}", name, None, opts)
         self.inner = pulumi.ResourceOptions(parent=self, depends_on=opts.depends_on)
+
+
+def placed(
+    given: pulumi.ResourceOptions | None, own: pulumi.ResourceOptions
+) -> pulumi.ResourceOptions:
+    """The options of a cluster: `parent`, `depends_on`, `protect` and `aliases` of the program that
+    uses it, and its own.
+
+    Raises:
+        ConfigError: a provider is given; the cluster's own has its region and its tags.
+    """
+    given = given or pulumi.ResourceOptions()
+    if given.provider or given.providers:
+        raise ConfigError(
+            "opts: Cluster makes its own provider, with the region, the project and the tags of "
+            "its config; leave provider and providers out"
+        )
+    kept = pulumi.ResourceOptions(
+        parent=given.parent,
+        depends_on=given.depends_on,
+        protect=given.protect,
+        aliases=given.aliases,
+    )
+    return pulumi.ResourceOptions.merge(kept, own)
 
 
 def unique(*parts: str) -> str:

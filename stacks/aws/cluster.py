@@ -15,7 +15,7 @@ from railhead.documents.codec import encode
 from .. import broken_up, cluster_id, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
-from ..parts import known_by_former_names
+from ..parts import known_by_former_names, placed
 from ..quotas import QuotaNeed
 from . import image, quota, schedule, user_data
 from .access import Access
@@ -60,12 +60,15 @@ class Cluster(pulumi.ComponentResource):
     machines in Pulumi's state that the cloud does not have any more.
     """
 
-    def __init__(self, name: str, config: ClusterConfig) -> None:
-        """Check, then register.
+    def __init__(
+        self, name: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Check, then register; `opts` as in `parts.placed`.
 
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
+        placed(opts, pulumi.ResourceOptions())  # refuses first
         own = cluster_id.make_id()
         provider = _provider(name, config, own.value, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
@@ -82,8 +85,10 @@ class Cluster(pulumi.ComponentResource):
         if found:
             transforms.append(broken_up.on_failure(config, found.others))
             broken_up.announce(config, found.location.zone, found.others)
-        opts = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
-        super().__init__(COMPONENT, name, None, opts)
+        of_it = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
+        super().__init__(COMPONENT, name, None, placed(opts, of_it))
+        after = opts.depends_on if opts else None
+        self.inner = pulumi.ResourceOptions(parent=self, depends_on=after)
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
@@ -97,9 +102,9 @@ class Cluster(pulumi.ComponentResource):
     def _make(
         self, config: ClusterConfig, found: Lookups, own_id: pulumi.Output[str]
     ) -> pulumi.Output[Document]:
-        own = pulumi.ResourceOptions(parent=self)
-        store = Bucket(config, own).bucket if config.bucket else None
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[store] if store else [])
+        store = Bucket(config, self.inner).bucket if config.bucket else None
+        stored = pulumi.ResourceOptions(depends_on=[store] if store else [])
+        opts = pulumi.ResourceOptions.merge(self.inner, stored)
         inputs = HostInputs(
             ami=found.ami,
             network=Network(config, found.location, opts),

@@ -15,7 +15,7 @@ from railhead.documents.codec import encode
 from .. import broken_up, cluster_id, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
-from ..parts import known_by_former_names
+from ..parts import known_by_former_names, placed
 from ..quotas import QuotaNeed
 from . import image, network, quota
 from .bucket import Bucket
@@ -52,12 +52,15 @@ class Cluster(pulumi.ComponentResource):
     machines in Pulumi's state that the cloud does not have any more.
     """
 
-    def __init__(self, name: str, config: ClusterConfig) -> None:
-        """Check, then register.
+    def __init__(
+        self, name: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Check, then register; `opts` as in `parts.placed`.
 
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
+        placed(opts, pulumi.ResourceOptions())  # refuses first
         own = cluster_id.make_id()
         provider = _provider(name, config, place.keep_place(config, own))
         invoke = pulumi.InvokeOptions(provider=provider)
@@ -76,8 +79,10 @@ class Cluster(pulumi.ComponentResource):
             others = broken_up.Alternatives(found.location.others, types)
             transforms.append(broken_up.on_failure(config, others))
             broken_up.announce(config, found.location.zone, others)
-        opts = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
-        super().__init__(COMPONENT, name, None, opts)
+        of_it = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
+        super().__init__(COMPONENT, name, None, placed(opts, of_it))
+        after = opts.depends_on if opts else None
+        self.inner = pulumi.ResourceOptions(parent=self, depends_on=after)
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             self._request(config, requests) if requests else self._make(config, own_id, found)
@@ -93,14 +98,15 @@ class Cluster(pulumi.ComponentResource):
     def _make(
         self, config: ClusterConfig, own_id: pulumi.Output[str], found: Lookups
     ) -> pulumi.Output[Document]:
-        location, opts = found.location, pulumi.ResourceOptions(parent=self)
+        location, opts = found.location, self.inner
         net = Network(config, location, found.network, opts)
         store = Bucket(config, location, opts).bucket if config.bucket else None
         access = Access(config, location, store, own_id, opts)
         inputs = HostInputs(
             location, found.image, net.subnet, access.account, own_id, found.not_twice
         )
-        ready = pulumi.ResourceOptions(parent=self, depends_on=net.ready)
+        connected = pulumi.ResourceOptions(depends_on=net.ready)
+        ready = pulumi.ResourceOptions.merge(opts, connected)
         hosts = [Host(config, number + 1, inputs, ready) for number in range(config.count)]
         ids = [host.machine.id for host in hosts]
         self.gone = existing.name_others(own_id, ids, found.google)

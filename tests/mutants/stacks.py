@@ -134,8 +134,8 @@ MUTANTS = [
     Mutant(
         what="machines on Google Cloud boot before the firewall denies the world",
         file="stacks/gcp/cluster.py",
-        old="ready = pulumi.ResourceOptions(parent=self, depends_on=net.ready)",
-        new="ready = pulumi.ResourceOptions(parent=self)",
+        old="connected = pulumi.ResourceOptions(depends_on=net.ready)",
+        new="connected = pulumi.ResourceOptions()",
         caught_by=(f"{GCP}test_reach.py",),
     ),
     Mutant(
