@@ -54,10 +54,11 @@ test-engine:
 	@scripts/engine
 	@RAILHEAD_ENGINE=required $(bin)/pytest tests/engine
 
-# In an account of yours, at your cost: RAILHEAD_CLOUD_TEST=aws|gcp, RAILHEAD_SSH_CIDR=YOURS/32.
+# In an account of yours, at your cost: RAILHEAD_CLOUD_TEST=aws|gcp, RAILHEAD_SSH_CIDR=YOURS/32. It
+# says the price and asks; after an interruption the same command continues.
 test-cloud:
 	@$(setup) --dev
-	@PATH="$(CURDIR)/$(bin):$$PATH" $(bin)/pytest -s tests/cloud
+	@PATH="$(CURDIR)/$(bin):$$PATH" PYTHONPATH=tests $(bin)/python -m cloud.campaign
 
 # The Horovod wheel for GPUs, compiled and tested on any machine, once: it needs no GPU. Minutes, 1 GB.
 # Another TensorFlow: make gpu-wheel RUNTIME=tf2.21

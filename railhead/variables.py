@@ -67,6 +67,8 @@ OF_TESTS = {
     "RAILHEAD_CLOUD_TEST": "`aws` or `gcp`: `make test-cloud` in an account",
     "RAILHEAD_SSH_CIDR": "the network from which `make test-cloud` logs in",
     "RAILHEAD_PROJECT": "the Google Cloud project of `make test-cloud`",
+    "RAILHEAD_CLOUD_MACHINE": "another machine type for `make test-cloud`, such as p3.2xlarge",
+    "RAILHEAD_CLOUD_BUDGET": "US dollars at which `make test-cloud` ends; default: 5",
     "RAILHEAD_EXAMPLES": "the number of random examples of a property",
     "RAILHEAD_DRAW_SEED": "repeats the choice of variants of slow tests, by its seed",
     "RAILHEAD_KILL_SEED": "repeats a kill of `fab up`",

@@ -1,8 +1,8 @@
 """The records in tested-on/: test results per GPU and per cloud, and the row that README shows.
 
 Each file is one JSON document with `schema` and `kind`: `gpu` from `make gpu-check`, `cloud` from
-`make test-cloud`. The row in README comes from the GPU records only; `python -m
-bootstrap.gpu_tools.tested_on` rewrites it.
+`make test-cloud`. The rows in README come from them; `python -m bootstrap.gpu_tools.tested_on`
+rewrites them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ SCHEMA = 1
 GPU, CLOUD = "gpu", "cloud"
 MAKERS = {GPU: "make gpu-check", CLOUD: "make test-cloud"}
 ROW = re.compile(r"^\| training \|.*\n", re.MULTILINE)
+CLOUD_ROW = re.compile(r"^\| AWS, Google Cloud \|.*\n", re.MULTILINE)
+CLOUDS = {"aws": "AWS", "gcp": "Google Cloud"}
 NEVER = "on a GPU: the runtimes for GPUs are locked, and the Horovod wheel for them is compiled and"
 NEVER += " run over two CPU ranks (`make gpu-wheel`)"
 
@@ -145,15 +147,41 @@ def _checked(tested: Machine) -> str:
     return f"{where}, the checks of `make gpu-check` alone ({result})"
 
 
+def cloud_row(root: Path = REPO) -> str:
+    """The row of the clouds of the table in README: which parts passed in an account, and when.
+
+    Raises:
+        RailheadError: a file in tested-on/ is not a record.
+    """
+    files = {name: root / FOLDER / f"{name}.json" for name in CLOUDS}
+    seen = {name: record(path) for name, path in files.items() if path.exists()}
+    ran = ["Pulumi's engine and the API calls, against stand-ins"]
+    ran += [_in_account(name, one) for name, one in seen.items()]
+    without = [f"an account of {title}" for name, title in CLOUDS.items() if name not in seen]
+    never = " or ".join(without) if seen else "a real account"
+    return f"| AWS, Google Cloud | {'; '.join(ran)} | {never or 'other machines'} |\n"
+
+
+def _in_account(name: str, seen: Record) -> str:
+    content = seen.content
+    ended = {part["name"]: not part["error"] for part in content["parts"]}
+    passed = ", ".join(part for part, whole in ended.items() if whole) or "none"
+    failed = ", ".join(part for part, whole in ended.items() if not whole)
+    machine = content["config"]["machine_type"]
+    where = f"in an account of {CLOUDS[name]} ([{machine}]({FOLDER}/{name}.json)"
+    result = f"{where}, {content['date']}): passed {passed}"
+    return result + (f"; failed {failed}" if failed else "")
+
+
 def write_row(root: Path = REPO) -> None:
-    """Update the training row in README from the GPU records.
+    """Update the rows of training and of the clouds in README from the records.
 
     Raises:
         RailheadError: a file in tested-on/ is not a record.
     """
     page = root / "README.md"
-    line = row(machines(root))
-    page.write_text(ROW.sub(lambda _: line, page.read_text()))
+    text = ROW.sub(lambda _: row(machines(root)), page.read_text())
+    page.write_text(CLOUD_ROW.sub(lambda _: cloud_row(root), text))
 
 
 if __name__ == "__main__":

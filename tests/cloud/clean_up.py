@@ -11,14 +11,26 @@ from bootstrap.inventory import pulumi_stack
 from bootstrap.lifecycle import stack_machines
 
 
-def typed(*argv: str, codes: tuple[int, ...] = (0,), folder: Path = ROOT) -> str:
-    """Run a command in the clone and show it; what it printed."""
+def typed(
+    *argv: str,
+    codes: tuple[int, ...] = (0,),
+    folder: Path = ROOT,
+    seconds: float | None = None,
+    merged: bool = True,
+) -> str:
+    """Run a command in the clone, for so many seconds at most, and show it; what it printed, on
+    stdout alone unless `merged`."""
     print("$", *argv, flush=True)
-    done = subprocess.run(
-        argv, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    err = subprocess.STDOUT if merged else None
+    try:
+        done = subprocess.run(
+            argv, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=err, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"{argv[:2]} did not end in {seconds:.0f} s, the budget") from None
     print(done.stdout, flush=True)
-    assert done.returncode in codes, f"{argv[0]} ended with {done.returncode}"
+    last = done.stdout.strip().splitlines()[-1:]
+    assert done.returncode in codes, f"{argv[:2]} ended with {done.returncode}: {last}"
     return done.stdout
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from cloud import test_real_cloud
+from cloud.record import Part, Record
 from places import ROOT
 
 from bootstrap.errors import RailheadError
@@ -31,15 +31,29 @@ V100 = replace(L4, gpu="Tesla V100-SXM2-16GB", count=4, checks=(GOOD, BAD))
 
 def test_the_row_in_readme_comes_from_the_records_of_this_clone() -> None:
     """It also fails where a file of tested-on/ is not a record or has another GPU's name."""
-    assert tested_on.row(tested_on.machines()) in (ROOT / "README.md").read_text().splitlines(True)
+    lines = (ROOT / "README.md").read_text().splitlines(True)
+    assert tested_on.row(tested_on.machines()) in lines and tested_on.cloud_row() in lines
+
+
+def test_the_row_of_the_clouds_names_what_passed_and_what_failed(
+    tmp_path: Path, cloud_record: Path
+) -> None:
+    readme = "| what |\n| training | x | y |\n| AWS, Google Cloud | x | y |\n| z |\n"
+    (tmp_path / "README.md").write_text(readme)
+    tested_on.write_row(tmp_path)
+    first, training, clouds, last = (tmp_path / "README.md").read_text().splitlines()
+    assert (first, last) == ("| what |", "| z |") and training == tested_on.row([]).strip()
+    assert "in an account of AWS ([g4dn.xlarge](tested-on/aws.json), 2026-" in clouds
+    assert "passed doctor, up; failed train | an account of Google Cloud |" in clouds
 
 
 @pytest.fixture
-def cloud_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cloud_record(tmp_path: Path) -> Path:
     """What `make test-cloud` leaves in tested-on/, written by its own code."""
-    monkeypatch.setattr(test_real_cloud, "CLOUD", "aws")
-    stack = {"document": {"price": {"per_hour": 1.0}}, "started": time.monotonic()}
-    test_real_cloud.write(stack, "Receipt", tmp_path)
+    began = datetime(2026, 12, 1, tzinfo=timezone.utc).timestamp()
+    seen = Record("aws", {"machine_type": "g4dn.xlarge"}, 5.0, 1.05, began, began + 3600)
+    seen.parts = [Part("doctor", 1.0), Part("up", 2.0), Part("train", 3.0, error="no step")]
+    seen.save(tmp_path)
     return tmp_path / "tested-on" / "aws.json"
 
 
