@@ -11,9 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import keras
-
-from .. import own
+from .. import keras_files, own
 from ..data import splits
 from ..data.splits import HeldOut
 from ..export import SETTINGS
@@ -80,7 +78,7 @@ def exported_model(job: Job) -> Path:
 def load(path: Path) -> Any:
     """The model in a .keras file; TrainingError also for one that brings Python code."""
     try:
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
+        return keras_files.load_model(path)
     except (ValueError, TypeError, OSError, KeyError, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise TrainingError(f"{path} does not load as a Keras model: {reason}") from None

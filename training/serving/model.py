@@ -73,11 +73,14 @@ def load(path: Path) -> Model:
     place = find(path)
     if place is None:
         raise ModelError(f"{path} has no {SAVED_MODEL} and no {' or '.join(KERAS)} file")
+    beside = place.parent / "saved_model"
     try:
         return _load_keras(place) if place.is_file() else _load_saved_model(place)
     except ModelError:
         raise
     except Exception as error:
+        if _is_of_later_keras(place) and (beside / SAVED_MODEL).is_file():
+            return load(beside)  # the same model, as the run exported it
         reason = str(error).strip() or type(error).__name__
         raise ModelError(f"{place.name} does not load: {reason[:600]}") from error
 
@@ -123,8 +126,7 @@ def _with_horovods_ops(path: Path) -> Any:
 def _load_keras(path: Path) -> Model:
     import tensorflow as tf
 
-    keras = _keras_of(path)
-    model = keras.models.load_model(path, compile=False, safe_mode=True)
+    model = _loaded(path)
     specs = [
         tf.TensorSpec(tensor.shape, tensor.dtype, name=_safe(tensor.name))
         for tensor in model.inputs
@@ -146,6 +148,25 @@ def _load_keras(path: Path) -> Model:
         return {name: output.numpy() for name, output in outputs_by_name.items()}
 
     return Model({signature.name: signature}, {signature.name: predict}, model)
+
+
+def _loaded(path: Path) -> Any:
+    """The model in a file; of Keras 3 also in one of a later version."""
+    keras = _keras_of(path)
+    if path.suffix == ".keras" and keras.__name__ == "keras":
+        from .. import keras_files  # imports Keras 3
+
+        return keras_files.load_model(path)
+    return keras.models.load_model(path, compile=False, safe_mode=True)
+
+
+def _is_of_later_keras(path: Path) -> bool:
+    """Whether a .keras file is of a later Keras than that of this runtime."""
+    if path.suffix != ".keras":
+        return False
+    from .. import keras_files  # imports Keras 3
+
+    return keras_files.is_later(keras_files.version_of(path))
 
 
 def _keras_of(path: Path) -> Any:

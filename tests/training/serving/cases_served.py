@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tf_keras
-from standins.case_runner import case
+from standins.case_runner import case, replaced
 
+from training import keras_files
 from training.serving import model as serving
 
 INPUT = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -46,6 +49,43 @@ def a_model_of_either_keras_is_loaded_in_each_format(folder: Path) -> None:
             model.save(place / name)
             found = outputs(place / name if name == "1" else place)
             assert np.allclose(found, expected, atol=1e-6), (version.__name__, name)
+
+
+def of_a_later_keras(path: Path, value: object) -> None:
+    """Give each Dense layer of a .keras file a key that this Keras does not know."""
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(files["config.json"])
+    for layer in config["config"]["layers"]:
+        if layer["class_name"] == "Dense":
+            layer["config"]["of_the_future"] = value
+    files["config.json"] = json.dumps(config).encode()
+    files["metadata.json"] = json.dumps({"keras_version": "3.99.1"}).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+
+
+@case
+def a_file_of_a_later_keras_is_loaded_or_the_saved_model_beside_it(folder: Path) -> None:
+    """Another value than that of LATER changes the layer: refused, with both versions."""
+    model = make(keras)
+    expected = model(INPUT, training=False).numpy()
+    file = folder / "model.keras"
+    with replaced(keras_files, LATER={"of_the_future": None}):
+        for value in (None, True):
+            model.save(file)
+            of_a_later_keras(file, value)
+            if value is None:
+                assert np.allclose(outputs(folder), expected, atol=1e-6)
+        try:
+            serving.load(folder)
+        except serving.ModelError as error:
+            assert "3.99.1" in str(error) and keras.__version__ in str(error)
+        else:
+            raise AssertionError("it was loaded")
+        model.export(folder / "saved_model", verbose=False)
+        assert np.allclose(outputs(folder), expected, atol=1e-6)
 
 
 @case
