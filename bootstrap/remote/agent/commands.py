@@ -17,18 +17,20 @@ from typing import Any
 from railhead.documents.agent.commands import CommandResult, Grown, Line, Run, Start, Started
 
 from .. import locks
-from .channel import operations, send_event
+from .channel import OUT, operations, send_event
 
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
 LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
+GRACE = 3.0  # seconds for a command to end after SIGTERM
 LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
 
 
 def run(request: Run) -> CommandResult:
     """Run a command; send its lines as events and, if `fetches`, how much it has fetched.
 
-    After `timeout` seconds it is killed with all processes that it started.
+    After `timeout` seconds it is killed with all processes that it started. If nobody reads the
+    channel any more, it is terminated with them: the command on the other side has ended.
     """
     cache = {**os.environ, **request.env}.get("UV_CACHE_DIR", "~/.cache/uv")
     fetches = request.fetches
@@ -77,6 +79,9 @@ class Watched:
         self.pipe = process.stdout.fileno()
         self.until = time.monotonic() + timeout
         self.output = Output()
+        self.poll = select.poll()
+        self.poll.register(self.pipe, select.POLLIN)
+        self.poll.register(OUT.fileno(), 0)  # only its end
 
     def end(self) -> CommandResult:
         """Wait until the command has ended; returns exit code and last lines."""
@@ -105,14 +110,28 @@ class Watched:
                     return
 
     def read_available(self) -> bytes | None:
-        """Some bytes; b"" at the end of the pipe; None if nothing is available now."""
-        ready, _, _ = select.select([self.pipe], [], [], 1 / EVENTS_PER_SECOND)
+        """Some bytes; b"" at the end of the pipe; None if nothing is available now.
+
+        Raises:
+            BrokenPipeError: the channel was closed; the command was terminated.
+        """
+        ready = [descriptor for descriptor, _ in self.poll.poll(1000 / EVENTS_PER_SECOND)]
+        if OUT.fileno() in ready:
+            self.terminate()
+            raise BrokenPipeError
         return os.read(self.pipe, 1 << 16) if ready else None
 
-    def kill(self) -> None:
+    def terminate(self) -> None:
+        """End the command and the processes that it started, which may remove their files first."""
+        self.kill(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE)
+        self.kill()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
         """Kill the command and the processes that it started: they are one process group."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, number)
 
 
 class Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from pathlib import Path
@@ -95,6 +96,23 @@ def test_a_timeout_ends_all_that_was_started(agent: Agent, home: Path, script: s
             break
     group = int((home / "pid").read_text())
     assert wait_until(lambda: not alive(group), seconds=60, every=0.05), alive(group)
+
+
+def test_a_command_ends_with_the_command_that_waits_for_it(home: Path) -> None:
+    """A compilation, which is silent for a minute: it removes its files, and its children end."""
+    agent = Agent(home)
+    waits = "sleep 600 & echo $$ >~/pid; wait"
+    script = f"trap 'touch ~/cleaned; exit 143' TERM; {waits}"
+    agent.send(json.dumps({"op": "run", "argv": ["sh", "-c", script]}).encode() + b"\n")
+    started = home / "pid"
+    assert wait_until(lambda: started.exists() and started.read_text(), seconds=60, every=0.05)
+    group = int((home / "pid").read_text())
+    assert agent.process.stdin and agent.process.stdout
+    agent.process.stdin.close()
+    agent.process.stdout.close()
+    assert wait_until(lambda: not alive(group), seconds=5, every=0.05), alive(group)
+    assert (home / "cleaned").exists()
+    agent.process.wait(60)
 
 
 def test_a_flood_is_reported_at_a_bounded_pace(agent: Agent) -> None:
