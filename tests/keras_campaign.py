@@ -1,5 +1,8 @@
 """All cases of Keras 3 over several processes: python -m tests.keras_campaign --seed 0.
 
+With `--table arguments` each argument of each optimizer, from their signatures, and with `--table
+counts` the samples of each kind of data, in place of the cases.
+
 A seed is a number of replicas for each rank, a runtime and a Python. The environment is installed
 from the runtime's lock into ~/.cache/railhead/keras-campaign, once for each digest of the lock.
 """
@@ -9,22 +12,27 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # the tests' stand-ins
 
+from places import ROOT, TESTS  # noqa: E402
 from samples.keras_trainings import CASES  # noqa: E402
 from standins.pythons import python_here  # noqa: E402
 from standins.runs.keras_trainings import differences, launch  # noqa: E402
+from standins.runs.launches import Command, run_together, tf_configs  # noqa: E402
 
 from bootstrap.plan.runtimes import RUNTIMES  # noqa: E402
 from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
 
 UV = Path(sys.executable).parent / "uv"
+TABLES = {"arguments": "optimizer_arguments.py", "counts": "counted_samples.py"}
 # Keras 3.12 is the last one for Python 3.10.
 SEEDS = [*itertools.product((1, 2), ("tf2.18-cpu", "tf2.21-cpu"), ("3.10", "3.12"))]
 
@@ -34,9 +42,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.keras_campaign", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", action="append", choices=sorted(CASES), help="these cases")
+    parser.add_argument("--table", choices=TABLES, help="a table in place of the cases")
     options = parser.parse_args()
     replicas, runtime, version = SEEDS[options.seed % len(SEEDS)]
     print(f"{runtime} on Python {version}, {replicas} replicas for each rank", flush=True)
+    if options.table:
+        lines = unequal(python_of(runtime, version), TABLES[options.table])
+        print("\n".join([*lines, f"{len(lines)} differences"]))
+        return 1 if lines else 0
     names = options.only or [*CASES]
     with tempfile.TemporaryDirectory() as folder:
         output = launch(python_of(runtime, version), Path(folder), names, replicas)
@@ -50,6 +63,36 @@ def main() -> int:
     if lines:
         print(output[-6000:])
     return 1 if lines else 0
+
+
+def unequal(python: str, program: str) -> list[str]:
+    """What two ranks left of a table that is not what one process left, one line each."""
+    environment = {name: text for name, text in os.environ.items() if name != "TF_CONFIG"}
+    environment |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "CUDA_VISIBLE_DEVICES": "-1"}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [python, str(TESTS / "samples" / program)]
+        started: list[Command] = [([*command, "alone", folder], {})]
+        started += [([*command, "rank", folder], one) for one in tf_configs({"worker": 2})]
+        output = run_together(started, Path(folder), environment)
+        names = ("alone", "0", "1")
+        files = [Path(folder, f"{name}.json") for name in names]
+        if missing := [name for name, file in zip(names, files, strict=True) if not file.exists()]:
+            return [f"{', '.join(missing)} ended: {output[-1][-3000:]}"]
+        alone, *ranks = (json.loads(file.read_text()) for file in files)
+    return [
+        f"{case}: {str(rank.get(case))[:200]}, not {str(expected)[:200]}"
+        for case, expected in alone.items()
+        for rank in ranks
+        if not same(rank.get(case), expected)
+    ]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether lists of numbers differ only by rounding, and texts not at all."""
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return all(abs(a - b) <= 1e-5 * max(1, abs(b)) for a, b in zip(one, other, strict=True))
+    return bool(one == other)
 
 
 def python_of(runtime: str, version: str) -> str:

@@ -65,6 +65,8 @@ CASES = {
     "momentum": Case("unbuilt"),
     "adam": Case("convolution", "adam", dataset=True),
     "embedding": Case("embedding", "adam", weights="sample"),
+    "clipped": Case(optimizer="clipped"),
+    "generator": Case(special="generator"),
     "class-weights": Case(weights="class"),
     "steps": Case(samples=10 * BATCH, compiled={"steps_per_execution": 4}, dataset=True),
     "uneven": Case(samples=2 * BATCH + 26, mirrored=True, dataset=True),
@@ -240,7 +242,8 @@ def save_as_with_keras_2(model: Any, folder: Path) -> None:
         callback.set_model(model)
         callback.on_epoch_end(0, {})
     left = {path.name for path in folder.iterdir()}
-    assert left == {"model.keras", "weights.weights.h5", "last.keras", "last-weights.weights.h5"}
+    files = {"model.keras", "weights.weights.h5", "last.keras", "last-weights.weights.h5"}
+    assert left == {*files, "model"} and (folder / "model/saved_model.pb").exists()
     again = keras.models.load_model(folder / "model")
     for load in (lambda: None, lambda: again.load_weights(folder / "weights")):
         load()
@@ -297,7 +300,7 @@ class Training:
         for metric in model.metrics:
             metric.reset_states()  # as Keras 2 calls it
         assert model.optimizer.lr.numpy() < 1, "the rate, as Keras 2 calls it"
-        if self.strategy is None and not self.case.coordinated:
+        if self.strategy is None and self.case.model == "unbuilt" and not self.case.coordinated:
             save_as_with_keras_2(model, Path(f"{self.backup}-saved"))
         values = {"history": history, "evaluation": evaluation, "calls": self.calls}
         return arrays, values | {"iterations": int(model.optimizer.iterations.numpy())}
@@ -326,6 +329,10 @@ class Training:
         if self.case.weights == "class":
             given["class_weight"] = {0: 0.5, 1: 1.0, 2: 2.0, 3: 0.25}
         own = self.case.special if self.strategy else ""
+        if self.case.special == "generator":  # it gives each batch once
+            splits = range(BATCH, len(x), BATCH)
+            pairs = zip(np.split(x, splits), np.split(y, splits), strict=True)
+            return given | {"x": (pair for pair in pairs), "epochs": 1}
         if not self.case.dataset and own not in MAKERS:
             arrays = {"x": x, "y": y, "sample_weight": weight}
             return given | arrays | {"shuffle": False, "batch_size": BATCH}
@@ -447,6 +454,11 @@ def optimizer(name: str) -> Any:
 
     if name == "adam":
         return keras.optimizers.Adam(0.01, epsilon=1e-3)
+    if name == "clipped":
+        return keras.optimizers.SGD(
+            0.05, 0.9, global_clipnorm=0.1, gradient_accumulation_steps=2, weight_decay=0.01,
+            use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2,
+        )  # fmt: skip
     return keras.optimizers.SGD(lr=0.05, momentum=0.9)
 
 

@@ -7,6 +7,9 @@ train_on_batch. They change nothing for a strategy of one process.
 from __future__ import annotations
 
 import functools
+import itertools
+import os
+import zlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -15,6 +18,7 @@ from .patch import Patch, source_has
 
 TRAINER = "keras.src.backend.tensorflow.trainer"
 LOSS_SCALE = "keras.src.optimizers.loss_scale_optimizer"
+ARRAYS = "keras.src.trainers.data_adapters.array_data_adapter"
 ISSUE = "keras-team/keras#20585"
 
 
@@ -23,24 +27,51 @@ def is_multi_worker(trainer: Any, strategy: Any) -> bool:
     return bool(trainer._collective_all_reduce_multi_worker(strategy))
 
 
-def build_from_local_batch(trainer: Any) -> None:
-    """Only the shapes of a batch are needed to build a model: those of this process's part."""
+def build_from_shapes(trainer: Any) -> None:
+    """Only the shapes of a batch are needed to build a model. Keras reads a batch for them: one
+    that a generator does not give again."""
     trainer_class = trainer.TensorFlowTrainer
     build = trainer_class._maybe_symbolic_build
 
     @functools.wraps(build)
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        strategy = self.distribute_strategy
-        if iterator is not None and is_multi_worker(trainer, strategy):
-            for _, _, batches in iterator:
-                data_batch = trainer.tree.map_structure(
-                    lambda value: strategy.experimental_local_results(value)[0], next(batches)
-                )
-                break
-            iterator = None
+        strategy = self._distribute_strategy
+        if iterator is not None and strategy is not None:
+            data_batch = shapes_of_batch(trainer, iterator)
+            if data_batch is None and is_multi_worker(trainer, strategy):
+                data_batch = local_batch(trainer, strategy, iterator)
+            iterator = iterator if data_batch is None else None
         build(self, iterator=iterator, data_batch=data_batch)
 
     trainer_class._maybe_symbolic_build = _maybe_symbolic_build
+
+
+def shapes_of_batch(trainer: Any, iterator: Any) -> Any:
+    """The shapes and types of a replica's batch, as its data shows them without being read; of a
+    generator also those of the first batch, which Keras keeps. None if some are not known."""
+    tf, tree = trainer.tf, trainer.tree
+
+    def of_replica(spec: Any) -> Any:
+        spec = getattr(spec, "_value_specs", (spec,))[0]
+        return None if isinstance(spec, tf.OptionalSpec) else spec
+
+    def is_known(spec: Any) -> bool:
+        shape = getattr(spec, "shape", None)
+        return spec is None or (shape is not None and shape.rank and None not in shape[1:])
+
+    specs = tree.map_structure(of_replica, iterator._distributed_dataset.element_spec)
+    if all(map(is_known, tree.flatten(specs))):
+        return specs
+    first = getattr(iterator.data_adapter, "_first_batches", None)
+    return first[0] if first else None
+
+
+def local_batch(trainer: Any, strategy: Any, iterator: Any) -> Any:
+    """A batch of this process's part."""
+    _, _, batches = next(iter(iterator))
+    return trainer.tree.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], next(batches)
+    )
 
 
 def reduce_scalars(trainer: Any) -> None:
@@ -57,6 +88,43 @@ def reduce_scalars(trainer: Any) -> None:
         )
 
     trainer.reduce_per_replica = reduce_per_replica
+
+
+def whole_results(trainer: Any) -> None:
+    """The results of a step are values of the whole batch: a variable is read in its replica, and
+    the loss of `compute_loss`, which is divided by the number of replicas, is the sum of theirs.
+    Collectives have no XLA. It wraps `loop_over_steps`."""
+    trainer_class, tf = trainer.TensorFlowTrainer, trainer.tf
+    make, compute = trainer_class._make_function, trainer_class.compute_loss
+
+    @functools.wraps(compute)
+    def compute_loss(self: Any, *args: Any, **options: Any) -> Any:
+        loss = compute(self, *args, **options)
+        self.__dict__.setdefault("_railhead_losses", []).append(loss)
+        return loss
+
+    @functools.wraps(make)
+    def _make_function(self: Any, step_function: Any) -> Any:
+        if not is_multi_worker(trainer, self.distribute_strategy):
+            return make(self, step_function)
+        if self.jit_compile:
+            print("railhead: jit_compile has no effect: steps of several processes have no XLA")
+            self.jit_compile = False
+
+        def value_of(result: Any) -> Any:
+            if any(result is loss for loss in self.__dict__.get("_railhead_losses", ())):
+                return result * self.distribute_strategy.num_replicas_in_sync
+            return tf.convert_to_tensor(result) if hasattr(result, "assign") else result
+
+        @functools.wraps(step_function)
+        def step(data: Any) -> Any:
+            self.__dict__["_railhead_losses"] = []
+            results = step_function(data)
+            return trainer.tree.map_structure(value_of, results)
+
+        return make(self, step)
+
+    trainer_class.compute_loss, trainer_class._make_function = compute_loss, _make_function
 
 
 def loop_over_steps(trainer: Any) -> None:
@@ -168,22 +236,53 @@ def agree_on_finite(module: ModuleType) -> None:
     optimizer_class.check_finite = check_finite
 
 
+def shuffle_alike(module: ModuleType) -> None:
+    """Arrays: all ranks shuffle them in the same order, of which each takes its part. With orders
+    of their own, some samples are trained twice and others never."""
+    adapter = module.ArrayDataAdapter
+    make = adapter.get_tf_dataset
+    seed = zlib.crc32(os.environ.get("RAILHEAD_RUN", "").encode())
+    orders = itertools.count()  # each rank makes the same ones
+
+    @functools.wraps(make)
+    def get_tf_dataset(self: Any) -> Any:
+        import tensorflow as tf
+        from tensorflow.python.eager import context
+
+        def shuffle(indices: Any) -> Any:
+            number = tf.numpy_function(lambda: next(orders), [], tf.int64)
+            seeds = tf.stack([tf.constant(seed, tf.int64), tf.ensure_shape(number, [])])
+            return tf.random.experimental.stateless_shuffle(indices, seeds)
+
+        if self._shuffle is not True or context.global_seed() is not None:  # a script's own seed
+            return make(self)
+        own, tf.random.shuffle = tf.random.shuffle, undecorated(tf, shuffle)
+        try:
+            return make(self)
+        finally:
+            tf.random.shuffle = own
+
+    adapter.get_tf_dataset = get_tf_dataset
+
+
 def row(
     does: str,
     apply: Callable[[ModuleType], None],
     is_needed: Callable[[ModuleType], bool],
     module: str = TRAINER,
     issue: str = ISSUE,
+    strategies: tuple[str, ...] = ("multiworker",),
 ) -> Patch:
     """A patch for MultiWorkerMirroredStrategy."""
-    return Patch(module, ("multiworker",), issue, does, apply, is_needed)
+    return Patch(module, strategies, issue, does, apply, is_needed)
 
 
 MULTIWORKER = (
     row(
-        "`fit` and `evaluate` build the model from the batch of their own rank",
-        build_from_local_batch,
+        "`fit` and `evaluate` build the model without reading a batch",
+        build_from_shapes,
         source_has("TensorFlowTrainer._maybe_symbolic_build", "distribute_strategy.reduce("),
+        strategies=("multiworker", "mirrored"),
     ),
     row(
         "the results of a step, which are scalars, are averaged over the ranks",
@@ -196,6 +295,13 @@ MULTIWORKER = (
         source_has("TensorFlowTrainer._make_function", "empty_outputs, next_optional_inputs]"),
     ),
     row(
+        "a variable as the result of a metric, the loss that an own `train_step` returns, and"
+        " `jit_compile=True` (without XLA)",
+        whole_results,
+        source_has("TensorFlowTrainer._make_function", "jit_compile=self.jit_compile"),
+        issue="",
+    ),
+    row(
         "`predict` keeps the order of data in several files",
         predict_in_order,
         source_has("TensorFlowTrainer.predict", "AutoShardPolicy", False),
@@ -206,6 +312,13 @@ MULTIWORKER = (
         agree_on_finite,
         source_has("LossScaleOptimizer._tf_apply", "experimental_local_results"),
         LOSS_SCALE,
+        issue="",
+    ),
+    row(
+        "arrays are shuffled in the same order on all ranks",
+        shuffle_alike,
+        source_has("ArrayDataAdapter.get_tf_dataset", "tf.random.shuffle(indices)"),
+        ARRAYS,
         issue="",
     ),
 )

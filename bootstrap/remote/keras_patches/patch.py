@@ -94,7 +94,7 @@ def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.M
 
 def notice(version: str) -> str:
     """The line that announces the patches of this version of Keras."""
-    text = f"railhead: Keras {version} is patched for several processes"
+    text = f"railhead: Keras {version} is patched"
     if not is_known(version):
         text += f", although the patches are tested only with Keras {known_versions()}"
     return f"{text} (docs/keras.md; without patches: --no-keras-patches)"
@@ -103,7 +103,7 @@ def notice(version: str) -> str:
 def notice_of_unknown(version: str) -> str:
     """The line that says that this version of Keras is not patched."""
     return (
-        f"railhead: Keras {version} is not patched for several processes: the patches are tested "
+        f"railhead: Keras {version} is not patched: the patches are tested "
         f"only with Keras {known_versions()} (docs/keras.md; with patches: --keras 3)"
     )
 

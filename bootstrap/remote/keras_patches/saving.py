@@ -1,11 +1,12 @@
 """Models and weights under names that only Keras 2 saves: Keras 3 gets the name with the ending of
-its own format, and finds the file again under the script's name."""
+its own format, and finds the file again under the script's name. A folder is exported, too."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ from .patch import Patch, source_has
 
 MODULE = "keras.src.saving.saving_api"
 CHECKPOINT = "keras.src.callbacks.model_checkpoint"
-STRATEGIES = ("multiworker", "parameter-server", "horovod")
+STRATEGIES = ("multiworker", "parameter-server", "horovod", "mirrored", "one-device")
+OF_KERAS_2 = ("options", "save_traces", "signatures")  # arguments that Keras 3 refuses
 MODEL, H5, WEIGHTS = ".keras", ".h5", ".weights.h5"
 Function = Callable[..., Any]
 
@@ -55,17 +57,45 @@ def announced(name: str, changed: str) -> str:
     return changed
 
 
-def saves_model(save: Function) -> Function:
-    """`save_model` of Keras 3 with the names and the `save_format` of Keras 2."""
+def saves_model(save: Function, load: Function) -> Function:
+    """`save_model` of Keras 3 with the names and the arguments of Keras 2."""
 
     @functools.wraps(save)
     def save_model(model: Any, filepath: Any, *args: Any, **options: Any) -> Any:
-        is_folder = options.get("zipped") is False or args[1:2] == (False,)
-        if not is_folder:
-            filepath = model_file(filepath, options.pop("save_format", None))
-        return save(model, filepath, *args, **options)
+        for name in OF_KERAS_2:
+            options.pop(name, None)
+        make_folder_of(filepath)
+        if options.get("zipped") is False or args[1:2] == (False,):
+            return save(model, filepath, *args, **options)
+        changed = model_file(filepath, options.pop("save_format", None))
+        saved = save(model, changed, *args, **options)
+        if changed != filepath and changed.endswith(MODEL):
+            export(model, load, changed, name_of(filepath).rstrip("/"))
+        return saved
 
     return save_model
+
+
+def make_folder_of(path: Any) -> None:
+    """The folder for a file, as Keras 2 makes it."""
+    name = name_of(path)
+    if name and "://" not in name:
+        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
+
+
+def export(model: Any, load: Function, file: str, folder: str) -> None:
+    """Write the SavedModel, which Keras 2 saves under a name without an ending. A model of a
+    strategy is loaded again first: its ranks may wait for each other, and only one may save."""
+    tensorflow = sys.modules["tensorflow"]
+    try:
+        if tensorflow.distribute.has_strategy():
+            raise ValueError("export it outside of strategy.scope()")
+        if getattr(model, "_distribute_strategy", None) is not None:
+            model = load(file, compile=False, safe_mode=False)
+        model.export(folder, verbose=False)
+    except Exception as error:  # the model is saved: whatever this is, the script continues
+        line = f"{error}".splitlines()[:1] or [type(error).__name__]
+        print(f"railhead: {folder} is not exported as a SavedModel: {line[0]}", flush=True)
 
 
 def saves_weights(save: Function) -> Function:
@@ -73,7 +103,9 @@ def saves_weights(save: Function) -> Function:
 
     @functools.wraps(save)
     def save_weights(model: Any, filepath: Any, *args: Any, **options: Any) -> Any:
-        options.pop("save_format", None)
+        for name in ("save_format", *OF_KERAS_2):
+            options.pop(name, None)
+        make_folder_of(filepath)
         if options.get("max_shard_size") is None and not args[1:]:
             filepath = weights_file(filepath)
         return save(model, filepath, *args, **options)
@@ -82,13 +114,13 @@ def saves_weights(save: Function) -> Function:
 
 
 def loads(load: Function, saved_as: Callable[[str], str]) -> Function:
-    """`load_model` or `load_weights`: if there is no such file, the one that it is saved as."""
+    """`load_model` or `load_weights`: if it is no file, the one that it is saved as."""
 
     @functools.wraps(load)
     def find_and_load(*args: Any, **options: Any) -> Any:
         given = inspect.signature(load).bind(*args, **options)
         name = name_of(given.arguments["filepath"])
-        if name and not os.path.exists(name) and os.path.exists(saved := saved_as(name)):
+        if name and not os.path.isfile(name) and os.path.exists(saved := saved_as(name)):
             given.arguments["filepath"] = saved
         return load(*given.args, **given.kwargs)
 
@@ -97,7 +129,7 @@ def loads(load: Function, saved_as: Callable[[str], str]) -> Function:
 
 def patch_saving(module: Any) -> None:
     """The functions behind `model.save`, `load_model`, `save_weights` and `load_weights`."""
-    module.save_model = saves_model(module.save_model)
+    module.save_model = saves_model(module.save_model, module.load_model)
     module.save_weights = saves_weights(module.save_weights)
     module.load_model = loads(module.load_model, lambda name: with_ending(name, MODEL))
     module.load_weights = loads(module.load_weights, weights_name)
@@ -123,7 +155,8 @@ SAVING = (
         MODULE,
         STRATEGIES,
         "",
-        "`--keras 3`: `save` and `save_weights` append the ending of Keras 3's format",
+        "`save` and `save_weights` append the ending of Keras 3's format; a name without an ending"
+        " also becomes a SavedModel",
         patch_saving,
         source_has("save_model", "Invalid filepath extension for saving"),
     ),
@@ -131,7 +164,7 @@ SAVING = (
         CHECKPOINT,
         STRATEGIES,
         "",
-        "`--keras 3`: `ModelCheckpoint` does the same",
+        "`ModelCheckpoint` appends the ending",
         patch_checkpoint,
         source_has("ModelCheckpoint", "The filepath provided must end in"),
     ),

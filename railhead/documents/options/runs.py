@@ -68,8 +68,8 @@ class ProgramOptions:
     module: str | None = option(
         None,
         "as --script, a module of the current folder or of --workdir: trainer.task",
-        doc="as `--script`, for a program that is started with `python -m`: the name of its module"
-        " in the current folder, or in `--workdir`, such as `trainer.task`",
+        doc="as `--script`, for `python -m`: a module of the current folder or of `--workdir`, such"
+        " as `trainer.task`",
     )
     workdir: str | None = option(
         None,

@@ -14,6 +14,7 @@ from hosts.ranks import lay_out, rank, script
 from places import ROOT
 
 from bootstrap.remote.keras_patches import patch, rows
+from bootstrap.remote.keras_patches.gradients import GRADIENTS
 from bootstrap.remote.keras_patches.multiworker import MULTIWORKER
 from bootstrap.remote.keras_patches.names import NAMES
 from bootstrap.remote.keras_patches.parameter_server import PARAMETER_SERVER
@@ -114,23 +115,19 @@ def test_the_rows_name_strategies_and_modules_of_keras_or_horovod() -> None:
         assert row.module.startswith(("keras.", "horovod."))
 
 
-def test_a_strategy_of_one_process_has_no_patches() -> None:
-    for strategy in STRATEGIES.values():
-        assert not strategy.one_host or rows.patches_for(strategy.name) == ()
+def test_one_process_has_only_the_patches_that_it_needs() -> None:
+    """Of a strategy with several replicas, and of what is saved."""
+    (of_data,) = [row for row in MULTIWORKER if "mirrored" in row.strategies]
+    assert {*rows.patches_for("mirrored")} == {of_data, *GRADIENTS, *SAVING}
+    assert {*rows.patches_for("one-device")} == {*SAVING}
     assert rows.patches_for("multiworker") and rows.patches_for("parameter-server")
-
-
-def test_a_name_that_keras_2_saves_is_left_to_it_unless_keras_3_was_chosen() -> None:
-    assert {*SAVING} < {*rows.patches_for("horovod")}
-    undecided = rows.patches_for("horovod", was_chosen=False)
-    assert {*undecided} == {*rows.patches_for("horovod")} - {*SAVING}
 
 
 def test_the_page_has_a_row_for_each_patch_of_tensorflows_strategies() -> None:
     lines = (ROOT / "docs/keras.md").read_text().splitlines()
     first, last = (".".join(map(str, known)) for known in KNOWN)
     assert any(f"tested with Keras {first} and {last}." in line for line in lines)
-    for row in (*MULTIWORKER, *PARAMETER_SERVER, *NAMES, *SAVING):
+    for row in (*MULTIWORKER, *GRADIENTS, *PARAMETER_SERVER, *NAMES, *SAVING):
         strategies = ", ".join(f"`{name}`" for name in row.strategies)
         url = f"https://github.com/{row.issue.replace('#', '/issues/')}"
         link = f"[{row.issue}]({url})" if row.issue else "none known"
