@@ -40,20 +40,39 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The held-out result. Without a threshold every result has passed."""
+    """The held-out result. `passed` is None without a threshold."""
 
     accuracy: float | None  # None: the task has none
     loss: float
     samples: int
     threshold: float | None
-    passed: bool
+    passed: bool | None
 
 
 def judge(metrics: Metrics, threshold: float | None, metric: str = "accuracy") -> Evaluation:
     """Compare the held-out metrics with the accuracy that the settings require."""
     accuracy = metrics.score if metric == "accuracy" else None
-    passed = threshold is None or (accuracy is not None and accuracy >= threshold)
+    passed = None if threshold is None else accuracy is not None and accuracy >= threshold
     return Evaluation(accuracy, metrics.loss, metrics.samples, threshold, passed)
+
+
+# A held-out loss is far above the training loss from this factor and this difference on, where a
+# loss of 1 is that of a guess.
+FAR_FACTOR, FAR_DIFFERENCE, FEW = 2.0, 0.2, 20
+
+
+def overfit_note(trained: Metrics, held_out: Metrics, unit: float = 1.0) -> str:
+    """What to say where the losses are far apart; empty otherwise, and with FEW held-out samples.
+    `unit` is the variance of labels that are numbers."""
+    difference = (held_out.loss - trained.loss) / unit
+    far = held_out.loss > FAR_FACTOR * trained.loss and difference > FAR_DIFFERENCE
+    if not far or held_out.samples < FEW:
+        return ""
+    return (
+        f"the held-out loss, {held_out.loss:.4g}, is far above the training loss, "
+        f"{trained.loss:.4g}: the model knows its training samples and not new ones. "
+        "early_stopping=5 exports the best epoch; more data, a smaller model or weight_decay help"
+    )
 
 
 class Records:

@@ -51,7 +51,7 @@ def judge_recorded(earlier: EarlierRun, args: ProgramOptions) -> Reported:
 
 def require_passed(judgement: Judgement) -> None:
     """BelowThreshold if a threshold was missed, or the program reports that it failed."""
-    if not judgement.passed:
+    if judgement.passed is False:
         raise BelowThreshold("; ".join(judgement.failed) or "the evaluation did not pass")
 
 

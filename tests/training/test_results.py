@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from training.results import Metrics, Progress, Records, judge, write_evaluation
+from training.results import (
+    Metrics,
+    Progress,
+    Records,
+    judge,
+    overfit_note,
+    write_evaluation,
+)
 
 
 def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
@@ -86,10 +93,10 @@ def test_slow_steps_are_each_reported_with_the_time_left() -> None:
 
 @pytest.mark.parametrize(
     ("accuracy", "threshold", "passed"),
-    [(0.1, None, True), (0.9, 0.9, True), (0.8999, 0.9, False), (math.nan, 0.0, False)],
+    [(0.1, None, None), (0.9, 0.9, True), (0.8999, 0.9, False), (math.nan, 0.0, False)],
 )
 def test_a_result_passes_at_its_threshold(
-    accuracy: float, threshold: float | None, passed: bool
+    accuracy: float, threshold: float | None, passed: bool | None
 ) -> None:
     assert judge(Metrics(0.5, accuracy, 360), threshold).passed is passed
 
@@ -118,6 +125,25 @@ def test_alone_records_go_to_a_file_and_lines_for_people_to_stdout(tmp_path: Pat
     assert all(record["rank"] == 0 and record["time"] > 0 for record in found)
 
 
+@pytest.mark.parametrize(
+    ("trained", "held_out", "samples", "unit", "is_said"),
+    [
+        (0.3, 1.9, 60, 1.0, True),
+        (0.3, 0.4, 60, 1.0, False),
+        (0.001, 0.1, 60, 1.0, False),
+        (0.3, 1.9, 5, 1.0, False),
+        (100.0, 500.0, 60, 1000.0, True),
+        (1.0, 50.0, 60, 1000.0, False),
+        (0.3, math.nan, 60, 1.0, False),
+    ],
+)
+def test_losses_that_are_far_apart_are_said(
+    trained: float, held_out: float, samples: int, unit: float, is_said: bool
+) -> None:
+    text = overfit_note(Metrics(trained, 0.9, 600), Metrics(held_out, 0.5, samples), unit)
+    assert bool(text) is is_said and (not is_said or f"{held_out:.4g}" in text)
+
+
 def test_an_accuracy_is_no_part_of_a_regression() -> None:
     found = judge(Metrics(0.5, 0.1, 360), None, "mae")
-    assert (found.accuracy, found.passed) == (None, True)
+    assert (found.accuracy, found.passed) == (None, None)

@@ -33,7 +33,9 @@ def write(
     names = names_of(held_out.names, len(result.counts))
     own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
     classes = per_class(result.counts, names)
-    figures = {**own, **means(classes), **result.more}
+    figures: dict[str, Any] = {**own, **means(classes), **result.more}
+    if missing := [item["class"] for item in classes if not item["samples"]]:
+        figures["missing_classes"] = missing
     values: dict[str, Any] = {"split": held_out.split, **(more or {}), **figures}
     if result.confusion:
         values |= {"classes": list(names), "confusion": result.confusion, "per_class": classes}

@@ -7,13 +7,29 @@ from collections.abc import Mapping, Sequence
 from railhead.documents.lenient import finite
 from railhead.documents.runs.evaluation import Judgement, Reported, Threshold
 
+SHOWN = 10  # classes in a message
+OF_ALL_CLASSES = ("precision", "recall", "f1", "auc")
+
 
 def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
-    """Whether an evaluation meets the thresholds."""
+    """Whether an evaluation meets the thresholds. A figure of all classes does not meet any if a
+    class had no samples: it says nothing of that class."""
     figures = {name: finite(value) for name, value in reported.values.items()}
-    failed = tuple(why for item in thresholds if (why := _failure(item, figures)))
-    passed = not failed and reported.values.get("passed") is not False
+    missing = reported.read().missing_classes
+    failed = tuple(
+        why for item in thresholds if (why := _without(item, missing) or _failure(item, figures))
+    )
+    own = reported.values.get("passed")
+    passed = False if failed or own is False else True if thresholds or own is True else None
     return Judgement(tuple(thresholds), failed, passed)
+
+
+def _without(threshold: Threshold, classes: Sequence[str]) -> str:
+    """Why a figure of all classes cannot be judged; "" if it can."""
+    if not classes or threshold.metric not in OF_ALL_CLASSES:
+        return ""
+    names = f"class{'es' if len(classes) > 1 else ''} {', '.join(classes[:SHOWN])}"
+    return f"{threshold.option}: the data has no sample of {names}, so it is not judged"
 
 
 def _failure(threshold: Threshold, figures: Mapping[str, float | None]) -> str:

@@ -62,6 +62,9 @@ class Evaluation:
     per_class: Annotated[tuple[ClassFigures, ...], each(ClassFigures)] = key(
         (), doc="for each class `samples`, `precision`, `recall`, `f1`"
     )
+    missing_classes: Texts = key(
+        (), doc="classes without a sample: a threshold on `f1` and others of all classes is missed"
+    )
     worst: Annotated[tuple[Mistake, ...], each(Mistake)] = key(
         (), doc="of images: the wrong predictions with the highest loss, in `worst/`"
     )
@@ -73,7 +76,7 @@ class Evaluation:
         (), doc="all thresholds: `metric`, `bound`, `value`"
     )
     failed: Texts = key((), doc="the thresholds that were missed")
-    passed: Flag = key(None, doc="whether all thresholds were reached")
+    passed: Flag = key(None, doc="whether all thresholds were reached; null without any")
     metrics: Mapping[str, Any] = key(
         {},
         rest=True,
@@ -112,8 +115,9 @@ class Reported:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether the thresholds are reached; `failed` has a sentence for each one that is not."""
+    """Whether the thresholds are reached, None without any; `failed` has a sentence for each one
+    that is not."""
 
     thresholds: tuple[Threshold, ...]
     failed: tuple[str, ...]
-    passed: bool
+    passed: bool | None

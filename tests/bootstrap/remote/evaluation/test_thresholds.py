@@ -43,5 +43,19 @@ def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) 
     assert found == Judgement((AT_LEAST, AT_MOST), tuple(failed), not failed)
 
 
+def test_without_a_threshold_nothing_has_passed() -> None:
+    assert judged(Reported({"f1": 1.0}), []).passed is None
+    assert judged(Reported({"f1": 1.0, "passed": True}), []).passed is True
+    assert judged(Reported({"passed": False}), []).passed is False
+
+
+@pytest.mark.parametrize("metric", ["f1", "precision", "recall", "auc", "accuracy"])
+def test_a_figure_of_all_classes_is_not_judged_without_samples_of_one(metric: str) -> None:
+    values = {metric: 1.0, "missing_classes": ["no", "yes"]}
+    found = judged(Reported(values), [Threshold(metric, "min", 0.9)])
+    assert found.passed is (metric == "accuracy")
+    assert all("classes no, yes" in why and f"--min {metric}=0.9" in why for why in found.failed)
+
+
 def test_what_a_program_judges_itself_stays_failed() -> None:
     assert judged(Reported({"accuracy": 1, "passed": False}), [AT_LEAST]).passed is False
