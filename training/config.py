@@ -35,8 +35,8 @@ TOP = re.compile(r"top_([1-9]\d*)")
 # What a record or evaluation.json contains beside the further metrics.
 OWN_FIGURES = (
     "loss", "accuracy", "mae", "precision", "recall", "f1", "samples", "epoch", "epochs", "split",
-    "classes", "confusion", "per_class", "worst", "worst_of", "model", "data", "threshold",
-    "passed", "kind", "rank", "time", "host",
+    "classes", "missing_classes", "confusion", "per_class", "worst", "worst_of", "model", "data",
+    "threshold", "passed", "kind", "rank", "time", "host",
 )  # fmt: skip
 
 
@@ -59,9 +59,24 @@ class TrainConfig:
     sample_weights: str = setting(
         "", "column of the factors of the loss in CSV files, or name of their array in NumPy files"
     )
+    missing: str = setting(
+        "error",
+        "missing values in CSV files: refused, the mean of the column, or the row is left out",
+        choices=("error", "mean", "drop"),
+    )
+    categories: str = setting(
+        "error",
+        "columns of texts in CSV files: refused, an input for each text, or one with its number",
+        choices=("error", "onehot", "index"),
+    )
+    unused: str = setting("", "columns of CSV files that are no inputs, separated by commas")
     input_feature: str = setting("image/encoded", "feature of the inputs in TFRecord files")
     label_feature: str = setting("image/class/label", "feature of the labels in TFRecord files")
+    input_shape: str = setting(
+        "", "shape of inputs in TFRecord files that are lists, or bytes of pixels: 28,28,1"
+    )
     image_size: int = setting(64, "pixels per side of image files after decoding", least=8)
+    exif: str = setting("on", "turn photos as their EXIF orientation says", choices=SWITCH)
     vocabulary: int = setting(20000, "word numbers of a text", least=2)
     text_length: int = setting(256, "words of a text; longer ones are cut", least=1)
     held_out: float = setting(
@@ -200,6 +215,18 @@ class TrainConfig:
                     f"callbacks are names of keras.callbacks or module:name, not {text!r}"
                 )
         _check_metrics(self.more_metrics)
+        if any(not size.isdecimal() or int(size) < 1 for size in _words(self.input_shape)):
+            raise ConfigError(f"input_shape is numbers such as 28,28,1, not {self.input_shape!r}")
+
+    @property
+    def unused_columns(self) -> tuple[str, ...]:
+        """The columns in `unused`."""
+        return tuple(name.strip() for name in self.unused.split(",") if name.strip())
+
+    @property
+    def shape_of_input(self) -> tuple[int, ...]:
+        """`input_shape` as numbers; () where it is that of the records."""
+        return tuple(map(int, _words(self.input_shape)))
 
     @property
     def own_callbacks(self) -> list[str]:

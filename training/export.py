@@ -21,6 +21,7 @@ def export(model: Any, dataset: Dataset, config: TrainConfig, folder: Path) -> N
     """Write all formats; a reader sees each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     lists = {"classes": list(dataset.names), "columns": list(dataset.train.columns)}
+    lists["fill"] = list(getattr(dataset.train, "fill", ()))
     settings = json.dumps({"settings": asdict(config), **lists})
     partial = folder / f".partial.{MODEL}"  # Keras tells the format by the end of the name
     model.save(partial)

@@ -21,6 +21,7 @@ from .callbacks import Callbacks, Decision
 from .checkpoints.state import State, plan_start
 from .config import TrainConfig
 from .data import splits
+from .data.arrays import Arrays
 from .data.splits import HeldOut
 from .evaluation.evaluator import Result, evaluator, metrics_of
 from .evaluation.write import write
@@ -42,6 +43,7 @@ from .results import (
     epoch_figures,
     held_out_figures,
     judge,
+    overfit_note,
 )
 from .strategies.protocol import Strategy
 from .tasks import task_of
@@ -98,6 +100,8 @@ class Training:
         train, size = self.data.train, self.strategy.size
         self.state = State(self.job, self.strategy, self.records, samples=len(train))
         self.position, self.checkpoint = self.state.load()
+        self.saved = self.position.step if self.state.continues else None
+        self.overfit = ""
         self.plan = plan_for(
             train,
             self.config,
@@ -167,7 +171,7 @@ class Training:
 
     def _compile_step(self) -> None:
         parts = (self.strategy, self.model, self.optimizer, self.task, self.config)
-        step = Step(*parts, idle=self.plan.idle, report=self._say)
+        step = Step(*parts, idle=self.plan.idle, unit=self.learner.unit, report=self._say)
         self.watched = step.watch.texts
         self.step = step.compile(self.feed)
 
@@ -199,8 +203,10 @@ class Training:
         steps = min(self.plan.steps_of(epoch), self.total - self.position.step)
         self._train_steps(steps, evaluate)
         trained = metrics_of(self.tallies)
+        self._keep_before_first_evaluation()
         speed = {"samples_per_s": self.progress.samples_per_s(), **self.progress.times()}
         result = evaluate()
+        self.overfit = overfit_note(trained, result.metrics, self.learner.unit)
         figures = epoch_figures(self.task.metric, trained, result.metrics, result.more)
         self._decide(self.callbacks.epoch_end(epoch, figures, self.position.step))
         figures["learning_rate"] = self.learner.rate.at(self.position.step)
@@ -236,6 +242,7 @@ class Training:
 
     def _validate(self, evaluate: Callable[[], Result]) -> None:
         """Report the held-out figures inside an epoch."""
+        self._keep_before_first_evaluation()
         begin = time.monotonic()
         result = evaluate()
         self.progress.epoch_start += time.monotonic() - begin
@@ -311,7 +318,15 @@ class Training:
         waited = min(position.waited, position.epoch - self.config.unfreeze_epochs)
         return position.stopped or 0 < self.config.early_stopping <= waited
 
+    def _keep_before_first_evaluation(self) -> None:
+        """Held-out files are read for the first time now: a broken one ends the training, which
+        then continues from here."""
+        lazy = not isinstance(self.data.validation, Arrays)
+        if lazy and self.state.enabled and self.saved is None:
+            self._save()
+
     def _save(self) -> None:
+        self.saved = self.position.step
         self.state.save(self.position, self.model, self.optimizer, self.callbacks.state())
 
     def _finish(self, result: Result | None, evaluate: Callable[[], Result]) -> Evaluation:
@@ -323,6 +338,8 @@ class Training:
             self.state.finish()
         self.learner.averages.stay_in_model()
         epoch = self._choose_epoch()
+        if self.overfit and epoch == self.position.epoch:
+            self._say(self.overfit)
         self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read
         if self.strategy.rank == 0:
             export(self.model, self.data, self.config, self.job.results)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from samples.trainings import folder_with, run
+from samples.trainings import folder_with, own_model, run
 
 from training.data.assignment import shuffled
 
@@ -41,12 +41,13 @@ def factors(count: int) -> Any:
 
 
 def trained(folder: Path, tables: Any = TABLES, **settings: Any) -> Any:
-    """A training of the table on two replicas."""
+    """A training of the table on two replicas; `build` makes its model."""
     places = {"train": folder.parent / "train", "validation": folder.parent / "validation"}
     for place, (x, y) in zip(places.values(), tables, strict=True):
         with folder_with(place, x=x, y=y, w=factors(len(x))):
             pass
-    return run(folder, data_folders=places, **{**LEVEL, "mirrored": True, **settings})
+    with own_model(settings.pop("build", plain)):
+        return run(folder, data_folders=places, **{**LEVEL, "mirrored": True, **settings})
 
 
 def fitted(model: Any, optimizer: Any, loss: Any = None, first: int = 0, **options: Any) -> Any:
@@ -79,6 +80,11 @@ def with_rows(samples: Any) -> Any:
     """Labels as rows of 0 and 1."""
     x, y = samples
     return x, np.eye(CLASSES)[y] if y.ndim == 1 else y
+
+
+def plain(inputs: Any, outputs: int, config: Any) -> Any:
+    """The model `linear` without normalization, so that `fit` needs none."""
+    return keras.Sequential([layers.Input(inputs.shape), layers.Flatten(), layers.Dense(outputs)])
 
 
 def linear(start: Any) -> Any:

@@ -22,7 +22,7 @@ from samples.fits import (
     linear,
     trained,
 )
-from samples.trainings import cut, evaluated, folder_with, own_model, run, same
+from samples.trainings import cut, evaluated, folder_with, run, same
 from standins.case_runner import case, refused
 
 
@@ -133,13 +133,12 @@ def frozen(inputs: Any, outputs: int, config: Any) -> Any:
 def frozen_layers_are_trained_in_a_second_phase_as_by_a_second_fit(folder: Path) -> None:
     settings: dict[str, Any] = dict(
         optimizer="adam", epochs=3, unfreeze_epochs=1, unfreeze_rate=0.2, ema=0.5,
-        checkpoint_steps=5, checkpoint_keep=99,
+        checkpoint_steps=5, checkpoint_keep=99, build=frozen,
     )  # fmt: skip
-    with own_model(frozen):
-        whole = trained(folder / "whole", **settings)
-        for step in (5, 10):
-            cut(folder / "whole", folder / f"cut-{step}", step)
-            same(trained(folder / f"cut-{step}", **settings), whole, 1e-7)
+    whole = trained(folder / "whole", **settings)
+    for step in (5, 10):
+        cut(folder / "whole", folder / f"cut-{step}", step)
+        same(trained(folder / f"cut-{step}", **settings), whole, 1e-7)
     model = frozen(whole.training.data.inputs, CLASSES, None)
     model.set_weights(whole.start)
     average: dict[str, Any] = dict(use_ema=True, ema_momentum=0.5)

@@ -16,6 +16,7 @@ from . import (
     mnist,
     smoke,
     synthetic,
+    table,
 )
 
 DEFAULT = "digits"
@@ -29,6 +30,7 @@ PRESETS = {
     "cifar10": cifar10,
     "imdb": imdb,
     "images": images,
+    "table": table,
 }
 
 

@@ -9,8 +9,12 @@ Recipes). Its module has:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .moments import Moments
 
 DATASETS = {
     "digits": f"{__name__}.formats.digits",
@@ -34,12 +38,21 @@ class DataError(Exception):
     """Data is missing or wrong; the message names the file. Exit code 1."""
 
 
+def _unmeasured() -> Moments:
+    """Those of inputs without training data."""
+    from .moments import Moments
+
+    return Moments()
+
+
 @dataclass(frozen=True)
 class Inputs:
-    """What a model gets: float32 [*shape], or int64 word numbers below `vocabulary`."""
+    """What a model gets: float32 [*shape], or int64 word numbers below `vocabulary`. `moments`
+    computes those of the training data."""
 
     shape: tuple[int, ...]
     vocabulary: int = 0
+    moments: Callable[[], Moments] = field(default=_unmeasured, compare=False)
 
 
 class Samples(Protocol):
@@ -54,6 +67,10 @@ class Samples(Protocol):
 
     def check(self, task: Any) -> int:
         """The number of classes; DataError where the labels do not fit the task."""
+
+    def to_measure(self, most: int) -> tuple[Any, Any]:
+        """Inputs and labels for their mean and variance, as arrays: all that are in memory, or
+        the first `most` records; None as inputs where these are image files."""
 
     def part(self, numbers: Any) -> Samples:
         """The samples of these ascending numbers."""

@@ -23,7 +23,8 @@ class Arrays:
     `factors` [samples] are what the loss of each sample is multiplied by; None where they are 1.
     `columns` are the names of the inputs of a table. `ignored` describes what else the source
     contains. `place` names a value [sample, ...] or a label [sample] by its index in `source`; the
-    samples of a part have other numbers, and no place.
+    samples of a part have other numbers, and no place. `fill` stands for missing values of a table;
+    `as_in` reads the table again with other `columns` and `fill`.
     """
 
     values: Any
@@ -35,6 +36,8 @@ class Arrays:
     ignored: tuple[str, ...] = ()
     place: Callable[[tuple[int, ...]], str] | None = None
     factors: Any = None
+    fill: tuple[float, ...] = ()
+    as_in: Callable[[tuple[str, ...], tuple[float, ...]], Arrays] | None = None
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.labels):
@@ -57,10 +60,13 @@ class Arrays:
     def inputs(self) -> Inputs:
         return Inputs(tuple(self.values.shape[1:]), self.vocabulary)
 
+    def to_measure(self, most: int) -> tuple[Any, Any]:
+        return self.values, self.labels
+
     def part(self, numbers: Any) -> Arrays:
         factors = None if self.factors is None else self.factors[numbers]
         parts = {"values": self.values[numbers], "labels": self.labels[numbers]}
-        return replace(self, **parts, factors=factors, place=None)
+        return replace(self, **parts, factors=factors, place=None, as_in=None)
 
     def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> Arrays:
         return replace(self, labels=np.array(numbers)[self.labels], classes=classes)

@@ -17,7 +17,7 @@ from ..config import TrainConfig
 from . import DataError, Inputs, cache, manifest
 from .arrays import as_inputs, first_not_finite
 from .assignment import Span, take
-from .formats.images import decode, image_fault
+from .formats.decoding import decode, image_fault
 from .manifest import Manifest, Schema
 from .records import records_in
 from .store import Folder, Store, open_store
@@ -112,6 +112,7 @@ class Shards:
     classes: tuple[str, ...]
     numbers: tuple[int, ...] = ()
     ignored: tuple[str, ...] = ()
+    turn: bool = True
 
     def __len__(self) -> int:
         return sum(span.count for span in self.spans)
@@ -137,6 +138,18 @@ class Shards:
         if wrong := task.check_labels(low, high, whole, count):
             raise DataError(f"{self.source.store.uri} has labels from {low:g} to {high:g}: {wrong}")
         return count
+
+    def to_measure(self, most: int) -> tuple[Any, Any]:
+        spans, parts = take(self.spans, 0, most), []
+        if self.manifest.schema.encoding == "image":
+            return None, np.zeros(1)  # shards of images have classes as labels
+        for span in spans:
+            for content, _ in span_segments(self.source.store, self.manifest, span, SEGMENT):
+                parts.append(self.parse([bytes(record) for record in records_in(content)]))
+        inputs, labels = zip(*parts, strict=True)
+        return np.concatenate([i.numpy() for i in inputs]), np.concatenate(
+            [i.numpy() for i in labels]
+        )
 
     def part(self, numbers: Any) -> Shards:
         raise NotImplementedError("shards are read from front to back")
@@ -179,7 +192,7 @@ class Shards:
         if self.numbers:
             labels = tf.gather(tf.constant(self.numbers, labels.dtype), labels)
         if schema.encoding == "image":
-            return decode(parsed["input"], self.image_size), labels
+            return decode(parsed["input"], self.image_size, turn=self.turn), labels
         values = checked(tf.io.decode_raw(parsed["input"], tf.as_dtype(schema.encoding)))
         return as_inputs(tf.reshape(values, [-1, *schema.shape])), labels
 
@@ -260,7 +273,8 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
         local = data.path if isinstance(store, Folder) else folder
         source = Files(store, shards, local, report)
     spans, classes = spans_of(shards), shards.schema.classes
-    return {"train": Shards(source, shards, spans, config.image_size, classes)}
+    turn = config.exif == "on"
+    return {"train": Shards(source, shards, spans, config.image_size, classes, turn=turn)}
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,9 @@ from ..tasks import names_of, task_of
 from . import DATASETS, DataError, Dataset
 from .arrays import Arrays
 from .cache import Report, download_all
-from .formats.labels import name_of
+from .formats.labels import check_classes, name_of
 from .manifest import NAME
+from .moments import moments_of
 from .store import Item, open_store
 from .uri import DataSource
 
@@ -38,6 +40,8 @@ def load(config: TrainConfig, data: Mapping[str, DataSource], report: Report = p
             splits[name] = split_of(read(module, data[name], config, report), name, data[name])
     if "train" not in splits:
         raise DataError(f"{data['train'].uri} has no train: it has {', '.join(splits)}")
+    for text in check_classes(splits["train"], task_of(config.task), config.label):
+        report(text)
     if "validation" not in splits:
         splits["train"], splits["validation"] = hold_out(splits["train"], config)
     return checked(splits, config)
@@ -58,11 +62,13 @@ def held_out(
     names: tuple[str, ...],
     report: Report = print,
     columns: tuple[str, ...] = (),
+    fill: tuple[float, ...] = (),
 ) -> HeldOut:
     """The test samples, or the validation samples if there are none, of these settings and data.
 
     Training data is read only where nothing else is given. `names` and `columns`: the classes of
-    the model, and the inputs that it was trained on if they are a table's.
+    the model, and the inputs that it was trained on if they are a table's; `fill` stands for
+    missing ones.
 
     Raises:
         DataError: data or a label is wrong, or classes or columns are not those of the model.
@@ -75,6 +81,7 @@ def held_out(
         whole = load(config, data, report)
         split = "validation" if whole.test is None else "test"
         samples = whole.validation if whole.test is None else whole.test
+    samples = as_in(samples, columns, fill)
     samples.check(task_of(config.task))
     check_columns(samples, columns, split, "the model")
     if names and samples.classes:
@@ -130,16 +137,46 @@ def local_path(data: DataSource, items: Sequence[Item], report: Report) -> Path:
 
 
 def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
-    """Cut off a seeded part for validation: at least one sample, at most all but one."""
+    """Cut off a seeded part for validation: at least one sample, at most all but one. With
+    classes it has the same part of each one, and at least one sample of it if that is possible."""
     if len(samples) < 2:
         raise DataError("one sample cannot be both trained on and held out: give validation data")
     if hasattr(samples, "hold_out"):  # read from front to back: whole stretches are held out
         parts: tuple[Any, Any] = samples.hold_out(config.held_out, config.seed)
         return parts
     count = min(max(1, round(len(samples) * config.held_out)), len(samples) - 1)
-    chosen = set(random.Random(f"held-out/{config.seed}").sample(range(len(samples)), count))
+    generator = random.Random(f"held-out/{config.seed}")
+    if task_of(config.task).metric == "accuracy" and samples.labels.ndim == 1:
+        chosen = stratified(samples.labels, count, generator)
+    else:
+        chosen = set(generator.sample(range(len(samples)), count))
     rest = [number for number in range(len(samples)) if number not in chosen]
     return samples.part(rest), samples.part(sorted(chosen))
+
+
+def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
+    """About `count` numbers of samples, of each class its share; a class with one sample is not
+    held out. If there are at most `count` classes, each other one has at least one."""
+    members: dict[Any, list[int]] = {}
+    for number, label in enumerate(labels.tolist()):
+        members.setdefault(label, []).append(number)
+    of_class = sorted(members.items())
+    least = 1 if len(of_class) <= count else 0
+    exact = [len(own) * count / len(labels) for _, own in of_class]
+    wanted = [
+        min(max(int(share), least), len(own) - 1)
+        for share, (_, own) in zip(exact, of_class, strict=True)
+    ]
+    left = sorted(range(len(exact)), key=lambda k: (wanted[k] - exact[k], generator.random()))
+    for k in left[: max(0, count - sum(wanted))]:
+        wanted[k] += wanted[k] < len(of_class[k][1]) - 1
+    if not any(wanted):  # each class has one sample
+        return {generator.randrange(len(labels))}
+    return {
+        number
+        for size, (_, own) in zip(wanted, of_class, strict=True)
+        for number in generator.sample(own, size)
+    }
 
 
 def checked(unchecked: Mapping[str, Any], config: TrainConfig) -> Dataset:
@@ -169,26 +206,40 @@ def checked(unchecked: Mapping[str, Any], config: TrainConfig) -> Dataset:
         own = samples.check(task)
         if task.label_rank == 2 and own != classes:
             raise DataError(f"{name} has labels of {own} classes, but train of {classes}")
-        if own > classes:
+        if task.metric == "accuracy" and own > classes:
             raise DataError(f"{name} has labels that train does not have")
     return Dataset(
         train=train,
         validation=splits["validation"],
         test=splits.get("test"),
-        inputs=train.inputs,
+        inputs=replace(train.inputs, moments=cache(partial(moments_of, train))),
         classes=classes,
         names=names_of(train.classes, classes) if task.metric == "accuracy" else (),
     )
 
 
 def fitted(samples: Any, train: Any, name: str) -> Any:
-    """Samples with the class numbers of the training data; DataError where they do not fit it."""
+    """Samples with the inputs and class numbers of the training data; DataError where they do not
+    fit it."""
+    samples = as_in(samples, train.columns, getattr(train, "fill", ()))
     if samples.inputs != train.inputs:
         raise DataError(
             f"{name} has inputs {samples.inputs.shape}, but train has {train.inputs.shape}"
         )
     check_columns(samples, train.columns, name, "train")
     return with_classes(samples, train.classes, name, "train")
+
+
+def as_in(samples: Any, columns: tuple[str, ...], fill: tuple[float, ...]) -> Any:
+    """A table with the inputs of other data: it is read again where they differ."""
+    read_again = getattr(samples, "as_in", None)
+    if read_again is None:
+        return samples
+    if columns and (samples.columns, samples.fill) != (columns, fill):
+        samples = read_again(columns, fill)
+        if fault := samples.find_fault():
+            raise DataError(fault)
+    return replace(samples, as_in=None)  # it keeps all texts
 
 
 def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str) -> None:

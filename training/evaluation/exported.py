@@ -45,6 +45,7 @@ def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
         names_in(path, "classes"),
         lambda text: records.emit("message", text=text),
         names_in(path, "columns"),
+        tuple(map(float, names_in(path, "fill"))),
     )
     importlib.import_module(MODELS[job.config.model])  # it may register its own classes
     if job.config.augment:

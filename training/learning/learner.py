@@ -48,6 +48,9 @@ class Learner:
             if 0 < config.unfreeze_epochs <= epoch:
                 unfreeze(self.model)
             self._start_phase(epoch)
+        # Of the loss: the step of an update does not depend on the unit of numbers as labels.
+        regression = config.task == "regression"
+        self.unit = data.inputs.moments().label_deviation ** 2 if regression else 1.0
 
     def unfreeze(self) -> None:
         """Begin the second phase."""

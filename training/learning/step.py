@@ -40,11 +40,14 @@ class Step:
         config: TrainConfig,
         *,
         idle: bool = False,
+        unit: float = 1.0,
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`idle`: a replica may be without samples in a step. `report` gets what to tell."""
+        """`idle`: a replica may be without samples in a step. `unit` divides the loss whose
+        gradients are taken. `report` gets what to tell."""
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self.task, self.config, self.idle = task, config, idle
+        self.unit = unit
         self.report = report
         self.unused: Sequence[str] = ()
         self.watch = Watch(model, optimizer)
@@ -101,7 +104,7 @@ class Step:
         with tf.GradientTape() as tape:
             outputs = tf.cast(self.model(inputs, training=True), tf.float32)
             losses = self.task.losses(labels, outputs) * factors
-            loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total
+            loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total / self.unit
             if self.model.losses:  # regularizers count once per step
                 more = tf.add_n([tf.cast(each, tf.float32) for each in self.model.losses])
                 loss += more / self.strategy.size / self.config.accumulation

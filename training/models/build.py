@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import layers
 
 from ..config import TrainConfig
 from ..data import Inputs
@@ -46,6 +47,8 @@ def build_model(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
             f"{name} ends with {activation}, and the loss of task {config.task} takes logits: "
             "remove the activation of its last layer"
         )
+    if config.task == "regression":
+        model = _in_units_of_labels(model, inputs)
     return _augmented(model, inputs, config.augment) if config.augment else model
 
 
@@ -59,13 +62,22 @@ def _with_inputs(model: Any, inputs: Inputs) -> Any:
     return model if getattr(model, "inputs", None) else keras.Model(samples, outputs)
 
 
+def _in_units_of_labels(model: Any, inputs: Inputs) -> Any:
+    """The model with outputs of mean 0 and variance 1 as numbers like the training labels."""
+    moments = inputs.moments()
+    scale = layers.Rescaling(
+        moments.label_deviation, moments.label_mean, dtype="float32", name="in_units_of_labels"
+    )
+    return keras.Model(model.inputs[0], scale(model.outputs[0]), name=model.name)
+
+
 def _augmented(model: Any, inputs: Inputs, place: str) -> Any:
     """The model after the layers of `augment`, which change samples in training only."""
-    layers = call("augment", place)
-    if not layers:
+    own_layers = call("augment", place)
+    if not own_layers:
         return model
     try:
-        augmented = keras.Sequential([keras.Input(inputs.shape), *layers, model])
+        augmented = keras.Sequential([keras.Input(inputs.shape), *own_layers, model])
     except Exception as error:  # not a layer, or not one for such inputs
         reason = " ".join(str(error).split())[:300]
         raise TrainingError(

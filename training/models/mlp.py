@@ -1,4 +1,4 @@
-"""Batch normalization, then two hidden layers: for tables, also with columns of other scales."""
+"""Two hidden layers, and columns of any scale are brought to the same one: for tables."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from keras import layers
 
 from ..config import TrainConfig
 from ..data import Inputs
+from .normalize import normalization
+
+WIDTH = 256  # learns 100 rows in 20 epochs; 64 units need 60
+DROPOUT = 0.3  # without it, a few hundred rows are learned by heart
 
 
 def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
-    """Two hidden layers; the first layer brings columns of any scale to the same one."""
+    """Two hidden layers after a normalization by the training data."""
     return keras.Sequential(
         [
             layers.Input(inputs.shape),
             layers.Flatten(),
-            layers.BatchNormalization(),
-            layers.Dense(64, activation="relu"),
-            layers.Dense(64, activation="relu"),
+            *normalization(inputs),
+            layers.Dense(WIDTH, activation="relu"),
+            layers.Dropout(DROPOUT),
+            layers.Dense(WIDTH, activation="relu"),
+            layers.Dropout(DROPOUT),
             layers.Dense(outputs, dtype="float32"),
         ],
         name="mlp",

@@ -17,6 +17,7 @@ from training.config import TrainConfig
 from training.data import manifest, shard_writer, splits
 from training.data.__main__ import main as data_command
 from training.data.arrays import Arrays
+from training.data.formats import decoding
 from training.data.store import Folder
 from training.data.uri import DataSource
 from training.serving import client
@@ -27,12 +28,12 @@ TINY: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=
 @case
 def values_that_are_not_finite_are_named_where_they_are_read(folder: Path) -> None:
     path = folder / "train.csv"
-    for value in ("nan", "NaN", "-inf", "1e39"):
+    for value in ("-inf", "1e39"):
         path.write_text("a,b,label\n" + "1,2,x\n3,4,y\n" * 20 + f"5,{value},x\n")
         with refused(f"{path} line 42, column 'b' is ", "finite"):
             load("csv", folder, model="mlp")
-    path.write_text("a,label\n" + "1,2\n3,4\n" * 20 + "5,nan\n")
-    with refused(f"{path} line 42, column 'label' is nan"):
+    path.write_text("a,label\n" + "1,2\n3,4\n" * 20 + "5,inf\n")
+    with refused(f"{path} line 42, column 'label' is inf"):
         load("csv", folder, task="regression")
 
 
@@ -184,4 +185,19 @@ def a_webp_file_under_another_name_is_recognised(folder: Path) -> None:
     found = load("images", folder, held_out=0.1)
     faults = " ".join(part.find_fault() for part in (found.train, found.validation))
     assert "ant/0.jpg is not an image that can be read" in faults
-    assert ("WebP" in faults) is not hasattr(tf.io, "decode_webp")
+    assert ("Pillow" in faults) is not (decoding.WEBP or decoding.PILLOW)
+
+
+@case
+def a_broken_validation_image_costs_no_epoch(folder: Path) -> None:
+    """The steps before are in a checkpoint, from which the training continues."""
+    good = image_folder(folder / "good")
+    bad, name = broken(folder / "bad", "images")
+    settings: dict[str, Any] = {**TINY, "epochs": 2, "checkpoint_minutes": 10.0, "batch_size": 4}
+    given = {"train": good, "validation": bad}
+    with refused(name):
+        run(folder / "r", data_folders=given, **settings)
+    assert [path.name for path in (folder / "r/checkpoints").glob("step-*")] == ["step-00000003"]
+    again = run(folder / "r", data_folders={**given, "validation": good}, **settings)
+    assert [record["epoch"] for record in again.epochs] == [1, 2]
+    assert "from step 3" in again.line

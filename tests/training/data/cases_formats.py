@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from standins.case_runner import case, refused, replaced
 from training import data
 from training.config import TrainConfig
 from training.data import splits
+from training.data.formats import decoding, images
 from training.data.uri import DataSource
 
 
@@ -265,3 +267,97 @@ def a_seeded_part_is_held_out(folder: Path) -> None:
     held = [set(part.validation.values.ravel()) for part in found]
     assert held[0] == held[1] != held[2] and len(held[0]) == 10
     assert not held[0] & set(found[0].train.values.ravel())
+
+
+PALETTE = "it is a BMP with a palette, which needs Pillow here"
+
+
+def photo(folder: Path, orientation: int = 1) -> Any:
+    """A folder with one class whose image has a red upper half, as JPEG with that orientation, and
+    what is decoded of it [8, 8, 3]."""
+    image = np.zeros((16, 16, 3), np.uint8)
+    image[:8, :, 0] = 255
+    content = tf.io.encode_jpeg(image, quality=100).numpy()
+    entry = struct.pack("<HHIHH", 0x0112, 3, 1, orientation, 0)
+    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4)
+    app1 = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
+    (folder / "a").mkdir(parents=True)
+    (folder / "a/x.jpg").write_bytes(content[:2] + app1 + content[2:])
+    return decoded_in(folder)
+
+
+def decoded_in(folder: Path, **settings: Any) -> Any:
+    """The first image of a folder of classes as the model gets it."""
+    config = TrainConfig(data="images", image_size=8, **settings)
+    samples = images.read(folder, config)["train"]
+    return samples.reader()(tf.constant([0], tf.int64))[0][0].numpy()
+
+
+@case
+def photos_are_turned_as_exif_says(folder: Path) -> None:
+    sides = {1: "up", 2: "up", 3: "down", 4: "down", 5: "left", 6: "right", 7: "right", 8: "left"}
+    parts = {"up": np.s_[:4], "down": np.s_[4:], "left": np.s_[:, :4], "right": np.s_[:, 4:]}
+    for orientation, side in sides.items():
+        red = photo(folder / str(orientation), orientation)[..., 0]
+        assert red[parts[side]].mean() > 0.9 and red.mean() < 0.6, (orientation, side)
+    assert decoded_in(folder / "6", exif="off")[:4, :, 0].mean() > 0.9
+    (folder / "6/a/x.jpg").write_bytes((folder / "6/a/x.jpg").read_bytes()[:30])
+    assert decoding.orientation((folder / "6/a/x.jpg").read_bytes()) == 1, "cut off"
+
+
+@case
+def a_bmp_with_a_palette_keeps_its_colours_or_is_named(folder: Path) -> None:
+    palette = bytes([0, 0, 255, 0, 255, 0, 0, 0])  # blue, green, red: red, then blue
+    header = struct.pack("<IiiHHIIiiII", 40, 8, 8, 1, 8, 0, 64, 0, 0, 2, 2)
+    (folder / "a").mkdir()
+    file = folder / "a/x.bmp"
+    start = 14 + len(header) + len(palette)
+    file.write_bytes(
+        struct.pack("<2sIII", b"BM", start + 64, 0, start)
+        + header
+        + palette
+        + bytes(32)
+        + b"\1" * 32
+    )
+    fault = images.read(folder, TrainConfig(data="images"))["train"].find_fault()
+    if decoding.PILLOW:
+        found = decoded_in(folder)
+        assert (
+            fault == "" and found[6, 0].tolist() == [1, 0, 0] and found[1, 0].tolist() == [0, 0, 1]
+        )
+    else:
+        assert fault == f"{file} is not an image that can be read: {PALETTE}"
+
+
+@case
+def linked_folders_below_a_class_are_read_once(folder: Path) -> None:
+    image_folder(folder / "data", count=2)
+    image_folder(folder / "store", "more", count=4)
+    (folder / "data/ant/linked").symlink_to(folder / "store/more")
+    (folder / "store/more/loop").symlink_to(folder / "store/more")
+    found = load("images", folder / "data", image_size=8)
+    assert len(found.train) + len(found.validation) == 2 + 4 + 2
+
+
+@case
+def a_table_of_images_names_them_with_or_without_ending(folder: Path) -> None:
+    image_folder(folder / "train", "ant", count=4)
+    for path in (folder / "train/ant").iterdir():
+        path.rename(folder / "train" / path.name)
+    rows = ["id,kind", "0.jpg,x", "1,y", "2,x", "3.png,y"]
+    (folder / "train.csv").write_text("\n".join(rows))
+    found = load("images", folder, image_size=8, label="kind")
+    assert found.names == ("x", "y") and shapes(found) == [3, 1, 0]
+    (folder / "train/2.png").write_bytes((folder / "train/2.jpg").read_bytes())
+    with refused("train.csv line 4: 2 may be 2.jpg, 2.png: write its ending"):
+        load("images", folder, label="kind")
+
+
+@case
+def a_table_beside_folders_of_classes_is_named(folder: Path) -> None:
+    image_folder(folder)
+    (folder / "train.csv").write_text("image_id,label\n")
+    texts: list[str] = []
+    given = {"train": DataSource(str(folder))}
+    found = splits.load(TrainConfig(data="images", image_size=8), given, texts.append)
+    assert len(found.train) + len(found.validation) == 12 and "train.csv" in texts[0]

@@ -193,7 +193,7 @@ def damaged_tfrecord_files_are_named(folder: Path) -> None:
     with refused(f"{path} is truncated or damaged"):
         load("tfrecord", folder, **NUMBERS)
     path.write_bytes(b"a,b\n1,2\n" * 10)
-    with refused(f"{path} is not a TFRecord file, plain or gzip"):
+    with refused(f"{path} is not a TFRecord file, plain, gzip or zlib"):
         load("tfrecord", folder)
     path.write_bytes(b"")
     with refused("a.tfrecord has no record"):
@@ -261,3 +261,40 @@ def tfrecord_files_of_unclear_splits_are_refused(folder: Path) -> None:
     (folder / "a/val-1.tfrecord").unlink()
     with refused("a has no validation: it has test"):
         splits.load(TrainConfig(data="tfrecord", **NUMBERS), given)
+
+
+@case
+def bytes_that_are_pixels_need_their_shape(folder: Path) -> None:
+    raw = pixels(6, 4, 3)
+    records = [example(raw=image.tobytes(), y=[n % 2]) for n, image in enumerate(raw)]
+    path = written(folder / "a.tfrecord", records, "ZLIB")
+    settings: dict[str, Any] = dict(input_feature="raw", label_feature="y")
+    with refused(f"{path} record 1: 'raw' has 12 bytes that are no image: --set input_shape="):
+        load("tfrecord", folder, **settings)
+    found = load("tfrecord", folder, input_shape="4,3,1", **settings)
+    values = np.concatenate([found.train.values, found.validation.values])
+    assert values.dtype == np.uint8 and values.shape == (6, 4, 3, 1)
+    assert sorted(map(bytes, values)) == sorted(map(bytes, raw))
+    with refused(f"{path} record 1 has 12 bytes, not the 16 of input_shape=4,4"):
+        load("tfrecord", folder, input_shape="4,4", **settings)
+    lists = [example(x=[n, 2, 3, 4], y=[n % 2]) for n in range(6)]
+    written(path, lists)
+    shaped = load("tfrecord", folder, input_feature="x", label_feature="y", input_shape="2,2")
+    assert shaped.inputs.shape == (2, 2) and shaped.train.values.dtype == np.float32
+
+
+@case
+def a_sequence_example_is_refused_by_its_name(folder: Path) -> None:
+    record = tf.train.SequenceExample()
+    record.feature_lists.feature_list["frames"].feature.add().int64_list.value.append(1)
+    path = written(folder / "a.tfrecord", [record.SerializeToString()])
+    with refused(f"{path} record 1 is a tf.train.SequenceExample with the lists frames"):
+        load("tfrecord", folder)
+
+
+@case
+def a_damaged_zlib_file_is_refused(folder: Path) -> None:
+    path = written(folder / "a.tfrecord", [example(x=[n], y=[0]) for n in range(50)], "ZLIB")
+    path.write_bytes(path.read_bytes()[:-20])
+    with refused(f"{path} is truncated or damaged in its first record"):
+        load("tfrecord", folder, input_feature="x", label_feature="y")

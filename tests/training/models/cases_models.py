@@ -10,12 +10,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from samples.trainings import losses, own_model, run
+from samples.trainings import folder_with, losses, own_model, run, same
 from standins.case_runner import case, refused
 
 from training import data, models
 from training.config import TrainConfig
-from training.data import augment
+from training.data import augment, shard_writer, splits
+from training.data.arrays import Arrays
+from training.data.moments import moments_of
+from training.data.uri import DataSource
 from training.models.build import build_model
 
 
@@ -131,3 +134,64 @@ def a_subclass_with_an_unused_weight_is_trained_and_exported(folder: Path) -> No
     np.testing.assert_allclose(served.serve(inputs).numpy(), wanted, atol=1e-5)
     loaded = keras.models.load_model(folder / "model.keras")
     np.testing.assert_allclose(loaded(inputs).numpy(), wanted, atol=1e-5)
+
+
+def people(rows: int = 600) -> tuple[Any, Any]:
+    """Year, age and pay, and whether somebody belongs to a class that follows from age and pay."""
+    random = np.random.RandomState(0)
+    year, age = random.randint(1990, 2024, rows), random.randint(18, 66, rows)
+    pay = random.lognormal(10, 0.5, rows).round()
+    score = (age - 40) / 10 + (np.log(pay) - 10) / 0.5
+    return np.stack([year, age, pay, np.full(rows, 7)], axis=1).astype(np.float32), score
+
+
+@case
+def tables_of_any_scale_are_learned_and_exported(folder: Path) -> None:
+    x, score = people()
+    for task, y in (("classification", (score > 0) * 1), ("regression", 2000 + 30 * score)):
+        with folder_with(folder / f"data-{task}", x=x, y=y) as source:
+            models_of = {"mlp": 0.005, **({"linear": 0.1} if task == "regression" else {})}
+            for model, rate in models_of.items():
+                given = {"train": source, "validation": source}
+                found = run(folder / f"{task}-{model}", data="numpy", model=model, task=task,
+                            epochs=5, learning_rate=rate, data_folders=given)  # fmt: skip
+                if task == "regression":
+                    constant = float(np.abs(y - y.mean()).mean())
+                    assert found.evaluation["mae"] < 0.6 * constant, found.evaluation
+                else:
+                    assert found.evaluation["accuracy"] > 0.9, found.evaluation
+        loaded = keras.models.load_model(folder / f"{task}-mlp/model.keras")
+    np.testing.assert_allclose(loaded(x).numpy()[:, 0].mean(), y.mean(), rtol=0.01)
+
+
+@case
+def the_steps_of_a_regression_do_not_depend_on_the_unit_of_its_labels(folder: Path) -> None:
+    x, score = people(64)
+    weights = []
+    for number, unit in enumerate((1.0, 1000.0)):
+        with folder_with(folder / f"d-{number}", x=x, y=score * unit) as source:
+            found = run(folder / f"r-{number}", data="numpy", model="linear", task="regression",
+                        optimizer="sgd", data_folders={"train": source})  # fmt: skip
+            weights.append(found)
+    same(*weights, 1e-4)
+    first, second = (found.evaluation["mae"] for found in weights)
+    np.testing.assert_allclose(second, first * 1000, rtol=1e-3)
+
+
+@case
+def moments_are_those_of_the_training_data(folder: Path) -> None:
+    random = np.random.RandomState(0)
+    x, y = random.normal(1000, 3, (5000, 2)).astype(np.float32), random.normal(7, 2, 5000)
+    for samples in (Arrays(x, y), shards_of(folder / "s", x, y.astype(np.float32))):
+        found = moments_of(samples)
+        np.testing.assert_allclose(found.mean, x.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(found.variance, x.astype(float).var(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(found.label_deviation, y.std(), rtol=1e-5)
+    pixels = Arrays(np.full((4, 3, 3, 1), 51, np.uint8), np.zeros(4, np.int64))
+    assert moments_of(pixels).mean == (0.2,) and moments_of(pixels).variance == (1.0,)
+
+
+def shards_of(folder: Path, x: Any, y: Any) -> Any:
+    shard_writer.write(Arrays(x, y), str(folder), 3)
+    source = {name: DataSource(str(folder)) for name in ("train", "validation")}
+    return splits.load(TrainConfig(data="shards", task="regression"), source).train

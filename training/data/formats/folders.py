@@ -70,10 +70,15 @@ def read_text(path: Path) -> str:
         DataError: it cannot be read, or has another encoding; the message has the line.
     """
     try:
-        content = path.read_bytes()
-        return content.decode("utf-8-sig")
+        return decoded(path.read_bytes(), path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """The text of a file; DataError for another encoding than UTF-8."""
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         wide = content.startswith(UTF_16)
         line = content.count(b"\n", 0, error.start) + 1

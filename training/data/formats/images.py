@@ -3,7 +3,7 @@
 
 FOLDER/CLASS/*.jpg                          labels are the names of the folders, sorted
 FOLDER/train/CLASS/*.jpg, validation/, test/
-FOLDER/train.csv + FOLDER/train_images/     columns image_id and label (or images/)
+FOLDER/train.csv + FOLDER/train_images/     columns image_id and label (or images/, train/)
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,12 +24,13 @@ import tensorflow as tf
 from ...config import TrainConfig
 from .. import DataError, Inputs
 from ..arrays import check_labels
+from .columns import is_missing_label
+from .decoding import ENDINGS, decode, image_fault
 from .folders import not_used, read_splits, read_text
 from .labels import numbered
 
-WEBP = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 has it, 2.18 has not
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", *((".webp",) if WEBP else ()))
-IMAGE_FOLDERS = ("images", "train_images")
+IMAGE_FOLDERS = ("images", "train_images", "train")
+ID_COLUMNS = ("image_id", "id", "image", "filename", "file")
 
 
 class Contents(Protocol):
@@ -91,6 +94,7 @@ class EncodedImages:
     source: str
     ignored: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    turn: bool = True  # as their EXIF orientation says
 
     def __len__(self) -> int:
         return len(self.contents)
@@ -98,6 +102,9 @@ class EncodedImages:
     @property
     def inputs(self) -> Inputs:
         return Inputs((self.pixels, self.pixels, 3))
+
+    def to_measure(self, most: int) -> tuple[Any, Any]:
+        return None, self.labels
 
     def part(self, numbers: Any) -> EncodedImages:
         return replace(self, contents=self.contents.part(numbers), labels=self.labels[numbers])
@@ -112,7 +119,8 @@ class EncodedImages:
         with tf.device("cpu"):
             labels = tf.constant(self.labels)
         read = self.contents.reader()
-        return lambda numbers: (decode(read(numbers), self.pixels), tf.gather(labels, numbers))
+        pixels = partial(decode, size=self.pixels, turn=self.turn)
+        return lambda numbers: (pixels(read(numbers)), tf.gather(labels, numbers))
 
     def digest(self) -> str:
         digest = hashlib.sha256()
@@ -134,48 +142,12 @@ class EncodedImages:
         return ""
 
 
-def image_fault(content: bytes) -> str:
-    """Why an image cannot be decoded; empty where it can."""
-    try:
-        decoded(content)
-    except (tf.errors.OpError, ValueError):
-        webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP" and not WEBP
-        hint = f": it is WebP, which TensorFlow {tf.__version__} does not read" if webp else ""
-        return f"is not an image that can be read{hint}"
-    return ""
-
-
-def decoded(file: Any) -> Any:
-    """One encoded image as uint8 [height, width, 3]."""
-
-    def other() -> Any:
-        return tf.io.decode_image(file, channels=3, expand_animations=False)
-
-    if not WEBP:
-        return other()
-    # decode_image refuses to make 3 channels of a WebP file with transparency.
-    is_webp = tf.strings.substr(file, 8, 4) == "WEBP"
-    return tf.cond(is_webp, lambda: tf.io.decode_webp(file)[..., :3], other)
-
-
-def decode(files: Any, size: int) -> Any:
-    """Encoded images, string [batch], to float32 [batch, size, size, 3] in 0..1."""
-
-    def one(file: Any) -> Any:
-        image = decoded(file)
-        image.set_shape([None, None, 3])
-        return tf.image.resize(image, [size, size], antialias=True) / 255.0
-
-    wanted = tf.TensorSpec([size, size, 3], tf.float32)
-    return tf.map_fn(one, files, fn_output_signature=wanted, parallel_iterations=16)
-
-
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """All images of a folder, by its layout."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder of images")
-    if (folder / "train.csv").is_file():
-        return {"train": from_table(folder, config)}
+    if (folder / "train.csv").is_file() and (images := images_of_table(folder)):
+        return {"train": from_table(folder, images, config)}
     return read_splits(folder, lambda part: by_class(part, config))
 
 
@@ -201,19 +173,38 @@ def by_class(folder: Path, config: TrainConfig) -> EncodedImages:
         rest += others
     numbers, files = np.array(labels, np.int64), Files(tuple(paths))
     ignored = not_used(rest, folder)
-    return EncodedImages(files, numbers, tuple(classes), config.image_size, str(folder), ignored)
+    return EncodedImages(
+        files,
+        numbers,
+        tuple(classes),
+        config.image_size,
+        str(folder),
+        ignored,
+        turn=config.exif == "on",
+    )
 
 
 def images_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The images of a folder and of folders below it, sorted; and its other files."""
-    images, others = [], []
-    for path in sorted(folder.rglob("*")):
+    """The images of a folder and of folders below it, also linked ones, sorted; and its other
+    files."""
+    images: list[Path] = []
+    others: list[Path] = []
+    for path in sorted(files_below(folder)):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if path.suffix.lower() in ENDINGS and not hidden:
-            images.append(path)
+            images.append(path)  # also a link to nothing, which is then named
         elif path.is_file():
             others.append(path)
     return images, others
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files below a folder; a folder that is linked into itself counts once."""
+    seen: set[str] = set()
+    for place, inner, names in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(place))
+        inner[:] = [name for name in inner if os.path.realpath(Path(place, name)) not in seen]
+        yield from (Path(place, name) for name in names)
 
 
 def is_class(item: Path) -> bool:
@@ -221,23 +212,45 @@ def is_class(item: Path) -> bool:
     return item.is_dir() and not item.name.startswith(".")
 
 
-def from_table(folder: Path, config: TrainConfig) -> EncodedImages:
-    """Cassava's layout: train.csv names the files and gives their labels."""
-    images = next((folder / name for name in IMAGE_FOLDERS if (folder / name).is_dir()), None)
-    if images is None:
-        raise DataError(f"{folder} has train.csv, but no folder {' or '.join(IMAGE_FOLDERS)}")
+def images_of_table(folder: Path) -> Path | None:
+    """The folder of images that train.csv names; None where there are folders of classes."""
+    for folder_of_images in (folder / name for name in IMAGE_FOLDERS):
+        if folder_of_images.is_dir() and any(item.is_file() for item in folder_of_images.iterdir()):
+            return folder_of_images
+    if any(images_in(item)[0] for item in folder.iterdir() if is_class(item)):
+        return None
+    names = f"{', '.join(IMAGE_FOLDERS[:-1])} or {IMAGE_FOLDERS[-1]}"
+    raise DataError(f"{folder} has train.csv, but no folder {names} with images, nor of classes")
+
+
+def from_table(folder: Path, images: Path, config: TrainConfig) -> EncodedImages:
+    """Cassava's layout: train.csv names the files, with or without their ending, and gives their
+    labels."""
     table = folder / "train.csv"
     rows = list(csv.DictReader(io.StringIO(read_text(table), newline="")))
-    if not rows or not {"image_id", "label"} <= rows[0].keys():
-        raise DataError(f"{table} needs the columns image_id and label, and rows")
+    header = rows[0].keys() if rows else ()
+    column = next((name for name in ID_COLUMNS if name in header), None)
+    if column is None or config.label not in header:
+        names = f"{config.label} (or --set label=COLUMN) and {ID_COLUMNS[0]}"
+        have = f", and has {', '.join(header)}" if header else ""
+        raise DataError(f"{table} needs the columns {names}, and rows{have}")
+    by_stem: dict[str, list[Path]] = {}
+    for path in images_in(images)[0]:
+        by_stem.setdefault(path.relative_to(images).with_suffix("").as_posix(), []).append(path)
+    paths = []
     for line, row in enumerate(rows, 2):
-        if not (images / (row["image_id"] or "")).is_file():
-            raise DataError(f"{table} line {line}: {images / (row['image_id'] or '')} is missing")
-        if not (row["label"] or "").strip():
-            raise DataError(f"{table} line {line}: the label is empty")
-    labels, classes = numbered([row["label"] for row in rows])
-    paths = [images / row["image_id"] for row in rows]
-    rest = (set(folder.iterdir()) - {table, images}) | (set(images.rglob("*")) - set(paths))
+        name = row[column] or ""
+        found = [images / name] if (images / name).is_file() else by_stem.get(name, [])
+        if not found:
+            raise DataError(f"{table} line {line}: {images / name} is missing")
+        if len(found) > 1:
+            several = ", ".join(path.name for path in found)
+            raise DataError(f"{table} line {line}: {name} may be {several}: write its ending")
+        if is_missing_label(row[config.label] or ""):
+            raise DataError(f"{table} line {line}: the label is {row[config.label] or 'empty'}")
+        paths.append(found[0])
+    labels, classes = numbered([row[config.label] for row in rows])
+    rest = (set(folder.iterdir()) - {table, images}) | (set(files_below(images)) - set(paths))
     return EncodedImages(
         Files(tuple(map(str, paths))),
         labels,
@@ -245,4 +258,5 @@ def from_table(folder: Path, config: TrainConfig) -> EncodedImages:
         config.image_size,
         str(folder),
         not_used(rest, folder),
+        turn=config.exif == "on",
     )

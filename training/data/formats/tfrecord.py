@@ -1,8 +1,10 @@
-"""TFRecord files of `tf.train.Example` records, as TensorFlow's tools write them; plain or gzip.
+"""TFRecord files of `tf.train.Example` records, as TensorFlow's tools write them; plain, gzip or
+zlib.
 
 FOLDER/train-00000-of-00010, validation-00000-of-00002   or FOLDER/train/*.tfrecord, or a file
 
-The input of a record is an encoded image, or numbers; its label is one number. Each file is read
+The input of a record is an encoded image, numbers, or bytes that are pixels (`input_shape`); its
+label is one number. Each file is read
 once when it is opened: that checks every record's CRC and finds the places of the images. Before,
 the lengths of its records are checked: one that is too large ends the process in TensorFlow.
 """
@@ -10,12 +12,15 @@ the lengths of its records are checked: one that is too large ends the process i
 from __future__ import annotations
 
 import gzip
+import io
+import math
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,13 +29,14 @@ from ...config import TrainConfig
 from .. import DataError
 from ..arrays import Arrays, first_not_finite
 from ..records import FRAME, HEADER, check_lengths, damaged, is_header
+from .decoding import is_image
 from .folders import SPLIT_OF, not_used
 from .images import EncodedImages
 
 NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
 NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
 SPLIT = re.compile(rf"(?:^|[-_./])({'|'.join(SPLIT_OF)})(?=[-_./\d]|$)")
-GZIP = b"\x1f\x8b"
+GZIP, ZLIB = b"\x1f\x8b", b"x"
 TYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string}
 BATCH = 64  # records that are parsed at once
 SHOWN = 20  # features in a message
@@ -60,7 +66,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class File:
-    """One file; `compression` is empty or GZIP."""
+    """One file; `compression` is empty, GZIP or ZLIB."""
 
     path: Path
     compression: str
@@ -106,9 +112,7 @@ class Places:
         return f"{self.paths[file]} record {record}"
 
     def content(self, number: int) -> bytes:
-        example = tf.train.Example.FromString(self._record(number))
-        image: bytes = example.features.feature[self.feature].bytes_list.value[0]
-        return image
+        return bytes_of(self._record(number), self.feature)
 
     def reader(self) -> Callable[[Any], Any]:
         spec = {self.feature: tf.io.FixedLenFeature([], tf.string)}
@@ -201,7 +205,7 @@ def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImage
     files = [checked(path) for path in paths if path.stat().st_size]
     if (layout := first_layout(files, config)) is None:
         raise DataError(f"{paths[0]} has no record, nor has any other file")
-    images = layout.input.kind == "bytes"
+    images = layout.input.kind == "bytes" and not config.shape_of_input
     keep = not images or any(file.compression for file in files)
     parts = [part_of(file, layout, config, keep) for file in files]
     labels = np.concatenate([some for part in parts for some in part.labels])
@@ -209,11 +213,31 @@ def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImage
     place = partial(place_of, parts, config)
     if not images:
         values = np.concatenate([some for part in parts for some in part.inputs])
-        return Arrays(values.astype(np.float32), labels, source=source, place=place)
+        shaped = shaped_values(values, config, names_of_records(parts))
+        return Arrays(shaped, labels, source=source, place=place)
     if (index := first_not_finite(labels)) is not None:
         raise DataError(f"{place(index)} is {labels[index]:g}: labels must be finite numbers")
     contents = held(parts) if keep else places(parts, config.input_feature)
-    return EncodedImages(contents, labels, (), config.image_size, source)
+    return EncodedImages(contents, labels, (), config.image_size, source, turn=config.exif == "on")
+
+
+def shaped_values(values: Any, config: TrainConfig, names: Sequence[str]) -> Any:
+    """Lists of numbers, float32, or bytes, uint8, in the shape of the settings.
+
+    Raises:
+        DataError: a record has another number of values.
+    """
+    shape = config.shape_of_input
+    if values.dtype != object:
+        values = values.astype(np.float32)
+        if shape and values.shape[1] != math.prod(shape):
+            raise DataError(f"{names[0]} has {values.shape[1]} values, not {config.input_shape}")
+        return values.reshape(-1, *shape) if shape else values
+    wrong = next((k for k, each in enumerate(values) if len(each) != math.prod(shape)), None)
+    if wrong is not None:
+        size, wanted = len(values[wrong]), f"{math.prod(shape)} of input_shape={config.input_shape}"
+        raise DataError(f"{names[wrong]} has {size} bytes, not the {wanted}")
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, *shape)
 
 
 def place_of(parts: Sequence[Part], config: TrainConfig, index: tuple[int, ...]) -> str:
@@ -252,20 +276,32 @@ def places(parts: Sequence[Part], feature: str) -> Places:
 def checked(path: Path) -> File:
     """A file in which no length of a record makes TensorFlow crash; DataError for any other."""
     file = File(path, compression_of(path))
-    with gzip.open(path) if file.compression else path.open("rb") as content:
+    with opened(file) as content:
         check_lengths(content, str(path))
     return file
 
 
+def opened(file: File) -> IO[bytes] | gzip.GzipFile:
+    """The content of a file without its compression."""
+    if file.compression != "ZLIB":
+        return gzip.open(file.path) if file.compression else file.path.open("rb")
+    try:
+        return io.BytesIO(zlib.decompress(file.path.read_bytes()))
+    except zlib.error as error:
+        raise damaged(str(file.path), 0, str(error)) from None
+
+
 def compression_of(path: Path) -> str:
-    """Empty or GZIP, by the first bytes; DataError for a file that is not a TFRecord file."""
+    """Empty, GZIP or ZLIB, by the first bytes; DataError for a file that is not a TFRecord file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     if is_header(head):
         return ""
     if head.startswith(GZIP):
         return "GZIP"
-    raise DataError(f"{path} is not a TFRecord file, plain or gzip")
+    if head[:1] == ZLIB and int.from_bytes(head[:2], "big") % 31 == 0:
+        return "ZLIB"
+    raise DataError(f"{path} is not a TFRecord file, plain, gzip or zlib")
 
 
 def first_layout(files: Sequence[File], config: TrainConfig) -> Layout | None:
@@ -296,6 +332,12 @@ def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
         features = features_of(record)
     except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
         raise DataError(f"{where} is not a tf.train.Example") from None
+    if lists := lists_of(record):
+        raise DataError(
+            f"{where} is a tf.train.SequenceExample with the lists {', '.join(lists)}, and only "
+            "tf.train.Example is read: --script with tf.io.parse_sequence_example, or write each "
+            "list as a feature of one length"
+        )
     have = ", ".join(f"{name} ({features[name]})" for name in sorted(features)[:SHOWN]) or "none"
     for setting in ("input_feature", "label_feature"):
         if (name := getattr(config, setting)) not in features:
@@ -310,7 +352,30 @@ def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
         )
     if layout.input.kind == "bytes" and layout.input.values != 1:
         raise DataError(f"{where}: {config.input_feature!r} must be one image, not {layout.input}")
+    if layout.input.kind == "bytes" and not config.shape_of_input:
+        content = bytes_of(record, config.input_feature)
+        if not is_image(content):
+            raise DataError(
+                f"{where}: {config.input_feature!r} has {len(content)} bytes that are no image: "
+                "--set input_shape=HEIGHT,WIDTH,CHANNELS if they are pixels of one byte each"
+            )
     return layout
+
+
+def bytes_of(record: bytes, feature: str) -> bytes:
+    """The bytes in a feature of a serialized tf.train.Example."""
+    example = tf.train.Example.FromString(record)
+    content: bytes = example.features.feature[feature].bytes_list.value[0]
+    return content
+
+
+def lists_of(record: bytes) -> list[str]:
+    """The names of the lists of a serialized tf.train.SequenceExample; [] for an Example."""
+    try:
+        sequence = tf.train.SequenceExample.FromString(record)
+    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
+        return []
+    return sorted(sequence.feature_lists.feature_list)[:SHOWN]
 
 
 def features_of(record: bytes) -> dict[str, Feature]:
