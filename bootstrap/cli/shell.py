@@ -75,6 +75,22 @@ def change_key(inventory: Inventory, options: KeyOptions) -> None:
         cloud_host_keys.share(inventory, store, print_lines)
 
 
+def outputs(inventory: Inventory, command: str) -> dict[str, str]:
+    """What a shell command prints on each host.
+
+    Raises:
+        HostsFailed: it failed on a host; `outcomes` has the output of each.
+    """
+    with reach.sessions(inventory) as sessions:
+        found = connect.everywhere(
+            sessions, lambda s: s.shell(command, silence=LONG.silence), what="the command"
+        )
+    texts = {name: "\n".join(lines) for name, (lines, _) in found.items()}
+    if any(code for _, code in found.values()):
+        raise HostsFailed(f"{shlex.quote(command)} failed", texts)
+    return texts
+
+
 def execute(inventory: Inventory, command: str) -> None:
     """Run a shell command on all hosts; print each output line with its host's name.
 

@@ -8,6 +8,11 @@ from collections.abc import Callable
 Painter = Callable[[str], None]
 
 
+def in_notebook() -> bool:
+    """Whether this process is a notebook, or IPython's prompt."""
+    return _shell() is not None
+
+
 def painter() -> Painter | None:
     """A function that replaces its earlier text in the output of this notebook's cell; None outside
     a notebook."""

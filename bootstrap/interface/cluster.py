@@ -17,14 +17,20 @@ from railhead.documents.options.runs import (
     SweepOptions,
 )
 
+from ..cli import shell, status
 from ..cli.targets import Target
+from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError
+from ..inventory import local_state
 from ..inventory.files import folder_option
+from ..lifecycle import stop
 from ..lifecycle.power import cluster_status
+from ..untrusted.decode import JsonObject
 from ..workflows import serving, teardown, train
 from ..workflows.series import scale, trials
 from .job import Job
 from .methods import ClusterMethods
+from .printed import document_of
 from .run import Run
 from .shown import Page
 from .spelling import speaks_python
@@ -71,6 +77,39 @@ class Cluster(ClusterMethods):
         if job.stack is not None:
             return cls.from_stack(job.stack, **job.of_cluster)
         return cls(**job.of_cluster)
+
+    def __repr__(self) -> str:
+        options = self._target.options
+        if options.stack:
+            return f"railhead.Cluster.from_stack({options.stack!r})"
+        if options.hosts:
+            return f"railhead.Cluster({options.hosts!r})"
+        return "railhead.Cluster()   # the selected stack, otherwise the hosts of the last command"
+
+    def status(self) -> JsonObject:
+        """The machines, the hosts and the last run, as they are now: `fab status --json`."""
+        machines = self._target.machines()
+        where = self._target.status_of(machines)
+        return document_of(lambda: status.show(where, None, machines))
+
+    def exec(self, cmd: str) -> dict[str, str]:
+        """Run a shell command on every host: `fab exec`. Returns what it printed, by host.
+
+        Raises:
+            HostsFailed: it failed on a host; `outcomes` has what each one printed.
+        """
+        return shell.outputs(self._target.running(), cmd)
+
+    def stop(self) -> None:
+        """Stop a stack's machines and wait until the cloud confirms: `fab stop --yes`."""
+        machines = self._target.machines()
+        where = self._target.status_of(machines)
+        stop.stop(where.inventory, print_lines, yes=True, discard=False)
+
+    def runs(self) -> list[Run]:
+        """The runs on these hosts that are recorded here, the newest first."""
+        name = self._target.status().inventory.name
+        return [Run(path.stem) for path in sorted(local_state.runs(name), reverse=True)]
 
     def __enter__(self) -> Cluster:
         return self

@@ -32,6 +32,17 @@ class Page(PosixPath):
         return f'<iframe sandbox="" style="{style}" srcdoc="{page}"></iframe>'
 
 
+def run_line(run_id: str) -> str:
+    """A run in one line, such as `Run 2026... mine: succeeded, script train.py on a, b`."""
+    try:
+        facts = read_run(run_id)
+    except RailheadError as error:
+        return f"Run {run_id}: {error.message}"
+    name = f" {facts.name}" if facts.name else ""
+    on = f" on {', '.join(facts.hosts)}" if facts.hosts else ""
+    return f"Run {run_id}{name}: {facts.state}, {facts.what}{on}"
+
+
 def run_html(run_id: str) -> Markup:
     """The state, the figures and the curves of a run."""
     try:

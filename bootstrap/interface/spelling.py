@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
+from railhead.documents.options.hosts import CommandOptions
 from railhead.documents.options.option import Option, options_in
 from railhead.documents.options.runs import (
     EndingOptions,
     EvaluateOptions,
+    FetchOptions,
     ProgramOptions,
     ScaleOptions,
     StartOptions,
@@ -18,6 +20,7 @@ from railhead.documents.options.runs import (
 )
 from railhead.documents.options.serving import DeployOptions
 
+from ..console.notebook import in_notebook
 from ..errors import Command, Hint, RailheadError
 
 T = TypeVar("T")
@@ -27,10 +30,15 @@ OF_A_CLUSTER: Mapping[str, tuple[type[Any], ...]] = {
     "sweep": (SweepOptions, ProgramOptions),
     "scale": (ScaleOptions, ProgramOptions),
     "teardown": (),
+    "status": (),
+    "stop": (),
+    "exec": (CommandOptions,),
 }
 OF_A_RUN: Mapping[str, tuple[str, tuple[type[Any], ...]]] = {
     "attach": ("wait", ()),
-    "fetch": ("wait", ()),
+    "fetch": ("fetch", (FetchOptions,)),
+    "logs": ("logs", ()),
+    "status": ("status", ()),
     "cancel": ("cancel", ()),
     "report": ("report", ()),
     "evaluate": ("evaluate", (EvaluateOptions, ProgramOptions)),
@@ -40,25 +48,31 @@ WRAPPED = ("__init__", "__post_init__", "__enter__", "__exit__")
 
 
 def in_python(command: Command) -> str:
-    """A command of `fab` as the call that does the same; the command where there is none."""
+    """A command of `fab` as the call that does the same; where there is none the command, in a
+    notebook as a line that runs there."""
+    return _in_python(command) or f"{'!' if in_notebook() else ''}{command}"
+
+
+def _in_python(command: Command) -> str:
+    """The call; "" where there is none."""
     options = dict(command.options)
     task, values = command.task, [str(value) for value in command.values]
     if task == "runs":
         return "railhead.runs()"
     if task == "undeploy" and values:
         return f"railhead.Endpoint({values[0]!r}).delete()"
-    if task in OF_A_CLUSTER:
+    if task in OF_A_CLUSTER and not (task in OF_A_RUN and "run" in options):
         hosts, stack = options.pop("hosts", None), options.pop("stack", None)
         cluster = f"railhead.Cluster({hosts!r})" if hosts else "cluster"
         if stack:
             cluster = f"railhead.Cluster.from_stack({stack!r})"
-        return _call(options, f"{cluster}.{task}", OF_A_CLUSTER[task]) or str(command)
+        return _call(options, f"{cluster}.{task}", OF_A_CLUSTER[task])
     if task in OF_A_RUN:
         run = options.pop("run", None) or (values[0] if values else None)
         method, groups = OF_A_RUN[task]
         about = f"railhead.Run({str(run)!r})" if run else "run"
-        return _call(options, f"{about}.{method}", groups) or str(command)
-    return str(command)
+        return _call(options, f"{about}.{method}", groups)
+    return ""
 
 
 def _call(options: Mapping[str, object], call: str, groups: tuple[type[Any], ...]) -> str:

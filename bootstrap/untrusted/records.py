@@ -21,6 +21,11 @@ def record(line: str) -> Record | None:
     return decode(Record, document) if document else None
 
 
+def written(line: str) -> Written | None:
+    """The record in a line as it was written; None if it is not one."""
+    return json_line(line)
+
+
 def records(metrics: Path) -> list[Record]:
     """All records of a metrics.jsonl, those of a step once."""
     return [one for one, _ in _current(metrics)]

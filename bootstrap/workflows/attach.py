@@ -35,7 +35,7 @@ from ..runs import cancel as cancellation
 from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
-from ..runs.follow import RunConnection, follow_to_end
+from ..runs.follow import RunConnection, Watch, follow_to_end
 from ..runs.run import Run, find_run, known_run, state_of
 from ..ssh import connect
 from ..ssh.session import ConnectionLost
@@ -84,11 +84,18 @@ def _elsewhere(status: power.ClusterStatus, run_id: str | None) -> Elsewhere | N
     return run
 
 
-def attach(inventory: Inventory, run_id: str | None) -> None:
-    """Follow a run to its end, then fetch and judge its results. `run_id` None: the last run."""
-    run = find(_running(inventory), run_id)
+def find_on(inventory: Inventory, run_id: str | None) -> Run:
+    """The run on hosts that all run."""
+    return find(_running(inventory), run_id)
+
+
+def attach(inventory: Inventory, run_id: str | None, watch: Watch | None = None) -> None:
+    """Follow a run to its end, then fetch and judge its results. `run_id` None: the last run;
+    `watch` receives each record."""
+    run = find_on(inventory, run_id)
     try:
         with connected(inventory, run) as connection:
+            connection.watch = watch
             follow(connection)
             finish(connection)
     except KeyboardInterrupt:

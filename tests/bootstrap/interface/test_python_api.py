@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,13 +29,18 @@ from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import record_of, split
 from bootstrap.serving.request import DeployRequest
+from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach, serving
+from bootstrap.workflows import records as live_records
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
+from railhead.documents.agent.runs import MetricLine
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.evaluation import Threshold
+from railhead.documents.runs.records import Record
+from railhead.documents.runs.run import Script
 from railhead.documents.runs.run_record import RunRecord
 
 
@@ -46,12 +52,17 @@ class Workflows:
         self.attached: list[str] = []
         self.torn_down: list[str] = []
         patch.setattr(training, "train", self.train)
-        patch.setattr(attach, "attach", lambda inventory, run_id: self.attached.append(run_id))
+        self.watches: list[Any] = []
+        patch.setattr(attach, "attach", self.attach)
         patch.setattr(
             tearing_down, "teardown", lambda inventory, _: self.torn_down.append(inventory.name)
         )
         for hosts in ("_hosts", "_status"):
             patch.setattr(railhead.Run, hosts, lambda run, *where: None)
+
+    def attach(self, inventory: Any, run_id: str, watch: Any) -> None:
+        self.attached.append(run_id)
+        self.watches.append(watch)
 
     def train(self, inventory: Any, options: Any) -> Any:
         self.trained.append(options)
@@ -348,6 +359,73 @@ def test_every_method_is_in_its_page_and_every_argument_is_an_option_or_in_it() 
         for name in inspect.signature(method).parameters:
             option = f"`--{name.replace('_', '-')}"
             assert name == "self" or f"{name}" in text or option in tasks, name
+
+
+def test_a_function_is_called_with_the_record_of_each_epoch(workflows: Workflows) -> None:
+    seen: list[Any] = []
+    railhead.Run("r1").wait(on_epoch=seen.append)
+    for kind in ("progress", "epoch", "evaluation"):
+        workflows.watches[0](Record(kind=kind, epoch=2, epochs=5, figures={"loss": 0.5}))
+    assert seen == [{"kind": "epoch", "epoch": 2, "epochs": 5, "time": None, "loss": 0.5}]
+
+
+@pytest.fixture
+def chief(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A chief whose agent sends these events, then ends with `ends`."""
+    chief = SimpleNamespace(events=[], ends=None)
+
+    def call(request: Any, on_event: Any) -> None:
+        for event in chief.events:
+            on_event(event)
+        if chief.ends:
+            raise chief.ends
+
+    chief.call = call
+    run = SimpleNamespace(folder="/f")
+    monkeypatch.setattr(live_records, "find_on", lambda inventory, run_id: run)
+    connection = SimpleNamespace(chief=chief)
+    monkeypatch.setattr(live_records, "connected", lambda *_: nullcontext(connection))
+    return chief
+
+
+def test_records_come_as_they_are_written(workflows: Workflows, chief: Any) -> None:
+    local_state.save_run(RunRecord("r1", "c", str(Path.cwd() / "results/r1")))
+    texts = ['{"kind": "epoch", "epoch": 1}', "no record", '{"kind": "message", "text": "x"}']
+    chief.events = [MetricLine(text, 0) for text in texts]
+    assert [one["kind"] for one in railhead.Run("r1").records()] == ["epoch", "message"]
+    assert next(railhead.Run("r1").records())["epoch"] == 1, "the loop may end early"
+    chief.ends = ConnectionLost("h1: gone")
+    records = railhead.Run("r1").records()
+    assert [next(records)["kind"], next(records)["kind"]] == ["epoch", "message"]
+    with pytest.raises(ConnectionLost, match="gone"):
+        next(records)
+
+
+def test_the_records_of_a_fetched_run_are_its_metrics(workflows: Workflows) -> None:
+    folder = Path.cwd() / "results/r1"
+    record_run(folder, run_document())
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text('{"state": "succeeded", "seconds": 5.0}')
+    (folder / "metrics.jsonl").write_text('{"kind": "epoch", "epoch": 1, "loss": 0.5}\n')
+    assert [one["loss"] for one in railhead.Run("r1").records()] == [0.5]
+
+
+def test_hosts_that_are_out_of_reach_have_a_status_and_run_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = railhead.Cluster("127.0.0.1:9")
+    (host,) = cluster.status()["hosts"]
+    assert not host["reached"] and "refused" in host["reason"]
+    with pytest.raises(railhead.RailheadError, match="cannot be reached"):
+        cluster.exec(cmd="true")
+
+
+def test_they_show_themselves(home: Path, tmp_path: Path) -> None:
+    assert repr(railhead.Cluster("a,b")) == "railhead.Cluster('a,b')"
+    assert repr(railhead.Cluster.from_stack("gpu")) == "railhead.Cluster.from_stack('gpu')"
+    record_run(tmp_path / "r1", run_document(program=Script("script", "train.py"), name="mine"))
+    line = repr(railhead.Run("r1"))
+    assert line.startswith("Run r1 mine: not fetched, script train.py on ")
 
 
 # --- Notebooks -------------------------------------------------------------------------------

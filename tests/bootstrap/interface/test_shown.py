@@ -101,7 +101,7 @@ def test_a_run_may_be_named_by_a_run(run: railhead.Run) -> None:
 @pytest.mark.parametrize(
     ("command", "call"),
     [
-        (Command("fetch", run="r1"), "railhead.Run('r1').wait()"),
+        (Command("fetch", run="r1"), "railhead.Run('r1').fetch()"),
         (Command("attach"), "run.wait()"),
         (Command("cancel", run="r1"), "railhead.Run('r1').cancel()"),
         (
@@ -127,9 +127,13 @@ def test_a_run_may_be_named_by_a_run(run: railhead.Run) -> None:
         (Command("teardown", stack="gpu"), "railhead.Cluster.from_stack('gpu').teardown()"),
         # What the interface has not stays a command.
         (Command("teardown", destroy=True, stack="gpu"), "fab teardown --destroy --stack gpu"),
-        (Command("fetch", run="r1", to="FOLDER"), "fab fetch --run r1 --to FOLDER"),
-        (Command("status"), "fab status"),
-        (Command("exec", cmd="nvidia-smi"), "fab exec --cmd nvidia-smi"),
+        (Command("logs", run="r1", rank=1), "fab logs --run r1 --rank 1"),
+        (Command("fetch", run="r1", to="FOLDER"), "railhead.Run('r1').fetch(to='FOLDER')"),
+        (Command("logs", run="r1"), "railhead.Run('r1').logs()"),
+        (Command("status"), "cluster.status()"),
+        (Command("status", run="r1"), "railhead.Run('r1').status()"),
+        (Command("stop", stack="gpu"), "railhead.Cluster.from_stack('gpu').stop()"),
+        (Command("exec", cmd="nvidia-smi"), "cluster.exec(cmd='nvidia-smi')"),
     ],
     ids=str,
 )
