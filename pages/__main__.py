@@ -8,6 +8,7 @@ from pathlib import Path
 from . import (
     campaigns,
     config,
+    crossings,
     documents,
     failures,
     help_pages,
@@ -28,6 +29,7 @@ PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
     "troubleshooting.md": failures.parts,
     "python.md": interface.parts,
     "reliability.md": campaigns.parts,
+    "security.md": crossings.parts,
 }
 
 

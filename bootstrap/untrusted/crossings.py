@@ -1,0 +1,148 @@
+"""What comes to this computer from others: one row for each kind of file or answer.
+
+docs/security.md shows the table. A module that reads such a thing is in a row: a test finds others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """`what` comes from `writer` and is opened by `opened_by`, which may run `runs` here.
+
+    `modules`: those of bootstrap that read it, in the form `runs.results`.
+    """
+
+    what: str
+    writer: str
+    opened_by: str
+    runs: str
+    modules: tuple[str, ...] = ()
+
+
+CROSSINGS = (
+    Crossing(
+        "results, checkpoints, logs, under [changed names](#data-from-hosts)",
+        "the program of a run; who writes into the bucket",
+        "`fab`, which moves them",
+        NOTHING,
+        (
+            "clouds.bucket",
+            "runs.bucket.results",
+            "runs.checkpoints",
+            "runs.event_files",
+            "runs.results",
+            "ssh.session",
+            "workflows.logs",
+        ),
+    ),
+    Crossing(
+        "`result.json`, `state.json`, `run.json`, manifests, `metrics.jsonl`, answers of agents",
+        "a host; who writes into the bucket",
+        "`fab`, with one decoder",
+        NOTHING,
+        (
+            "evaluation.here",
+            "health.measure",
+            "lifecycle.stop_policy",
+            "report.listing",
+            "runs.bucket.logs",
+            "runs.cancel",
+            "runs.elsewhere",
+            "runs.follow",
+            "runs.replacement",
+            "runs.restore",
+            "runs.run",
+            "runs.takeover",
+            "serving.deploy",
+            "serving.model",
+            "serving.notebook",
+            "serving.predict",
+            "serving.state",
+            "serving.undeploy",
+            "workflows.data",
+            "workflows.serving",
+        ),
+    ),
+    Crossing(
+        "TensorBoard's files",
+        "the program of a run",
+        "TensorBoard, in an environment of its own",
+        NOTHING,
+        ("workflows.tensorboard",),
+    ),
+    Crossing(
+        "models, with `--here`",
+        "the program of a run",
+        "TensorFlow",
+        "[what the model may](#data-from-hosts)",
+        ("evaluation.here",),
+    ),
+    Crossing(
+        "Horovod wheels",
+        "the host that built it; the bucket",
+        "`uv` on hosts",
+        "[nothing here](#cached-wheels)",
+        ("provision.wheel_store",),
+    ),
+    Crossing(
+        "a Pulumi state",
+        "the backend of Pulumi",
+        "`pulumi`; `fab`, with one decoder",
+        NOTHING,
+        ("inventory.pulumi_stack", "inventory.stack_state"),
+    ),
+    Crossing(
+        "`fabfile.py`",
+        "who wrote the folder: you or root",
+        "`fab`",
+        "its code",
+        ("cli.program",),
+    ),
+    Crossing(
+        "`Pulumi.yaml`",
+        "who wrote the folder: you or root",
+        "`pulumi`",
+        "the program that it names",
+        ("inventory.pulumi_cli",),
+    ),
+    Crossing(
+        "`railhead.toml`",
+        "who wrote the folder: you or root",
+        "`fab`, which prints the job",
+        "the code of its `training`",
+        ("project.job_file",),
+    ),
+    Crossing(
+        "a folder of `--training`",
+        "you or root",
+        "Python, without secrets",
+        "the check of the settings",
+        ("runs.request",),
+    ),
+    Crossing(
+        "files of `--requirements`",
+        "anybody",
+        "`uv`, for wheels only",
+        NOTHING,
+        ("provision.requirements", "runs.keras.evidence"),
+    ),
+    Crossing(
+        "the git repository of a program",
+        "anybody",
+        "`git`, without what the repository names",
+        NOTHING,
+        ("runs.request",),
+    ),
+    Crossing(
+        "`--env-file`, `--ca`, samples, public keys",
+        "anybody",
+        "`fab`, up to a size",
+        NOTHING,
+        ("runs.request", "serving.calls.samples", "ssh.authorized_keys", "workflows.plan"),
+    ),
+)
