@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,22 +203,38 @@ def shown(text: str) -> str:
     return first[:COMMAND_COLUMNS] + (" [...]" if cut else "")
 
 
-def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command on this computer as `subprocess.run` does, in text mode, and log it."""
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | Path,
+    input: str | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command on this computer as `subprocess.run` does, in text mode, and log it.
+
+    This and `started` start all programs here: each call says with which variables, in which
+    folder and with what input; without one, stdin is empty.
+    """
+    stdin = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
+    given = {**process_options(), **stdin, **options, "env": env, "cwd": cwd}
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        process = subprocess.run(argv, text=True, **{**process_options(), **options})
+        process = subprocess.run(argv, text=True, **given)
         notes.append(f"exit {process.returncode}")
     return process
 
 
 @contextlib.contextmanager
-def started(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+def started(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | Path, stdin: int, **options: Any
+) -> Iterator[subprocess.Popen[Any]]:
     """Start a program on this computer as `subprocess.Popen` does, and log it.
 
     The block waits for it or terminates it; otherwise it is logged as still running.
     """
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        process = subprocess.Popen(argv, **{**process_options(), **options})
+        given = {**process_options(), **options, "env": env, "cwd": cwd, "stdin": stdin}
+        process = subprocess.Popen(argv, **given)
         try:
             yield process
         finally:

@@ -15,6 +15,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+from ..console import log
 from ..errors import RailheadError, UsageError
 from ..facts.host import HostFacts
 from ..inventory import local_state
@@ -139,12 +140,16 @@ def listen(argv: list[str], variables: dict[str, str]) -> str:
     bounded = [*trainings.LIMIT, str(60 * MINUTES), *argv]
     pipe, both = subprocess.PIPE, subprocess.STDOUT
     lines = []
-    with subprocess.Popen(bounded, env=environment, stdout=pipe, stderr=both, text=True) as running:
+    none = subprocess.DEVNULL
+    with log.started(
+        bounded, env=environment, cwd="/", stdin=none, stdout=pipe, stderr=both, text=True
+    ) as running:
         assert running.stdout
         for line in running.stdout:
             lines.append(line)
             for text in re.findall(r"@check (\{.*\})", line):
                 shown(read(text))
+        running.wait()
     return "".join(lines)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from railhead.documents.codec import decode
 from railhead.documents.runs.evaluation import Evaluation
 
+from ..console import log
 from ..plan import runtimes
 from .tested_on import Check
 
@@ -95,12 +96,16 @@ def run_together(started: Sequence[Process]) -> str:
     """
     common = {**os.environ, "PYTHONPATH": str(runtimes.REPO)}
     limit = [*LIMIT, str(60 * MINUTES)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    running = [
-        subprocess.Popen([*limit, *p.argv], env={**common, **p.variables}, text=True, **pipes)
-        for p in started
-    ]
-    outputs: list[str] = [process.communicate()[0] for process in running]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    pipes |= {"stderr": subprocess.STDOUT, "text": True, "cwd": "/"}
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                log.started([*limit, *p.argv], env={**common, **p.variables}, **pipes)
+            )
+            for p in started
+        ]
+        outputs: list[str] = [process.communicate()[0] for process in running]
     for process, out in zip(running, outputs, strict=True):
         if process.returncode:
             tail = " / ".join(out.strip().splitlines()[-3:])

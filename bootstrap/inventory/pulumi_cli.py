@@ -181,8 +181,7 @@ def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess
     seconds = SECONDS if seconds is None else seconds
     try:
         return log.run(
-            argv, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=seconds,
+            argv, cwd=project() or "/", env=_environment(), capture_output=True, timeout=seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise UsageError(

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..console import log
 from ..console.output import print_lines
 from ..errors import RailheadError, UsageError
 from ..facts import host as fact
@@ -36,7 +37,8 @@ PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it
 
 def facts_here() -> HostFacts:
     """The facts of this computer, read with the same script as those of a host."""
-    process = subprocess.run(["sh", "-c", fact.script()], capture_output=True, text=True)
+    argv = ["sh", "-c", fact.script()]
+    process = log.run(argv, env=os.environ, cwd="/", capture_output=True)
     return fact.parse(process.stdout)
 
 
@@ -160,7 +162,7 @@ def build(folder: Path, environment: Environment) -> Path:
     for path in environment.runtime.recipe:
         shutil.copy(path, folder)
     argv = ["sh", "horovod.sh", str(folder / "env"), str(folder / "out"), "horovod.txt"]
-    if subprocess.run(argv, cwd=folder).returncode:
+    if log.run(argv, env=os.environ, cwd=folder).returncode:
         raise RailheadError("the Horovod wheel was not built; the reason is above")
     return next((folder / "out").glob("horovod-*.whl"))
 
@@ -200,7 +202,7 @@ def keep(wheel: Path, folder: Path, result: Mapping[str, object]) -> Path:
 def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
     """The stdout of a command; RailheadError with the last lines of its output if it fails."""
     environment = {**os.environ, **uv.ENVIRONMENT, **(variables or {})}
-    return _output(subprocess.run(argv, env=environment, capture_output=True, text=True))
+    return _output(log.run(argv, env=environment, cwd="/", capture_output=True))
 
 
 def _output(process: subprocess.CompletedProcess[str]) -> str:

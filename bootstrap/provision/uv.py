@@ -67,7 +67,7 @@ def venv(
 ) -> subprocess.CompletedProcess[str]:
     """Create an environment here."""
     argv = [local_uv(), "venv", "--quiet", "--no-config", *words, "--python", python, str(folder)]
-    return log.run(argv, cwd="/", env={**variables(), **more}, input="", capture_output=True)
+    return log.run(argv, cwd="/", env={**variables(), **more}, capture_output=True)
 
 
 def variables() -> dict[str, str]:

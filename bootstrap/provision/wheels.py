@@ -146,7 +146,9 @@ def _download(
     environment = {**uv.variables(), "TMPDIR": str(incoming)}
     with (
         pip_log.open("wb") as out,
-        log.started(argv, env=environment, stdout=out, stderr=out) as process,
+        log.started(
+            argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        ) as process,
     ):
         try:
             report(0)

@@ -328,7 +328,7 @@ def check_settings(
         argv += ["--set", f"{name}={value}"]
     environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "LC_ALL")}
     environment["PYTHONPATH"] = str(PACKAGES)  # a copy of `training` imports railhead.documents
-    process = log.run(argv, cwd=repo, env=environment, input="", capture_output=True)
+    process = log.run(argv, cwd=repo, env=environment, capture_output=True)
     error = process.stderr.strip()
     if process.returncode == 2:
         raise UsageError(error)
@@ -406,7 +406,6 @@ def _git(folder: Path, *arguments: str, settings: Sequence[str] = ()) -> str | N
             cwd="/",
             capture_output=True,
             timeout=GIT_SECONDS,
-            stdin=subprocess.DEVNULL,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,9 +131,7 @@ def shard(sharding: ShardOptions, program: ProgramOptions) -> None:
     environment = variables_here("RAILHEAD_RUN")  # RAILHEAD_DATA_CACHE stays the user's
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     argv = [str(python), "-m", "training.data", *_shard_argv(sharding, program)]
-    process = log.run(
-        argv, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, capture_output=True
-    )
+    process = log.run(argv, cwd=REPO, env=environment, capture_output=True)
     if process.returncode:
         reason = clean((process.stderr.strip().splitlines() or ["without a message"])[-1])
         failure = UsageError if process.returncode == 2 else RailheadError

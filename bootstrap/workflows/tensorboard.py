@@ -144,6 +144,7 @@ def _tensorboard(folder: Path) -> Iterator[str]:
         _archive_file() as programs,
         log.started(
             [str(python), "-I", programs, "serve.tensorboard", *options],
+            cwd="/",
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

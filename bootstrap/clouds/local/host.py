@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import socket
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +135,7 @@ def make_key(path: Path, comment: str) -> None:
     """Create a key pair without a passphrase, unless it exists."""
     if not path.exists():
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-        log.run(argv, check=True, stdin=subprocess.DEVNULL)
+        log.run(argv, check=True, env={"PATH": os.environ.get("PATH", os.defpath)}, cwd="/")
 
 
 def run(host: LocalHost) -> None:
@@ -154,7 +153,7 @@ def run(host: LocalHost) -> None:
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd needs it; created at boot
     argv = [program(), "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
     clean = {"PATH": os.defpath, processes.MARK: str(host.folder)}
-    log.run(argv, check=True, stdin=subprocess.DEVNULL, env=clean)
+    log.run(argv, check=True, env=clean, cwd="/")
 
 
 def _environment(host: LocalHost) -> dict[str, str]:

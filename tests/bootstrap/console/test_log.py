@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from bootstrap.console import log, redact
 from bootstrap.inventory import local_state
 from railhead.documents.agent.files import TextFile
 
+PLAIN: Any = {"env": {}, "cwd": "/", "stdin": subprocess.DEVNULL}
 FABFILE = """
 from invoke import task
 from bootstrap.cli import executor
@@ -34,13 +36,13 @@ from bootstrap.errors import UsageError
 @task(iterable=["env"])
 @report_errors
 def status(c, cmd="true", env=None):
-    log.run(["sh", "-c", cmd])
+    log.run(["sh", "-c", cmd], env={}, cwd="/")
 
 
 @task
 @report_errors
 def train(c, cmd="true"):
-    log.run(["sh", "-c", cmd])
+    log.run(["sh", "-c", cmd], env={}, cwd="/")
     raise ZeroDivisionError("ours")
 
 
@@ -85,9 +87,9 @@ def test_a_command_logs_what_it_ran_with_exit_code_and_duration(fab: Fab, home: 
 
 def test_a_program_is_logged_with_its_exit_code_or_as_still_running(home: Path) -> None:
     with log.command("tensorboard", []) as file:
-        with log.started(["sh", "-c", "exit 4"]) as process:
+        with log.started(["sh", "-c", "exit 4"], **PLAIN) as process:
             process.wait()
-        with log.started(["sleep", "600"]) as process:
+        with log.started(["sleep", "600"], **PLAIN) as process:
             pass
         process.kill()
         process.wait()
