@@ -293,4 +293,5 @@ def ssh_config(c: Context, target: Hosts) -> None:
     from .targets import Target
 
     path = shell.write_config(Target(target).running())
-    print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
+    next_step = "next: put this line first in ~/.ssh/config"
+    print_lines(path.read_text(), f"{next_step}\n{shell.include_line(path)}")

@@ -107,3 +107,8 @@ def execute(inventory: Inventory, command: str) -> None:
     if any(code for _, code in outputs.values()):
         outcomes = {name: f"exit {code}" if code else "ok" for name, (_, code) in outputs.items()}
         raise HostsFailed(f"{shlex.quote(command)} failed", outcomes)
+
+
+def include_line(path: Path) -> str:
+    """The line that includes a file in ssh_config, which takes a blank for the end of a name."""
+    return f'Include "{path}"' if " " in str(path) else f"Include {path}"

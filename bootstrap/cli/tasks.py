@@ -71,14 +71,15 @@ def train(
     from .targets import Target
 
     with json_output(out.json) as file:
+        chosen = None if job.save else job_file.chosen(job)
+        if chosen:  # before its code runs, and before anything leaves this computer
+            print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
         options = workflow.train_options(program, ready, ending, start, Path.cwd() / "results")
         if job.save:
             groups = (target, program, ready, ending, replace(start, resume=None))
             tasks = RUNNING.collection.task_names if RUNNING.collection else ()
             job_file.save(job, *groups, tasks=tasks)
             return
-        if c.config.run.dry and (chosen := job_file.chosen(job)):
-            print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
         inventory = Target(target).running()
         if c.config.run.dry:
             plan.plan(inventory, options.options, file)

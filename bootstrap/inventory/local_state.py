@@ -148,7 +148,8 @@ def last_cluster() -> Inventory:
     name = _last_name()
     if name and not is_name(name):
         raise UsageError(
-            f"the name of the last cluster is damaged: {home() / 'last'}: {name!r}", hint=NAME_HOSTS
+            f"the name of the last cluster is damaged: {home() / 'last'}: {name[:80]!r}",
+            hint=NAME_HOSTS,
         )
     if not name:
         raise UsageError(

@@ -18,6 +18,7 @@ from ...errors import UsageError
 from ...inventory.files import read_given, text_given
 from .rest import Signature, Tensor
 
+PIXELS = 25_000_000  # of a picture for a model: 300 MB
 SAMPLE_BYTES = 1_000_000_000  # of one file
 
 FORMATS = ("PNG", "JPEG")
@@ -233,7 +234,13 @@ def _picture(path: Path, tensor: Tensor) -> Any:
         why = "not a PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
         raise UsageError(f"{path.name} is not a picture: {why}") from None
     picture = picture.reshape(*picture.shape[:2], -1)
-    sized = resized(picture, shape[1] or picture.shape[0], shape[2] or picture.shape[1])
+    height, width = shape[1] or picture.shape[0], shape[2] or picture.shape[1]
+    if height * width > PIXELS:  # the host has named the shape
+        raise UsageError(
+            f"{path.name} would have {height}x{width} pixels for this model: it must have at most"
+            f" {PIXELS} pixels"
+        )
+    sized = resized(picture, height, width)
     is_integer = tensor.dtype.startswith(("int", "uint"))
     return (sized.round() if is_integer else sized / np.float32(255))[None]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from standins.forks import forked_fab
 
-from bootstrap.cli import program
+from bootstrap.cli import program, shell
 from bootstrap.cli.command_line.completion import _starting
 from bootstrap.errors import UsageError
-from bootstrap.inventory import files, pulumi_cli
+from bootstrap.inventory import files, local_state, pulumi_cli
 from bootstrap.project import job_file
 from bootstrap.runs.request import check_settings, commit_of, training_repo
 
@@ -155,3 +155,18 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, option: str, name: str
     (tmp_path / "t.py").touch()
     done = forked_fab(tmp_path, "train", "--hosts", "127.0.0.1:9", *option.split(), name)
     assert (done.returncode, done.stdout) == (2, "") and "regular file" in done.stderr
+
+
+def test_a_damaged_record_of_the_last_cluster_is_shown_in_part(tmp_path: Path) -> None:
+    local_state.home().mkdir(parents=True, exist_ok=True)
+    (local_state.home() / "last").write_text("x y" * 50_000)
+    with pytest.raises(UsageError) as caught:
+        local_state.last_cluster()
+    assert len(caught.value.message) < 500
+
+
+def test_a_name_with_a_blank_is_quoted_for_ssh() -> None:
+    assert (
+        shell.include_line(Path("/home/ann lee/ssh_config")) == 'Include "/home/ann lee/ssh_config"'
+    )
+    assert shell.include_line(Path("/home/ann/ssh_config")) == "Include /home/ann/ssh_config"

@@ -99,6 +99,13 @@ def test_a_picture_has_the_size_and_the_colours_of_the_input(
         assert (found[..., 3] == 1).all()
 
 
+def test_a_shape_of_the_host_takes_no_memory_without_an_end(tmp_path: Path) -> None:
+    Image.new("L", (2, 2)).save(tmp_path / "x.png")
+    for shape in ((None, 50_000, 50_000, 1), (None, 1, 2**40, 1)):
+        with pytest.raises(UsageError, match="must have at most 25000000 pixels"):
+            samples.read_file(tmp_path / "x.png", grey(shape))
+
+
 def test_a_picture_for_whole_numbers_is_not_scaled(tmp_path: Path) -> None:
     Image.new("L", (2, 2), 200).save(tmp_path / "x.png")
     assert (

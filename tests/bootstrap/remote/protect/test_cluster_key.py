@@ -62,7 +62,7 @@ class Host:
     def is_back(self) -> bool:
         """Whether the key has its file again, and nothing is left of the agent."""
         done = lambda: self.key.exists() and not self.held.exists()  # noqa: E731
-        return wait_until(done, seconds=20, every=0.02)
+        return bool(wait_until(done, seconds=20, every=0.02))
 
 
 @pytest.fixture

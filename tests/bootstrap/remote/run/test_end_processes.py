@@ -377,3 +377,17 @@ def test_a_cancel_fails_if_a_process_is_left_on_one_host(tmp_path: Path) -> None
     assert cancel.cancel(hosts, Run("r1", tmp_path), "a") == {
         "a": outcome, "b": outcome,
     }  # fmt: skip
+
+
+@pytest.mark.root
+def test_a_process_of_another_user_is_not_one_of_a_run_of_root(home: Path, start: Start) -> None:
+    """Everybody can give a process the variables of a run."""
+    mine = start(PLAIN)
+    marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(home)}
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **marks}, user=65534) as other:
+        try:
+            assert end_processes.processes("r1") == [mine]
+            end_processes.end_run("r1")
+            assert not alive(mine) and other.poll() is None
+        finally:
+            other.kill()
