@@ -16,6 +16,7 @@ import contextlib
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from e2e import faults, kept_environments  # noqa: E402
 from e2e.launcher_runs import operator_of  # noqa: E402
 from e2e.local_hosts import Operator, run_id, wait_until  # noqa: E402
+
+from benchmarks.compiling import as_published  # noqa: E402
 
 LIMIT = 5.0  # seconds
 SECONDS = 300.0  # of a launch
@@ -78,11 +81,11 @@ def main() -> int:
     ours: list[tuple[float, float]] = []
     theirs: list[float] = []
     print(f"load {os.getloadavg()[0]:.1f} at the start", flush=True)
-    with ready() as operator:
+    with ready() as (operator, peer):
         for number in range(options.kills):
             rank = chosen.randrange(2)
             ours.append(of_railhead(operator, rank))
-            theirs.append(of_horovodrun(operator, rank))
+            theirs.append(of_horovodrun(operator, peer, rank))
             (restart, start), elastic = ours[-1], theirs[-1]
             print(
                 f"kill {number + 1}, rank {rank}: restart {restart:.1f} s, start {start:.1f} s;"
@@ -98,15 +101,26 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def ready() -> Iterator[Operator]:
-    """Somebody with two local hosts that are ready."""
+def ready() -> Iterator[tuple[Operator, Path]]:
+    """Somebody with two local hosts that are ready, and the Python of `horovodrun`."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     row = kept_environments.DEFAULT
     with tempfile.TemporaryDirectory() as place, operator_of(Path(place), caches, row) as operator:
         operator.fab("bootstrap", seconds=3600).ended(0)
         operator.write("steps.py", SCRIPT)
         operator.write("hosts.sh", HOSTS).chmod(0o755)
-        yield operator
+        runtime = Path(kept_environments.python_of(operator.home)).parents[1]
+        yield operator, with_gloo(runtime, Path(place))
+
+
+def with_gloo(runtime: Path, place: Path) -> Path:
+    """The Python of a copy of the runtime with a Horovod that has Gloo, which elastic training by
+    `horovodrun` needs and ours lacks."""
+    python = Path(shutil.copytree(runtime, place / "peer", symlinks=True)) / "bin/python"
+    wheel = as_published(python, place / "published")
+    argv = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"]
+    subprocess.run([*argv, str(wheel)], check=True)
+    return python
 
 
 def of_railhead(operator: Operator, rank: int) -> tuple[float, float]:
@@ -123,9 +137,8 @@ def of_railhead(operator: Operator, rank: int) -> tuple[float, float]:
     return begun - at, next(when for when, step in times["step"] if step > last) - begun
 
 
-def of_horovodrun(operator: Operator, rank: int) -> float:
+def of_horovodrun(operator: Operator, python: Path, rank: int) -> float:
     """The longest time between two steps after the kill, in seconds."""
-    python = Path(kept_environments.python_of(operator.home))
     command = [str(python), "-m", "horovod.runner.launch", "-np", "2", "--min-np", "1"]
     command += ["--max-np", "2", "--host-discovery-script", "./hosts.sh", str(python), "steps.py"]
     log = operator.folder / "horovodrun.log"
