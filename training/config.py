@@ -271,12 +271,23 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+# Names of settings in other programs.
+HABITS = {
+    "bs": "batch_size",
+    "lr": "learning_rate",
+    "lr_schedule": "decay",
+    "num_epochs": "epochs",
+    "wd": "weight_decay",
+}
+
+
 def require_choice(what: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is none of the choices, and suggest the nearest."""
     known = list(choices)
     if value in known:
         return
-    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.6)
+    meant = [HABITS[value]] if value in HABITS and HABITS[value] in known else []
+    near = meant or difflib.get_close_matches(str(value), known, n=1, cutoff=0.6)
     guess = f" Did you mean {near[0]}?" if near else ""
     raise ConfigError(f"unknown {what} {value!r}.{guess} Choices: {', '.join(known)}")
 

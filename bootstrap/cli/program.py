@@ -104,6 +104,9 @@ class Program(Fab):  # type: ignore[misc]
             return
         with self._usage_is_2():
             topic = self.core[0].args.help
+            if self.core.unparsed == ["help"] and "help" not in self._tasks():
+                self.print_help()
+                raise Exit(code=DONE)
             if isinstance(topic.value, str):
                 words = [topic.value, *self.core.unparsed]
                 topic.value, *self.core.unparsed = self._joined(words)

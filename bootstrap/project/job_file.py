@@ -90,7 +90,9 @@ def _read(path: Path, job: str | None) -> Mapping[str, Table]:
         also = f", for the job {job}" if job else ""
         raise UsageError(
             f"there is no {path}{also}",
-            hint=Hint(Command("train", save=FILE), " ...   # writes one; a script: --script"),
+            hint=Hint(
+                Command("train", save=FILE), " ...   # writes one; not a job: --script, --preset"
+            ),
         )
     text = text_given(path, str(path), BYTES)
     refuse_of_others(path)

@@ -36,6 +36,7 @@ GOOD = [
 BAD = [
     ("epochs", "a setting is written name=value, not 'epochs'"),
     ("epoch=3", "unknown setting 'epoch'. Did you mean epochs? Choices: data, label, "),
+    ("lr=0.1", "unknown setting 'lr'. Did you mean learning_rate? Choices: data, label, "),
     ("=3", "unknown setting ''. Choices: data, "),
     ("epochs=x", "epochs must be a whole number, not 'x'"),
     ("epochs=1.5", "epochs must be a whole number, not '1.5'"),

@@ -237,7 +237,6 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "-f": "--file {seven.png}",
     },
     "report": {
-        "--open": "report   # names the page; a browser opens it",
         "--output": "--to {out}",
         "-o": "--to {out}",
     },
