@@ -27,8 +27,9 @@ from ...clouds.base import STOPPED
 from ...console.output import Reporter, confirm
 from ...console.text import count
 from ...errors import Command, Hint, NoCapacity, RailheadError, UsageError, typed_options
-from ...inventory import pulumi_cli, pulumi_lock, pulumi_stack
+from ...inventory import pulumi_cli, pulumi_lock, pulumi_stack, stack_config
 from ...inventory.hosts import Inventory
+from ...inventory.stack_state import StackState
 from .. import consent, destroy, held, power, stack_machines, stop_policy
 from ..stack_machines import StackMachines
 from . import as_before
@@ -61,7 +62,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
             runs that its cloud would never stop.
     """
     before = stack_machines.find(stack)
-    if before.strays:
+    if before.strays and not _moves(before.state):
         before = _end_strays(stack, report, yes=yes, discard=discard)
     were = as_before.read(before, report)
     refresh = refresh or bool(were.lost_deadlines)  # otherwise Pulumi does not know of it
@@ -128,6 +129,13 @@ def _preview(stack: str, refresh: bool) -> None:
         raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
     if not confirm(f"Make these changes to stack {stack}?", hint=hint):
         raise UsageError("nothing was changed", hint=hint)
+
+
+def _moves(state: StackState) -> bool:
+    """Whether the config has another place than the stack: its program refuses that while anything
+    exists, so that nothing may be ended before."""
+    config = stack_config.read(state.stack)
+    return config is not None and (config.cloud, config.region) != (state.cloud, state.region)
 
 
 def _end_strays(stack: str, report: Reporter, *, yes: bool, discard: bool) -> StackMachines:
