@@ -111,7 +111,7 @@ class Program(Fab):  # type: ignore[misc]
                 words = [topic.value, *self.core.unparsed]
                 topic.value, *self.core.unparsed = self._joined(words)
             else:
-                words = self._joined(self._help_asked(self.core.unparsed))
+                words = self._joined(self._help_as_option(self.core.unparsed))
                 if words[1:] and "--help" in (words[1], words[-1]):
                     # Invoke takes it for a positional argument
                     topic.value, words = words[0], []
@@ -126,11 +126,11 @@ class Program(Fab):  # type: ignore[misc]
                 self._refuse_empty_lists()
                 refuse_without_effect(self.core[0].args.values())
 
-    def _help_asked(self, words: list[str]) -> list[str]:
+    def _help_as_option(self, words: list[str]) -> list[str]:
         """`help train` and `train help` as `train --help`."""
         others = [word for word in words if word != "help"]
-        asked = len(others) < len(words) <= 3 and "help" in (words[0], words[-1])
-        return [*others, "--help"] if others and asked and "help" not in self._tasks() else words
+        is_help = len(others) < len(words) <= 3 and "help" in (words[0], words[-1])
+        return [*others, "--help"] if others and is_help and "help" not in self._tasks() else words
 
     def _refuse_habits(self, words: list[str]) -> None:
         """Exit 2 with the line to type instead of one that other programs have."""

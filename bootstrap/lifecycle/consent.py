@@ -31,10 +31,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the machines answered, and why others were not asked, by name."""
+    """What the machines answered, and why others were not contacted, by name."""
 
     held: Mapping[str, Held] = field(default_factory=dict)
-    not_asked: Mapping[str, str] = field(default_factory=dict)
+    not_contacted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def in_progress(self) -> dict[str, str]:
@@ -47,10 +47,10 @@ class Answers:
         return {one: name for name, held in self.held.items() for one in held.unfetched}
 
     def describe(self) -> Iterator[str]:
-        """A line about the machines that were not asked."""
-        if self.not_asked:
-            names = "; ".join(f"{name}: {why}" for name, why in self.not_asked.items())
-            yield f"not asked for results that another computer may have left there: {names}"
+        """A line about the machines that were not contacted."""
+        if self.not_contacted:
+            names = "; ".join(f"{name}: {why}" for name, why in self.not_contacted.items())
+            yield f"not contacted for results that another computer may have left there: {names}"
 
 
 def refuse_unfetched(

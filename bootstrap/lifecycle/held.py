@@ -37,20 +37,20 @@ def ask(inventory: Inventory) -> Answers:
     try:
         status = power.cluster_status(inventory)
     except RailheadError as error:
-        return Answers(not_asked=dict.fromkeys(inventory.names, error.message))
-    not_asked = {name: status.instance_states[name].state for name in status.not_running}
+        return Answers(not_contacted=dict.fromkeys(inventory.names, error.message))
+    not_contacted = {name: status.instance_states[name].state for name in status.not_running}
     running = power.running_part(status)
     if running is None:
-        return Answers(not_asked=not_asked)
+        return Answers(not_contacted=not_contacted)
     unknown = _pin(status, running)
-    not_asked |= dict.fromkeys(unknown, "its host key is not known here")
+    not_contacted |= dict.fromkeys(unknown, "its host key is not known here")
     known = [name for name in running.names if name not in unknown]
     if not known:
-        return Answers(not_asked=not_asked)
+        return Answers(not_contacted=not_contacted)
     with connect.open_sessions(running.only(known)) as sessions:
         held, failed = connect.attempts(sessions, _read)
-        not_asked |= sessions.reasons | {name: error.message for name, error in failed.items()}
-    return Answers(held, not_asked)
+        not_contacted |= sessions.reasons | {name: error.message for name, error in failed.items()}
+    return Answers(held, not_contacted)
 
 
 def _pin(status: power.ClusterStatus, running: Inventory) -> list[str]:

@@ -126,7 +126,7 @@ def test_alone_records_go_to_a_file_and_lines_for_people_to_stdout(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("trained", "held_out", "samples", "unit", "is_said"),
+    ("trained", "held_out", "samples", "unit", "is_noted"),
     [
         (0.3, 1.9, 60, 1.0, True),
         (0.3, 0.4, 60, 1.0, False),
@@ -137,11 +137,11 @@ def test_alone_records_go_to_a_file_and_lines_for_people_to_stdout(tmp_path: Pat
         (0.3, math.nan, 60, 1.0, False),
     ],
 )
-def test_losses_that_are_far_apart_are_said(
-    trained: float, held_out: float, samples: int, unit: float, is_said: bool
+def test_losses_that_are_far_apart_are_noted(
+    trained: float, held_out: float, samples: int, unit: float, is_noted: bool
 ) -> None:
     text = overfit_note(Metrics(trained, 0.9, 600), Metrics(held_out, 0.5, samples), unit)
-    assert bool(text) is is_said and (not is_said or f"{held_out:.4g}" in text)
+    assert bool(text) is is_noted and (not is_noted or f"{held_out:.4g}" in text)
 
 
 def test_an_accuracy_is_no_part_of_a_regression() -> None:

@@ -34,7 +34,7 @@ def collection() -> Collection:
 
 
 def parsed(line: str) -> Program:
-    """The program that has read a command line. Exit: it was refused, or it asked for help."""
+    """The program that has read a command line. Exit: it was refused, or it was for help."""
     program = new_program()
     with contextlib.redirect_stdout(io.StringIO()):
         program.create_config()

@@ -280,7 +280,7 @@ def test_a_schedule_whose_role_is_gone_is_missing(aws: None) -> None:
     assert deadline.state == MISSING and f"{ROLE_OF_STACK} does not exist" in deadline.reason
 
 
-def test_who_may_not_simulate_policies_is_told_so(aws: None) -> None:
+def test_somebody_who_may_not_simulate_policies_gets_a_line_about_it(aws: None) -> None:
     """It is then neither known to be right, nor an error for a colleague with few rights."""
     inventory = with_role(None)
     moto_plus.extra.no_simulation = True

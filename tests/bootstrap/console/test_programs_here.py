@@ -1,4 +1,4 @@
-"""Programs that are started on the user's computer: by one module, which is told their variables,
+"""Programs that are started on the user's computer: by one module, which gets their variables,
 folder and input."""
 
 from __future__ import annotations

@@ -500,7 +500,7 @@ def test_results_that_another_computer_left_are_not_lost_with_the_machines(
 
     operator.has("running", "stopped")
     answers = held.ask(inventory)
-    assert answers.unfetched == {NOBODY: ONE} and answers.not_asked == {TWO: "stopped"}
+    assert answers.unfetched == {NOBODY: ONE} and answers.not_contacted == {TWO: "stopped"}
     assert f"left there: {TWO}: stopped" in "\n".join(answers.describe())
 
 

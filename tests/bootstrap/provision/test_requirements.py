@@ -71,10 +71,10 @@ def test_uv_builds_nothing_here(tmp_path: Path, marker: Path, words: list[str]) 
 def test_a_package_without_a_wheel_is_named(tmp_path: Path) -> None:
     file, program = tmp_path / "requirements.txt", tmp_path / "uv"
     file.write_text("nothing\n")
-    said = "Because all versions of nothing have no usable wheels and you require nothing"
-    program.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{said}' >&2; exit 1\n")
+    reason = "Because all versions of nothing have no usable wheels and you require nothing"
+    program.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{reason}' >&2; exit 1\n")
     program.chmod(0o755)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=reason) as caught:
         resolve_extra(CPU, file, str(program))
     assert caught.value.hint.startswith("choose a version with a wheel")
 

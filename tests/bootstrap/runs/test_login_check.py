@@ -101,13 +101,13 @@ def test_the_run_logs_in_although_no_file_of_the_chief_has_the_key(
     (tmp_path / "ssh_config").write_text(config)
     go_on = tmp_path / "go-on"
     login = f"ssh -n -F {tmp_path}/ssh_config railhead-2 'test -e {folder}/key || echo no file'"
-    run = Run(tmp_path, f"{login} >{tmp_path}/said; until [ -e {go_on} ]; do sleep 0.05; done")
+    run = Run(tmp_path, f"{login} >{tmp_path}/printed; until [ -e {go_on} ]; do sleep 0.05; done")
     (tmp_path / "bin/ssh").unlink()
-    said = tmp_path / "said"
+    printed = tmp_path / "printed"
     with run.start() as supervisor:
         try:
-            has_said = lambda: said.exists() and said.read_text() == "no file\n"  # noqa: E731
-            assert wait_until(has_said, seconds=60, every=0.02)
+            is_written = lambda: printed.exists() and printed.read_text() == "no file\n"  # noqa: E731
+            assert wait_until(is_written, seconds=60, every=0.02)
             environment = {**os.environ, "HOME": str(tmp_path)}
             argv = ["sh", "-c", LOGIN_CHECK, "login_check", "railhead-2"]
             subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=60)

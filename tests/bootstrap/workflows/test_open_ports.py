@@ -23,7 +23,7 @@ CASES: dict[str, tuple[str, str, bool, bool, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name, network, root, managed, who", CASES.values(), ids=CASES)
-def test_who_reaches_the_ports_of_tensorflow_is_said(
+def test_the_run_says_who_reaches_the_ports_of_tensorflow(
     name: str, network: str, root: bool, managed: bool, who: tuple[str, ...]
 ) -> None:
     peers = [SimpleNamespace(name=n, address=f"{network}{i}") for i, n in enumerate("ab", 1)]

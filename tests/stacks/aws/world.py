@@ -52,7 +52,7 @@ def world(
 ) -> World:
     """An account with so much quota (None: no right to read it), zones that sell the type, the
     subnets of an existing VPC by zone, machines of this stack and the family of their types (as in
-    g4dn.*; empty: that which is asked for), the tags of machines of other stacks, the types of all
+    g4dn.*; empty: the requested one), the tags of machines of other stacks, the types of all
     machines that run by their ids, and which of them are spot machines."""
 
     def instances(args: dict[str, Any]) -> dict[str, Any]:

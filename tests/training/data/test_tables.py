@@ -210,7 +210,7 @@ def test_labels_that_are_not_meant_are_refused(
         reported(tmp_path)
 
 
-def test_what_is_doubtful_in_labels_is_said_with_counts(tmp_path: Path) -> None:
+def test_doubtful_labels_are_counted(tmp_path: Path) -> None:
     labels = ["Yes"] * 10 + ["yes"] * 5 + ["None"] * 5
     rows = [f"{n},{label}" for n, label in enumerate(labels)]
     (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
@@ -226,7 +226,7 @@ def test_what_is_doubtful_in_labels_is_said_with_counts(tmp_path: Path) -> None:
         (np.arange(30) * 1000 + 500, "and 30 of them occur: is it task=regression?", True),
     ],
 )
-def test_classes_without_samples_are_said_or_refused(
+def test_classes_without_samples_are_named_or_refused(
     tmp_path: Path, labels: Any, message: str, refused: bool
 ) -> None:
     np.savez(tmp_path / "d.npz", x=np.ones((30, 2), np.float32), y=labels)
