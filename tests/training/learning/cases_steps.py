@@ -82,7 +82,7 @@ def many_classes_have_means_without_a_matrix(folder: Path) -> None:
 
 @case
 def a_loss_that_is_no_number_names_its_step_and_rank(folder: Path) -> None:
-    values = np.full((64, 3), 3e38, np.float32)  # numbers, whose sums are not
+    values = np.full((64, 3, 1), 3e38, np.float32)  # numbers, whose sums are not; no table
     with folder_with(folder / "d", x=values, y=np.arange(64) % 2) as source:
         settings: dict[str, Any] = dict(
             data="numpy", data_folders={"train": source, "validation": source}

@@ -113,9 +113,13 @@ def _decoded(file: Any) -> Any:
 
     if not WEBP:
         return other()
+
     # decode_image refuses to make 3 channels of a WebP file with transparency.
-    is_webp = tf.strings.substr(file, 8, 4) == "WEBP"
-    return tf.cond(is_webp, lambda: tf.io.decode_webp(file)[..., :3], other)
+    def webp() -> Any:
+        image = tf.io.decode_webp(file)[..., :3]
+        return tf.reshape(image, tf.concat([[-1], tf.shape(image)[-3:]], axis=0))[0]  # a frame
+
+    return tf.cond(tf.strings.substr(file, 8, 4) == "WEBP", webp, other)
 
 
 def orientation(content: bytes) -> int:
