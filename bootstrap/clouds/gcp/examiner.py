@@ -4,6 +4,7 @@ of the organisation, quota of networks."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -162,7 +163,8 @@ def _constraint(
 def _unread(name: str, error: RailheadError, api: str, request: StackRequest) -> Check:
     """A policy that could not be read, and who can."""
     off = re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", error.message)
-    enable = f"gcloud services enable {api}.googleapis.com --project {request.project}"
+    service, project = shlex.quote(f"{api}.googleapis.com"), shlex.quote(str(request.project))
+    enable = f"gcloud services enable {service} --project {project}"
     return Check(name, "unknown", error.message, enable if off else VIEWER)
 
 
