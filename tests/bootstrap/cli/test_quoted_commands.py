@@ -28,10 +28,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "choice": "a part of the name of a task",
         "first": "as choice",
     },
-    "clouds/gcp/examiner.py": {
-        "api": "the name of a service of Google Cloud",
-        "request.project": "letters, digits and dashes: an id that its API has answered",
-    },
     "clouds/gcp/gcs.py": {"self.url": "gs:// and the name of a bucket that answered"},
     "workflows/prune.py": {"' '.join(old)": "ids that match RUN_ID"},
 }
