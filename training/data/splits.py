@@ -171,7 +171,7 @@ def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
     for k in left[: max(0, count - sum(wanted))]:
         wanted[k] += wanted[k] < len(of_class[k][1]) - 1
     if not any(wanted):  # each class has one sample
-        return {generator.randrange(len(labels))}
+        return {of_class[0][1][0]}  # the others still have the highest number
     return {
         number
         for size, (_, own) in zip(wanted, of_class, strict=True)
