@@ -38,7 +38,8 @@ def placed(
     if given.provider or given.providers:
         raise ConfigError(
             "opts: Cluster makes its own provider, with the region, the project and the tags of "
-            "its config; leave provider and providers out"
+            "its config; leave provider and providers out\n"
+            "  next: pulumi config set region REGION   # and project, for Google Cloud"
         )
     kept = pulumi.ResourceOptions(
         parent=given.parent,

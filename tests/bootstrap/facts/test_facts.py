@@ -121,7 +121,7 @@ def test_without_a_common_python_each_hosts_own_are_reported(
     with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each") as caught:
         common_python(hosts(pythons, apt=False), ("3.11", "3.12", "3.10"))
     assert output in caught.value.message
-    assert "apt has one on debian-12, ubuntu-22.04, ubuntu-24.04" in caught.value.hint
+    assert "apt has one on debian-12, debian-13, ubuntu-22.04, ubuntu-24.04" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_host_without_python_relies_on_the_one_of_apt(os: str, chosen: str) ->
 
 
 def test_apt_of_an_unknown_system_has_no_python() -> None:
-    facts = {name: replace(host, os="debian-13") for name, host in hosts([["3.11"], []]).items()}
+    facts = {name: replace(host, os="debian-14") for name, host in hosts([["3.11"], []]).items()}
     with pytest.raises(UsageError, match="h1 has 3.11; h2 has none"):
         common_python(facts, PYTHONS)
 
