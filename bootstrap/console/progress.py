@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from railhead.documents.runs.records import Record
 
 CELLS = 12  # of a bar
+RECENT = 10.0  # seconds whose bytes are the rate of a transfer
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,14 @@ def training_done(record: Record) -> Done:
 
 @dataclass
 class Transfer:
-    """The progress of a transfer of `total` bytes. Thread-safe."""
+    """The progress of a transfer of `total` bytes, at the rate of the last seconds: what stands
+    still has no time left. Thread-safe."""
 
     total: int
     bytes_done: int = 0
     started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: deque[tuple[float, int]] = field(default_factory=deque)  # when, and how many bytes
 
     def add(self, count: int) -> tuple[str, Done]:
         """Count bytes that have arrived; returns as `reach`."""
@@ -62,13 +66,26 @@ class Transfer:
             return self._reached(self.bytes_done + count)
 
     def reach(self, bytes_done: int) -> tuple[str, Done]:
-        """So many bytes have arrived; returns `120 MB of 1.2 GB, 45 MB/s`, and how far it is."""
+        """So many bytes have arrived; returns `120 MB of 1.2 GB, 45 MB/s`, and how far it is.
+        All bytes are not the end, which may take its own time: no time is left then."""
         with self.lock:
             return self._reached(bytes_done)
 
     def _reached(self, bytes_done: int) -> tuple[str, Done]:
         self.bytes_done = bytes_done
-        rate = bytes_done / max(time.monotonic() - self.started, 1e-3)
+        rate = self._rate()
         text = f"{size(bytes_done)} of {size(self.total)}, {size(rate)}/s"
-        left = max(0, self.total - bytes_done) / rate if rate else None
-        return text, Done(bytes_done / self.total if self.total else None, left)
+        left = self.total - bytes_done
+        seconds = left / rate if rate and left > 0 else None
+        return text, Done(bytes_done / self.total if self.total else None, seconds)
+
+    def _rate(self) -> float:
+        """Bytes per second, of the last seconds."""
+        now, seen = time.monotonic(), self.seen
+        if not seen:
+            seen.append((self.started, 0))
+        seen.append((now, self.bytes_done))
+        while seen[1][0] <= now - RECENT:
+            seen.popleft()
+        begun, before = seen[0]
+        return max(0, self.bytes_done - before) / max(now - begun, 1e-3)

@@ -148,9 +148,11 @@ def _built(line: str) -> tuple[str, Done]:
 
 def _fetched(step: str, transfer: Transfer, event: Grown) -> tuple[str, Done]:
     """How far an installation is. Without bytes from the network it uses those that an earlier one
-    has left on the host."""
+    has left on the host; with all of them, only the disk still grows."""
     unpacked = f"the disk has {size(event.grown)} more"
     if event.received < LEAST_FETCHED:
         return f"{step}: installs {size(transfer.total)}; {unpacked}", Done()
-    text, done = transfer.reach(min(event.received, transfer.total))
+    if event.received >= transfer.total:
+        return f"{step}: downloaded {size(event.received)}, unpacks; {unpacked}", Done()
+    text, done = transfer.reach(event.received)
     return f"{step}: downloaded {text}; {unpacked}", done

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bootstrap.console import progress
 from bootstrap.console.progress import Done, Transfer, training_done
 from bootstrap.console.text import (
     bar,
@@ -116,8 +118,25 @@ def test_a_transfer_has_bytes_and_a_rate() -> None:
     transfer = Transfer(1000, started=time.monotonic() - 1e6)
     text, done = transfer.add(200)
     assert (text, done.part) == ("200 B of 1.0 kB, 0 B/s", 0.2)
-    assert transfer.reach(1000)[1] == Done(1.0, 0.0)
+    assert transfer.reach(1000)[1] == Done(1.0)
     assert Transfer(0).add(0)[1] == Done()
+
+
+def test_the_time_left_is_that_of_the_bytes_that_move_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    transfer, shown = Transfer(1000, started=0.0), dict[float, tuple[str, float | None]]()
+    for now, arrived in ((10, 500), (20, 505), (30, 510), (40, 510), (50, 610), (60, 1000)):
+        text, done = transfer.reach(arrived)
+        shown[now] = text.rpartition(", ")[2], done.seconds_left
+    assert shown == {
+        10: ("50 B/s", 10.0),
+        20: ("0 B/s", 990.0),
+        30: ("0 B/s", 980.0),
+        40: ("0 B/s", None),  # nothing moves
+        50: ("10 B/s", 39.0),
+        60: ("39 B/s", None),  # what follows is no transfer
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from standins.connected import connected
@@ -29,9 +29,11 @@ from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey, uv, wheel_store
+from bootstrap.provision.host_step import HostStep
 from bootstrap.provision.wheel_store import wheel_folder
+from bootstrap.ssh.session import Session
 from bootstrap.workflows.bootstrap import make_ready
-from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.commands import CommandResult, Grown, Line
 from railhead.documents.agent.files import Read, Replace, Replaced, Text, TextFile
 
 if TYPE_CHECKING:
@@ -550,3 +552,40 @@ def test_an_environment_that_is_not_imported_is_not_complete(cluster: SurveyedCl
     with pytest.raises(HostsFailed, match="runtime: python ended with 1"):
         apply(replace(cluster, environment=environment), {"h1": host}, "runtime")
     assert f"{environment.folder}/.ok" not in host.written
+
+
+class Downloading(RecordedHost):
+    """Its installation has grown so far, once a second; then uv says its last line."""
+
+    events: tuple[Grown | Line, ...] = ()
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str], **more: Any) -> CommandResult:
+        for event in self.events if more["fetches"] else ():
+            more["on_event"](event)
+        return super().run(argv, env, **more)
+
+
+def board_lines(board: Board) -> list[str]:
+    """What a log shows of a board: each line, however fast it came."""
+    stream = board._stream
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue().splitlines()
+
+
+def test_an_installation_shows_what_moves_and_never_a_download_that_is_over(
+    cluster: SurveyedCluster,
+) -> None:
+    host, board = Downloading("h1"), Board(io.StringIO(), ["h1"], every=0)
+    megabytes = cluster.environment.megabytes
+    host.events = tuple(
+        Grown(grown * 10**6, received * 10**6)
+        for grown, received in ((1, 0), (9, megabytes // 2), (20, megabytes), (99, megabytes + 7))
+    )
+    step_host = HostStep(cast("Session", host), cluster, board)
+    step_host.run("runtime", ["uv"], fetches=True)
+    installs, half, whole, more = board_lines(board)
+    assert "installs" in installs and "the disk has 1.0 MB more" in installs
+    assert " of " in half and "50 %" in half and "left" in half
+    for line, grown in ((whole, 20), (more, 99)):
+        assert f"unpacks; the disk has {grown} MB more" in line
+        assert "%" not in line and " left" not in line
