@@ -25,7 +25,15 @@ def test_mypy_finds_the_types_of_the_interface(tmp_path: Path, shared_caches: Pa
     installed = Installed.with_packages_of_the_tests(tmp_path / "env", wheel, shared_caches)
     (tmp_path / "mine.py").write_text(MINE)
     python = ("--python-executable", installed.folder / "bin/python")
-    argv = [sys.executable, "-m", "mypy", "--no-incremental", "--cache-dir", os.devnull, *python]
+    argv: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--no-incremental",
+        "--cache-dir",
+        os.devnull,
+        *python,
+    ]
     done = subprocess.run([*argv, "mine.py"], cwd=tmp_path, capture_output=True, text=True)
     assert re.findall(r'Revealed type is "([\w.]+)"', done.stdout) == [
         *("railhead.bootstrap.interface.run.Run", "pathlib.Path")

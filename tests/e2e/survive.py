@@ -60,8 +60,10 @@ for step in range(begin + 1, {STEPS} + 1):
         (folder / ".step").write_text(str(step))
         (folder / ".step").replace(file)
 """
-COUNTS = ("train", "--script", "steps.py", "--launcher", "tensorflow", "--independent")
-COUNTS += faults.METRIC
+COUNTS = (
+    *("train", "--script", "steps.py", "--launcher", "tensorflow", "--independent"),
+    *faults.METRIC,
+)
 Fault = tuple[str, float]  # its kind, and when it happened
 
 

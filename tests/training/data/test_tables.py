@@ -13,6 +13,7 @@ import pytest
 
 from training.config import TrainConfig
 from training.data import DataError, splits
+from training.data.arrays import Arrays
 from training.data.formats import csv_files
 from training.data.uri import DataSource
 
@@ -230,7 +231,8 @@ def test_classes_without_samples_are_named_or_refused(
     tmp_path: Path, labels: Any, message: str, refused: bool
 ) -> None:
     np.savez(tmp_path / "d.npz", x=np.ones((30, 2), np.float32), y=labels)
-    given, texts = {"train": DataSource(str(tmp_path))}, []
+    given = {"train": DataSource(str(tmp_path))}
+    texts: list[str] = []
     try:
         splits.load(TrainConfig(data="numpy"), given, texts.append)
     except DataError as error:
@@ -254,7 +256,7 @@ def test_each_class_has_its_part_of_the_held_out_samples(
 ) -> None:
     labels = np.repeat(np.arange(len(counts)), counts)
     np.random.RandomState(0).shuffle(labels)
-    samples = splits.Arrays(np.arange(len(labels)), labels)
+    samples = Arrays(np.arange(len(labels)), labels)
     parts = splits.hold_out(samples, TrainConfig(held_out=held_out))
     whole = sorted([*parts[0].values, *parts[1].values])
     assert whole == list(range(len(labels))), "each sample is in one part"
