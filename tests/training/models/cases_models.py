@@ -173,9 +173,10 @@ def the_steps_of_a_regression_do_not_depend_on_the_unit_of_its_labels(folder: Pa
             found = run(folder / f"r-{number}", data="numpy", model="linear", task="regression",
                         optimizer="sgd", data_folders={"train": source})  # fmt: skip
             weights.append(found)
-    same(*weights, tolerance=1e-4)
-    first, second = (found.evaluation["mae"] for found in weights)
-    np.testing.assert_allclose(second, first * 1000, rtol=1e-3)
+    first, second = weights
+    same(first, second, 1e-4)
+    of_one, of_thousand = (found.evaluation["mae"] for found in weights)
+    np.testing.assert_allclose(of_thousand, of_one * 1000, rtol=1e-3)
 
 
 @case

@@ -245,7 +245,7 @@ def test_a_part_that_mpiruns_pipe_took_is_continued_where_it_ended(
     monkeypatch.undo()
     os.close(source)
     sent = b"".join(written)
-    assert len(sent) % rank_module.FRAME == 0
+    assert len(sent) % FRAME == 0
     assert NOT_TEXT.sub(b"", sent) == rank_module.encoded(text).replace(b"\x1f", b"")
 
 
