@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ..console.text import size
-from ..errors import HostsNotReady, UsageError
+from ..errors import Command, HostsNotReady, UsageError
 from ..facts.host import HostFacts
 from . import downloads, drivers, hostfile, open_mpi, runtimes
 from . import system_changes as system
@@ -110,8 +110,20 @@ def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
             _refuse_no_nvcc(cluster, name)
             why += f", for GPUs, with {toolkit or 'an nvcc 12.4 that is fetched'}"
             fetches = 0 if toolkit else runtimes.CUDA_MEGABYTES
-        return Step(name, "horovod", why + _keeps(cluster, name), MINUTES, fetches)
+        why += _keeps(cluster, name) + _for_all_clusters(cluster)
+        return Step(name, "horovod", why, MINUTES, fetches)
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
+
+
+def _for_all_clusters(cluster: SurveyedCluster) -> str:
+    """Says how one wheel serves all clusters; empty for hosts on this computer: theirs does."""
+    if cluster.inventory.kind.this_machine:
+        return ""
+    runtime, python = cluster.environment.runtime, cluster.environment.python
+    is_default = runtime.row is next(iter(runtimes.ROWS.values()))
+    row = None if is_default else runtime.row.name
+    command = Command("wheel", runtime=row, python=python, gpu=runtime.gpu)
+    return f"; {command} on such a computer serves all clusters"
 
 
 def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:

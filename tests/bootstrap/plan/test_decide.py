@@ -17,6 +17,8 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import Runtime
 from bootstrap.plan.steps import MINUTES, Plan, Step
 
+NO_WHEEL = "no wheel for this system yet: built here, once"
+FOR_ALL = "; fab wheel --python 3.11 on such a computer serves all clusters"
 WHEEL = Path("horovod-0.28.1-cp311-cp311-linux_x86_64.whl")
 V100 = "Tesla V100-SXM2-16GB"
 
@@ -29,13 +31,14 @@ def plan(
     runtime: str | Runtime,
     wheel: Path | None = None,
     kept: CachedWheel | None = None,
+    cloud: str = "hosts",
 ) -> Plan:
     """What makes two such hosts ready, h1 and h2."""
     facts = {"h1": host, "h2": host}
     runtime = runtimes.RUNTIMES[runtime] if isinstance(runtime, str) else runtime
     environment = runtimes.Environment(runtime, "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
-    inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud=cloud)
     two = SurveyedCluster(inventory, facts, environment, peers, wheel, kept)
     return decide.decide(two, Options())
 
@@ -59,8 +62,25 @@ def with_gpu(host: HostFacts, **gpu: Any) -> HostFacts:
 
 def test_one_host_builds_the_wheel_and_the_other_gets_it(debian: HostFacts) -> None:
     built, got = steps(debian, "tf2.18-cpu")["horovod"]
-    assert built == Step("h1", "horovod", "no wheel for this system yet: built here, once", MINUTES)
+    assert built == Step("h1", "horovod", f"{NO_WHEEL}{FOR_ALL}", MINUTES)
     assert got == Step("h2", "horovod", "install the wheel that h1 builds")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "cloud", "command"),
+    [
+        ("tf2.21-cpu", "hosts", "; fab wheel --runtime tf2.21 --python 3.11 on"),
+        ("tf2.18-cpu", "aws", "; fab wheel --python 3.11 on"),
+        ("tf2.18-cpu", "local", ""),  # what they build serves all clusters
+    ],
+)
+def test_a_step_that_compiles_names_the_command_that_does_it_for_all_clusters(
+    debian: HostFacts, runtime: str, cloud: str, command: str
+) -> None:
+    steps = plan(debian, runtime, cloud=cloud).steps
+    built, got = [step.why for step in steps if step.name == "horovod"]
+    assert command in built and ("fab wheel" in built) is bool(command)
+    assert "fab wheel" not in got
 
 
 def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
@@ -75,8 +95,8 @@ def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
         (True, True, WHEEL, f"install the wheel kept in {URL} ({WHEEL.name})"),
         (True, False, WHEEL, f"install the wheel built before ({WHEEL.name})"),
         (None, False, WHEEL, f"install the wheel built before ({WHEEL.name})"),
-        (None, False, None, "no wheel for this system yet: built here, once"),
-        (False, False, None, f"no wheel for this system yet: built here, once, then kept in {URL}"),
+        (None, False, None, f"{NO_WHEEL}{FOR_ALL}"),
+        (False, False, None, f"{NO_WHEEL}, then kept in {URL}{FOR_ALL}"),
         (
             False, False, WHEEL,
             f"install the wheel built before ({WHEEL.name}), then kept in {URL}",
@@ -104,8 +124,8 @@ def test_a_wheel_for_gpus_is_built_with_the_hosts_toolkit_if_it_has_one(
     debian: HostFacts, cuda: dict[str, str], toolkit: str, fetches: int
 ) -> None:
     built, got = steps(with_gpu(debian, cuda=cuda), "tf2.18-gpu")["horovod"]
-    expected = f"no wheel for this system yet: built here, once, for GPUs, with {toolkit}"
-    assert (built.why, built.fetches) == (expected, fetches)
+    for_all = FOR_ALL.replace("3.11", "3.11 --gpu")
+    assert (built.why, built.fetches) == (f"{NO_WHEEL}, for GPUs, with {toolkit}{for_all}", fetches)
     assert got.fetches == 0
 
 

@@ -231,7 +231,7 @@ def test_what_one_has_built_the_other_finds(
     ann, bo = team
     url = "s3://results-b/wheels/"
     planned = plan(ann).ended(0, "[h1] horovod: no wheel for this system yet: built here")
-    key = planned.out.partition(f", then kept in {url}")[2].split()[0]
+    key = planned.out.partition(f", then kept in {url}")[2].split("; ")[0]
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(ann.caches))
     built = local_state.cache("wheels") / key / NAME
