@@ -39,7 +39,7 @@ MAKE_KEY = """mkdir -p -m 700 ~/.railhead/cluster
 ssh-keygen -y -P '' -f {key} >{key}.pub 2>/dev/null && exit
 rm -f {key}
 ssh-keygen -q -t ed25519 -N '' -C {comment} -f {key}"""
-IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
+IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow; assert horovod.tensorflow.mpi_built()"
 
 
 def apply(cluster: ConnectedCluster, plan: Plan, board: Board) -> ConnectedCluster:
@@ -179,17 +179,19 @@ class _Installation:
         if not self.environment.horovod:
             self._mark_complete(step_host, "runtime", imports)
         elif step_host.waits_for_wheel:  # compile Python files while the wheel is built
-            step_host.reporter("runtime")("installed; imported once")
-            step_host.run("runtime", self._import_command(imports), env=QUIET)
+            self._check(step_host, "runtime", imports)
 
     def _mark_complete(self, step_host: HostStep, step: str, imports: str) -> None:
         """Check that the environment can be imported, and mark it as complete."""
         folder = self.environment.folder
-        step_host.run(step, self._import_command(imports), env=QUIET)
+        self._check(step_host, step, imports)
         step_host.session.write(TextFile(f"{folder}/.ok", self.environment.digest + "\n"))
 
-    def _import_command(self, imports: str) -> list[str]:
-        return [self.environment.interpreter, "-c", imports]
+    def _check(self, step_host: HostStep, step: str, imports: str) -> None:
+        """Import what the environment is for, which takes long the first time, and is shown."""
+        shown = imports.rpartition("import ")[2].partition(";")[0]
+        step_host.reporter(step)(f"checking: import {shown}")
+        step_host.run(step, [self.environment.interpreter, "-c", imports], env=QUIET)
 
     def _install_bucket_client(self, step_host: HostStep) -> None:
         client = self.cluster.bucket_client

@@ -554,8 +554,8 @@ def test_an_environment_that_is_not_imported_is_not_complete(cluster: SurveyedCl
     assert f"{environment.folder}/.ok" not in host.written
 
 
-class Downloading(RecordedHost):
-    """Its installation has grown so far, once a second; then uv says its last line."""
+class Talking(RecordedHost):
+    """uv says these lines, or how its installation has grown."""
 
     events: tuple[Grown | Line, ...] = ()
 
@@ -575,7 +575,7 @@ def board_lines(board: Board) -> list[str]:
 def test_an_installation_shows_what_moves_and_never_a_download_that_is_over(
     cluster: SurveyedCluster,
 ) -> None:
-    host, board = Downloading("h1"), Board(io.StringIO(), ["h1"], every=0)
+    host, board = Talking("h1"), Board(io.StringIO(), ["h1"], every=0)
     megabytes = cluster.environment.megabytes
     host.events = tuple(
         Grown(grown * 10**6, received * 10**6)
@@ -589,3 +589,22 @@ def test_an_installation_shows_what_moves_and_never_a_download_that_is_over(
     for line, grown in ((whole, 20), (more, 99)):
         assert f"unpacks; the disk has {grown} MB more" in line
         assert "%" not in line and " left" not in line
+
+
+@pytest.mark.parametrize("framework", [runtimes.TENSORFLOW, runtimes.JAX, runtimes.TORCH])
+def test_what_is_imported_first_is_shown_while_it_is_imported(
+    cluster: SurveyedCluster, framework: runtimes.Framework
+) -> None:
+    environment = serving(cluster, "tensorflow")
+    row = replace(environment.runtime.row, framework=framework)
+    environment = replace(environment, runtime=replace(environment.runtime, row=row))
+    host, board = Talking("h1"), Board(io.StringIO(), ["h1"], every=0)
+    host.events = (Line(" + wrapt==1.2"),)
+    plan = Plan(("h1",), (Step("h1", "runtime", ""),))
+    cluster = replace(cluster, environment=environment)
+    apply_plan.apply(connected(cluster, {"h1": host}), plan, board)
+    lines = [line for line in board_lines(board) if "runtime: " in line]
+    assert lines[-2:] == [
+        "[h1] runtime:  + wrapt==1.2",
+        f"[h1] runtime: checking: import {framework.imports.rpartition('import ')[2]}",
+    ]
