@@ -100,6 +100,9 @@ class Reader(Operator):
         command_run = self.fab(*words, seconds=1500)
         if "--detach" in words:
             wait_until(self.has_all_ranks, 60, "both ranks and their helpers run")
+        if words[0] == "exec":  # the lines of the hosts as they come: on the page, of one by one
+            lines = command_run.out.splitlines(keepends=True)
+            return "".join(sorted(lines, key=host_of)), command_run.code
         return command_run.out, command_run.code
 
     def has_all_ranks(self) -> bool:
@@ -115,6 +118,11 @@ class Reader(Operator):
             printed, last = self.types(command, last)
             same = matches(steady(expected, {}), steady(printed, places))
             assert same, f"$ {command}\nprinted:\n{printed}\nthe page says:\n{expected}"
+
+
+def host_of(line: str) -> str:
+    """The host that a line begins with, or none."""
+    return line.partition("]")[0] if line.startswith("[") else ""
 
 
 def record_of(home: Path) -> list[tuple[str, int, str]]:

@@ -17,6 +17,7 @@ from ..lifecycle import cloud_host_keys, power, reach
 from ..runs.strategies import choose
 from ..ssh import authorized_keys, connect
 from ..ssh.jump_hosts import key_file_here, pins_of
+from ..ssh.session import Session
 
 
 def known(inventory: Inventory, name: str) -> str:
@@ -92,20 +93,30 @@ def outputs(inventory: Inventory, command: str) -> dict[str, str]:
 
 
 def execute(inventory: Inventory, command: str) -> None:
-    """Run a shell command on all hosts; print each output line with its host's name.
+    """Run a shell command on all hosts; print each line with its host's name, as it comes.
 
     Raises:
-        HostsFailed: the command failed on some host.
+        HostsFailed: the command failed on some host, or its connection was lost.
     """
     with reach.sessions(inventory) as sessions:
-        outputs = connect.everywhere(
-            sessions, lambda s: s.shell(command, silence=LONG.silence), what="the command"
-        )
-    for name, (lines, _) in outputs.items():
-        for line in lines:
-            print_lines(f"[{name}] {line}")
-    if any(code for _, code in outputs.values()):
-        outcomes = {name: f"exit {code}" if code else "ok" for name, (_, code) in outputs.items()}
+
+        def one(session: Session) -> int:
+            def show(line: str) -> None:
+                print_lines(f"[{session.host.name}] {line}")
+
+            try:
+                return session.shell(command, silence=LONG.silence, report=show)[1]
+            except BrokenPipeError:  # nobody reads what the others would print, as after `| head`
+                for other in sessions.values():
+                    other.close()
+                raise
+
+        codes, failed = connect.attempts(sessions, one)
+        outcomes = {
+            name: str(failed.get(name, "")) or (f"exit {codes[name]}" if codes[name] else "ok")
+            for name in sessions
+        }
+    if failed or any(codes.values()):
         raise HostsFailed(f"{shlex.quote(command)} failed", outcomes)
 
 

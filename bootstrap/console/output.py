@@ -35,7 +35,8 @@ def print_lines(*lines: str) -> None:
         if printer := _printer.get():
             printer(printable(line))
         else:
-            print(shown_on(sys.stdout, line), flush=True)
+            # In one write: other threads print too.
+            print(f"{shown_on(sys.stdout, line)}\n", end="", flush=True)
 
 
 @contextmanager

@@ -150,13 +150,16 @@ class Session:
                 counts = (self._channel.sent - sent, self._channel.received - received)
                 notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
-    def shell(self, command: str, *, silence: float | None = None) -> tuple[list[str], int]:
+    def shell(
+        self, command: str, *, silence: float | None = None, report: Reporter | None = None
+    ) -> tuple[list[str], int]:
         """Run a shell command without input; returns its output with stderr, and its exit code.
-        ConnectionLost when nothing came for `silence` seconds."""
+        `report` gets each line as it comes. ConnectionLost when nothing came for `silence` seconds.
+        """
         mark = f"@rc {self._mark} "
         # Quoted: invalid sh, such as an open quote, ends the subshell and not the session.
         text = f'( eval {shlex.quote(command)} ) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
-        output = self.sh(text, silence=silence)
+        output = self.sh(text, silence=silence, report=report and _before(mark, report))
         lines = output.splitlines()
         at = max((i for i, line in enumerate(lines) if line.startswith(mark)), default=-1)
         code_text = lines[at].removeprefix(mark) if at >= 0 else ""
@@ -400,6 +403,26 @@ class Session:
         except unpack.Hostile:
             self.close()  # what follows may be the rest of it
             raise
+
+
+def _before(mark: str, report: Reporter) -> Reporter:
+    """A reporter of the lines before the one that begins with `mark`. The blank line that comes
+    directly before it is not of the output."""
+    blank, ended = 0, False
+
+    def of_output(raw: str) -> None:
+        nonlocal blank, ended
+        if ended:
+            return
+        ended = raw.startswith(mark)
+        if not raw:
+            blank += 1
+            return
+        for line in [""] * (blank - ended) + ([] if ended else raw.splitlines()):
+            report(line)
+        blank = 0
+
+    return of_output
 
 
 def _document(kind: Any, value: Any, what: str) -> Any:

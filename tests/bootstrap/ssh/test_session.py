@@ -138,6 +138,24 @@ def test_a_command_of_several_lines_runs_as_it_is(session: Session) -> None:
     assert session.shell(command) == (["1 2 $a"], 4)
 
 
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        ("true", []),
+        ("echo", [""]),
+        ("printf end", ["end"]),
+        ("echo; echo; echo 1; echo; exit 3", ["", "", "1", ""]),
+        (r"printf '10 %%\r20 %%\n'", ["10 %", "20 %"]),
+        ("echo '@rc '; echo @end", ["@rc ", "@end"]),
+    ],
+)
+def test_the_lines_of_a_command_are_reported_and_nothing_else(
+    session: Session, command: str, lines: list[str]
+) -> None:
+    reported: list[str] = []
+    assert session.shell(command, report=reported.append)[0] == reported == lines
+
+
 def test_a_talkative_login_shell_is_not_part_of_an_answer(
     talkative: None, session: Session
 ) -> None:
