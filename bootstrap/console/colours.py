@@ -13,7 +13,7 @@ BOLD, DIM, RED, GREEN = "1", "2", "31", "32"
 OFF = ("", "0")  # values of a variable that switch nothing on
 _BAR = re.compile(r"^\[(#+)(?=\.*\] )")
 _RULES = (
-    (re.compile(r"^\[[^\]\s]+\](?= |$)"), DIM),  # the host of a line
+    (re.compile(r"^\[[^\]\s]+(, [^\]\s]+)*\](?= |$)"), DIM),  # the hosts of a line
     (re.compile(r"^ *next: .*"), BOLD),
     (re.compile(r"^fab [\w-]+: "), RED),  # an error
     (re.compile(r"^run \S+ succeeded\b.*"), GREEN),

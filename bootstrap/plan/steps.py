@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,12 +52,21 @@ class Plan:
         return any(step.name == name for step in self.of(host))
 
     def describe(self) -> list[str]:
-        """Lines for the user: the notes, then the steps of each host or 'nothing to do'."""
-        lines = [*self.notes]
+        """Lines for the user: the notes, then each step with the hosts that have it, in the order
+        of each host, and the hosts that have 'nothing to do'."""
+        lines: list[tuple[str, list[str]]] = []
         for host in self.hosts:
-            steps: Sequence[Step] = self.of(host)
-            lines += [f"[{host}] {step}" for step in steps] or [f"[{host}] nothing to do"]
-        return lines
+            place = len(lines)  # of the host's next step: from its last to its first
+            for step in map(str, reversed(self.of(host))):
+                same = [n for n, (text, _) in enumerate(lines[:place]) if text == step]
+                if same:
+                    place = same[-1]
+                    lines[place][1].append(host)
+                else:
+                    lines.insert(place, (step, [host]))
+        if idle := [host for host in self.hosts if not self.of(host)]:
+            lines.append(("nothing to do", idle))
+        return [*self.notes, *(f"[{', '.join(hosts)}] {text}" for text, hosts in lines)]
 
     def document(self) -> dict[str, Any]:
         """The plan as a JSON document: the hosts with their steps, and the notes."""

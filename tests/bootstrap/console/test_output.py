@@ -47,10 +47,11 @@ def test_the_environment_decides_whether_there_are_colours(
         monkeypatch.setenv(name, value)
     stream = Stream(is_terminal)
     assert has_colours(stream) is colours
-    sent = "\x1b[31mrun r1 succeeded in 4 s\x1b[2J\nnext: rest"
-    shown = "run r1 succeeded in 4 s\nnext: rest"
+    sent = "\x1b[31mrun r1 succeeded in 4 s\x1b[2J\nnext: rest\n[a, b] key"
+    shown = "run r1 succeeded in 4 s\nnext: rest\n[a, b] key"
     if colours:
-        shown = "\x1b[32mrun r1 succeeded in 4 s\x1b[0m\n\x1b[1mnext: rest\x1b[0m"
+        success, following = "\x1b[32mrun r1 succeeded in 4 s\x1b[0m", "\x1b[1mnext: rest\x1b[0m"
+        shown = f"{success}\n{following}\n\x1b[2m[a, b]\x1b[0m key"
     assert shown_on(stream, sent) == shown
 
 

@@ -37,6 +37,29 @@ def test_a_plan_is_reported_host_by_host_in_their_order() -> None:
     ]
 
 
+def test_a_step_that_hosts_share_is_one_line_in_the_order_of_each() -> None:
+    steps = {
+        "a": ("uv", "runtime", "built here", "key"),
+        "b": ("system", "uv", "runtime", "wheel", "key"),
+        "c": (),
+        "d": ("uv", "runtime", "wheel", "bucket", "key"),
+        "e": ("key", "uv"),  # another order is two lines
+        "f": (),
+    }
+    plan = Plan(tuple(steps), tuple(Step(h, name, "") for h in steps for name in steps[h]))
+    assert plan.describe() == [
+        "[b] system: ",
+        "[e] key: ",
+        "[a, b, d, e] uv: ",
+        "[a, b, d] runtime: ",
+        "[a] built here: ",
+        "[b, d] wheel: ",
+        "[d] bucket: ",
+        "[a, b, d] key: ",
+        "[c, f] nothing to do",
+    ]
+
+
 def test_a_step_belongs_to_one_host() -> None:
     assert PLAN.of("h1") == (KEY,)
     assert PLAN.of("h3") == ()
@@ -48,7 +71,7 @@ def test_a_plan_without_steps_has_nothing_to_do_and_reports_so_of_every_host() -
     ready = Plan(("h1", "h2"), notes=("a choice",))
     assert ready.nothing_to_do
     assert not PLAN.nothing_to_do
-    assert ready.describe() == ["a choice", "[h1] nothing to do", "[h2] nothing to do"]
+    assert ready.describe() == ["a choice", "[h1, h2] nothing to do"]
 
 
 def test_a_plan_for_programs_has_every_step_of_every_host() -> None:

@@ -239,7 +239,7 @@ def test_what_one_has_built_the_other_finds(
     built.write_bytes(BUILT)
     store_wheel(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built, key)
 
-    cached = plan(bo).ended(0, f"[h1] horovod: install the wheel kept in {url}{key} ({NAME})")
+    cached = plan(bo).ended(0, f"[h1, h2] horovod: install the wheel kept in {url}{key} ({NAME})")
     assert "built here" not in cached.out
     assert (bo.caches / "railhead/wheels" / key / NAME).read_bytes() == BUILT
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")

@@ -53,7 +53,7 @@ def test_stdout_holds_the_plan_alone(
     assert list(document["hosts"]) == names
     assert [step["name"] for step in document["hosts"][names[0]]] == STEPS
     assert output.err.startswith(f"{inventory(hosts).name} (hosts): ")
-    assert f"[{names[0]}] uv: " in output.err
+    assert f"[{', '.join(names)}] uv: " in output.err
 
 
 @pytest.fixture(scope="module")

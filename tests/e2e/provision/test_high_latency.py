@@ -61,4 +61,4 @@ def test_far_and_lossy_hosts_become_ready_in_one_connection_each(
     for installer in installers:
         assert [path.name for path in installer.iterdir()] == [uv_digest()]
         assert (installer / uv_digest() / "uv").stat().st_size > 10_000_000
-    laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-both] nothing to do")
+    laptop.fab("plan", "--hosts", hosts).ended(0, f"[{hosts.replace(',', ', ')}] nothing to do")

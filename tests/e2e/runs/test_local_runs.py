@@ -39,8 +39,8 @@ def test_a_second_bootstrap_changes_nothing_and_reports_so(operator: Operator) -
         return {(str(path), path.lstat().st_mtime_ns) for path in folders}
 
     before = files()
-    operator.fab("bootstrap").ended(0, "nothing was changed", "[h1] nothing to do")
-    operator.fab("plan").ended(0, "[h2] nothing to do")
+    operator.fab("bootstrap").ended(0, "nothing was changed", "[h1, h2] nothing to do")
+    operator.fab("plan").ended(0, "[h1, h2] nothing to do")
     assert before and files() == before
 
 

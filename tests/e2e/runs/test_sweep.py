@@ -64,7 +64,7 @@ def test_trials_at_once_one_is_killed_and_the_others_end(operator: Operator) -> 
     done = operator.fab(*command)
     done.ended(0, "all trials have already ended", "best of 3 trials: rate=0.3")
     assert "has changed" not in done.out
-    operator.fab("plan").ended(0, "[h1] nothing to do", "[h2] nothing to do")
+    operator.fab("plan").ended(0, "[h1, h2] nothing to do")
 
 
 def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:

@@ -93,7 +93,7 @@ def test_the_newest_tensorflow_trains_with_each_launcher(
         train.ended(0, "runtime tf2.21-cpu on Python", "; --runtime tf2.21")
         run = json.loads((operator.last / "run.json").read_text())
         assert run["runtime"]["name"] == "tf2.21-cpu" and strategy in (None, run["strategy"])
-        operator.fab("plan", *newest).ended(0, "[h1] nothing to do")
+        operator.fab("plan", *newest).ended(0, "[h1, h2] nothing to do")
         with kept_environments.alone(shared_caches) as kept:
             kept_environments.keep(kept, home)
     operator.fab("wheel", *newest, "--out", "wheels", seconds=600).ended(
