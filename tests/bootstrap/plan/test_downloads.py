@@ -84,7 +84,7 @@ def test_what_is_sent_needs_more_space_than_what_is_downloaded(
 ) -> None:
     room = 2_000_000_000
     assert plan(replace(debian, disk_free=room))
-    with pytest.raises(UsageError, match=r"\[h1\] runtime, bucket needs 2.4 GB"):
+    with pytest.raises(UsageError, match=r"\[h1\] runtime, bucket needs 2.7 GB"):
         plan(replace(shut_in, disk_free=room))
 
 

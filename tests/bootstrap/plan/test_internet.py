@@ -118,7 +118,10 @@ def test_a_file_that_is_not_a_certificate_is_refused(authority: Path) -> None:
     for name, rule in {**rules, "both": "both has a private key", ".": "Is a directory"}.items():
         with pytest.raises(UsageError, match=rule):
             internet(ca=str(authority / name))
-    with pytest.raises(UsageError, match="longer than 2,000,000"):
+    (authority / "long").write_bytes(b"0" * 2_000_001)
+    with pytest.raises(UsageError, match="at most 2.0 MB"):
+        internet(ca=str(authority / "long"))
+    with pytest.raises(UsageError, match="a regular file"):
         internet(ca="/dev/zero")
 
 
