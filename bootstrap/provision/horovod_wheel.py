@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from railhead.documents.agent.files import TextFile
 
 from ..console.text import clean, size
+from ..errors import RailheadError
 from ..plan import downloads, runtimes
 from ..untrusted.unpack import Hostile
 from . import wheels
@@ -17,9 +18,14 @@ from .apt_proxy import apt_proxy
 from .host_step import QUIET, HostStep
 from .wheel_store import NAME
 
-BUILD = "~/.railhead/build"
+# The wheel stays on its host, for a command that waits for it: it appears whole. A build that is
+# terminated removes its files first.
+ONCE = """trap : TERM
+ls "$2"/*.whl 2>/dev/null && exit
+rm -rf "$2.part"
+sh "$0" "$1" "$2.part" "$3" && mv "$2.part" "$2" && ls "$2"/*.whl"""
 WHEEL_LIMIT = 1 << 28  # bytes; a wheel with NCCL has 21 MB
-APT = f"{BUILD}/apt.conf"
+APT = "~/.railhead/build/apt.conf"
 # Replaces the host's own settings, which may name an unreachable proxy.
 APT_SETTINGS = """Dir::Etc::main "/dev/null";
 Dir::Etc::parts "/dev/null";
@@ -29,7 +35,8 @@ Acquire::https::Proxy "{0}";
 
 
 def build(step_host: HostStep, into: Path) -> Path:
-    """Build the wheel, test it and fetch it into the folder `into` of this computer.
+    """Build the wheel, unless another command has done it meanwhile, test it and fetch it into the
+    folder `into` of this computer.
 
     Raises:
         RailheadError: the build or the test failed.
@@ -37,16 +44,22 @@ def build(step_host: HostStep, into: Path) -> Path:
     """
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
-    step_host.session.write(*(TextFile(f"{BUILD}/{p.name}", p.read_text()) for p in recipe))
-    argv = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
+    folder = step_host.build_folder
+    # Executable, as the build needs one of them: what another command uses is not replaced.
+    files = (TextFile(f"{folder}/{path.name}", path.read_text(), 0o755) for path in recipe)
+    step_host.session.write(*files)
+    argv = ["sh", "-c", ONCE, f"{folder}/horovod.sh", environment.folder, f"{folder}/out"]
     with supplied(step_host) as variables:
-        reply = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=variables)
-    name = _wheel_name(reply.tail)
-    step_host.install_wheel(f"{BUILD}/out/{name}")
-    _test(step_host)
+        reply = step_host.run("horovod", [*argv, f"{folder}/horovod.txt"], env=variables)
+    try:
+        name = _wheel_name(reply.tail)
+        step_host.install_wheel(f"{folder}/out/{name}")
+        _test(step_host)
+    except RailheadError:
+        step_host.session.remove(f"{folder}/out")  # the next command builds another
+        raise
     wheel = into / name
-    step_host.session.get_file(f"{BUILD}/out/{name}", wheel, limit=WHEEL_LIMIT)
-    step_host.session.remove(BUILD)
+    step_host.session.get_file(f"{folder}/out/{name}", wheel, limit=WHEEL_LIMIT)
     return wheel
 
 
@@ -100,5 +113,10 @@ def _test(step_host: HostStep) -> None:
     """Check the wheel's features and a sum over two ranks, before other hosts get the wheel."""
     environment = step_host.cluster.environment
     python = environment.interpreter
-    argv = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py", *environment.runtime.parts]
+    argv = [
+        *runtimes.TRY_WHEEL,
+        python,
+        f"{step_host.build_folder}/try_wheel.py",
+        *environment.runtime.parts,
+    ]
     step_host.run("horovod", argv, env={**QUIET, **runtimes.TRY_VARIABLES})

@@ -58,6 +58,13 @@ class HostStep:
         return needs and self.name != cluster.builder
 
     @property
+    def build_folder(self) -> str:
+        """The folder on a host for the wheel of such hosts. Commands of all users of this home take
+        turns in what they do to it and to the environments that get the wheel."""
+        builder = self.cluster.facts[self.cluster.builder]
+        return f"~/.railhead/build/{self.cluster.environment.wheel_key(builder)}"
+
+    @property
     def variables(self) -> dict[str, str]:
         """Variables of all commands. Local hosts share the cache of this computer."""
         caches = {} if self.cluster.inventory.kind.this_machine else CACHES
@@ -97,6 +104,7 @@ class HostStep:
             env={**self.variables, **(env or {})},
             timeout=timeout,
             fetches=fetches,
+            lock=f"{self.build_folder}.lock" if step == "horovod" else "",
             on_event=on_event,
             silence=LONG.silence,  # it may compile, or install without a word
         )

@@ -31,9 +31,9 @@ def wait_lock(
     seconds: float = LONGEST,
     waiting: Callable[[], object] = lambda: None,
     every: float = 0.1,
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Hold the lock of a file, and wait for it; `waiting` is called before each pause, of `every`
-    seconds.
+    seconds. Gives the file's descriptor: a process that inherits it holds the lock too.
 
     Raises:
         TimeoutError: another process held it for `seconds` seconds.
@@ -45,7 +45,7 @@ def wait_lock(
                 raise TimeoutError(f"another process has had {path} for {seconds:.0f} s")
             waiting()
             time.sleep(every)
-        yield
+        yield lock
 
 
 @contextlib.contextmanager

@@ -303,6 +303,7 @@ class Session:
         text: str | None = None,
         timeout: float | None = None,
         fetches: bool = False,
+        lock: str = "",
         on_event: OnLine | None = None,
         silence: float | None = None,
     ) -> CommandResult:
@@ -310,7 +311,7 @@ class Session:
         `timeout` seconds the host ends it."""
         if timeout is not None:
             silence = silence or max(Run.bounds.silence, timeout + OPEN.silence)
-        request = Run(tuple(argv), env or {}, cwd, text, timeout, fetches)
+        request = Run(tuple(argv), env or {}, cwd, text, timeout, fetches, lock)
         return self.call(request, on_event=on_event, silence=silence)
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Sent:

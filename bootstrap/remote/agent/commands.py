@@ -22,6 +22,9 @@ from .channel import OUT, operations, send_event
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
 LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
+LOCKED = (
+    2 * 3600.0
+)  # seconds to wait for a command with the same lock: a busy host compiles so long
 GRACE = 3.0  # seconds for a command to end after SIGTERM
 LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
 
@@ -35,10 +38,14 @@ def run(request: Run) -> CommandResult:
     cache = {**os.environ, **request.env}.get("UV_CACHE_DIR", "~/.cache/uv")
     fetches = request.fetches
     # The growth first: it is a sign of life while another host of this cache fetches.
-    with growth(fetches), one_fetch(cache) if fetches else contextlib.nullcontext():
-        process = opened(request, subprocess.PIPE, subprocess.PIPE)
+    with (
+        growth(fetches),
+        one_fetch(cache) if fetches else contextlib.nullcontext(),
+        alone(request.lock) as lock,
+    ):
+        process = opened(request, subprocess.PIPE, subprocess.PIPE, lock)
         threading.Thread(target=feed, args=(process, request.text), daemon=True).start()
-        return Watched(process, request.timeout or threading.TIMEOUT_MAX).end()
+        return Watched(process, request.timeout or threading.TIMEOUT_MAX, lock).end()
 
 
 def start(request: Start) -> Started:
@@ -50,8 +57,35 @@ def start(request: Start) -> Started:
     return Started(process.pid)
 
 
-def opened(request: Run | Start, stdin: Any, stdout: Any) -> subprocess.Popen[bytes]:
-    """Start a command in its own session; `~` at the start of an argument is the home."""
+@contextlib.contextmanager
+def alone(path: str) -> Iterator[int | None]:
+    """Lock a file, whose content is the latest line of the command that has the lock; None without
+    a path. While it waits, it sends that line: the channel is not silent, and if nobody reads it
+    any more, the wait ends.
+
+    Raises:
+        TimeoutError: another command had the lock for LOCKED seconds.
+    """
+    if not path:
+        yield None
+        return
+    path = os.path.expanduser(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+
+    def show() -> None:
+        with open(path, errors="replace") as file:
+            line = file.read(LINE_LIMIT)
+        send_event(Line(f"{line}; by another command" if line else "waits for another command"))
+
+    with locks.wait_lock(path, LOCKED, waiting=show, every=1) as lock:
+        yield lock
+
+
+def opened(
+    request: Run | Start, stdin: Any, stdout: Any, lock: int | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command in its own session; `~` at the start of an argument is the home. It holds
+    the `lock`."""
     return subprocess.Popen(
         [os.path.expanduser(arg) for arg in request.argv],
         cwd=os.path.expanduser(request.cwd) if request.cwd else None,
@@ -60,6 +94,7 @@ def opened(request: Run | Start, stdin: Any, stdout: Any) -> subprocess.Popen[by
         stdout=stdout,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
     )
 
 
@@ -73,12 +108,14 @@ def feed(process: subprocess.Popen[bytes], text: str | None) -> None:
 class Watched:
     """A running command with a time limit; its output is sent as events."""
 
-    def __init__(self, process: subprocess.Popen[bytes], timeout: float) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], timeout: float, lock: int | None = None
+    ) -> None:
         assert process.stdout
         self.process = process
         self.pipe = process.stdout.fileno()
         self.until = time.monotonic() + timeout
-        self.output = Output()
+        self.output = Output(lock)
         self.poll = select.poll()
         self.poll.register(self.pipe, select.POLLIN)
         self.poll.register(OUT.fileno(), 0)  # only its end
@@ -135,9 +172,12 @@ class Watched:
 
 
 class Output:
-    """A command's output: keeps the last lines, sends the latest as events at a limited rate."""
+    """A command's output: keeps the last lines, sends the latest as events at a limited rate, and
+    writes it to the file of its lock for who waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: int | None = None) -> None:
+        self.lock = lock
+        self.show("")
         self.lines: deque[bytes] = deque(maxlen=TAIL)
         self.open = b""  # the unfinished line
         self.last_sent = ("", 0.0)
@@ -151,7 +191,14 @@ class Output:
         last_line, when = self.last_sent
         if latest != last_line and time.monotonic() - when >= 1 / EVENTS_PER_SECOND:
             self.last_sent = latest, time.monotonic()
+            self.show(latest)
             send_event(Line(latest))
+
+    def show(self, line: str) -> None:
+        """Replace the line in the file of the lock."""
+        if self.lock is not None:
+            os.ftruncate(self.lock, 0)
+            os.pwrite(self.lock, line.encode(), 0)
 
     def tail(self) -> list[str]:
         """The last lines."""

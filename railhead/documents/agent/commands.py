@@ -42,6 +42,8 @@ class Run(Request[CommandResult, Line | Grown], op="run", bounds=COMMAND):
         text: its standard input.
         timeout: seconds after which it is killed.
         fetches: also send what it has fetched (Grown); one such command at a time.
+        lock: a file that it locks, with all that it starts, until these end; another command with
+            the same file waits, and meanwhile sends the lines of the one that it waits for.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +52,7 @@ class Run(Request[CommandResult, Line | Grown], op="run", bounds=COMMAND):
     text: str | None = None
     timeout: float | None = None
     fetches: bool = False
+    lock: str = ""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ class RecordedHost:
         self.fails = fails
         self.ran: list[list[str]] = []
         self.variables: list[Mapping[str, str]] = []  # of each command
+        self.executable: set[str] = set()
+        self.locks: set[str] = set()  # that a command had
         self.written: dict[str, str] = {}
         self.got = b""  # the wheel that was sent to it
 
@@ -59,6 +61,7 @@ class RecordedHost:
 
     def write(self, *files: TextFile) -> None:
         self.written |= {file.path: file.text for file in files}
+        self.executable |= {file.path for file in files if file.mode == 0o755}
 
     def read(self, path: str) -> str | None:
         return self.written.get(path)
@@ -72,8 +75,11 @@ class RecordedHost:
     def remove(self, *paths: str) -> None:
         """Nothing is there."""
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> CommandResult:
+    def run(
+        self, argv: Sequence[str], env: Mapping[str, str], *, lock: str, **_: Any
+    ) -> CommandResult:
         self.ran.append(list(argv))
+        self.locks.add(lock)
         self.variables.append(env)
         if self.fails and argv[0] == self.fails:
             return CommandResult(1, (f"the last line {env.get('HTTPS_PROXY', '')}".strip(),))
@@ -130,13 +136,16 @@ def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Surve
     hosts = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(cluster, hosts, "horovod")
     built, tried = hosts["h1"].command("sh"), hosts["h1"].command("mpirun")
-    assert built[1:3] == ["~/.railhead/build/horovod.sh", cluster.environment.folder]
-    assert tried[-3:] == ["~/.railhead/build/try_wheel.py", "mpi", "nccl"]
+    folder = f"~/.railhead/build/{cluster.environment.wheel_key(cluster.facts['h1'])}"
+    assert built[3:5] == [f"{folder}/horovod.sh", cluster.environment.folder]
+    assert tried[-3:] == [f"{folder}/try_wheel.py", "mpi", "nccl"]
     order = [argv[0] for argv in hosts["h1"].ran]
     assert order.index("sh") < order.index("mpirun") < order.index("fetched") < order.index("sent")
     assert hosts["h2"].command("sh") == hosts["h2"].command("mpirun") == []
-    recipe = {f"~/.railhead/build/{path.name}" for path in cluster.environment.runtime.recipe}
+    recipe = {f"{folder}/{path.name}" for path in cluster.environment.runtime.recipe}
     assert recipe <= set(hosts["h1"].written)
+    assert f"{folder}/horovod_compile.sh" in hosts["h1"].executable
+    assert hosts["h1"].locks == hosts["h2"].locks == {f"{folder}.lock"}
     for host in hosts.values():
         assert f"{cluster.environment.folder}/.ok" in host.written
     assert [path.name for path in wheel_folder(cluster).iterdir()] == [WHEEL]

@@ -115,6 +115,29 @@ def test_a_command_ends_with_the_command_that_waits_for_it(home: Path) -> None:
     agent.process.wait(60)
 
 
+def test_of_two_commands_with_one_lock_the_second_waits_and_shows_the_first(
+    agent: Agent, home: Path
+) -> None:
+    """The agent of the first is killed: its command, which lives on, has the lock."""
+    (home / "going").touch()
+    first, lock = Agent(home), "~/.railhead/build/k.lock"
+    works = "echo [50%] compiled a; while [ -e ~/going ]; do sleep 0.05; done; echo done >~/out"
+    run = {"op": "run", "argv": ["sh", "-c", works], "lock": lock}
+    first.send(json.dumps(run).encode() + b"\n")
+    assert first.line() == {"event": {"line": "[50%] compiled a"}}
+    first.process.kill()
+    first.process.communicate()
+    agent.send(json.dumps({**run, "argv": ["cat", str(home / "out")]}).encode() + b"\n")
+    assert agent.line() == {"event": {"line": "[50%] compiled a; by another command"}}
+    other = Agent(home)
+    assert other.call("run", argv=["echo", "b"], lock="~/l")[0]["tail"] == ["b"]
+    other.close()
+    (home / "going").unlink()
+    while "event" in (message := agent.line()):
+        pass
+    assert message["ok"] == {"rc": 0, "tail": ["done"]}
+
+
 def test_a_flood_is_reported_at_a_bounded_pace(agent: Agent) -> None:
     start = time.monotonic()
     answer, events = agent.call("run", argv=["sh", "-c", "seq 2000000; sleep 0.2"])
