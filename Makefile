@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast generate pictures site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
+.PHONY: demo test test-fast generate pictures recording site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -39,6 +39,10 @@ generate:
 # The pictures of the README, drawn again; RUN=results/ID: from another run. Needs chromium.
 pictures:
 	@$(bin)/python -m pages.pictures $(RUN)
+
+# The terminal of the README: a run on two SSH hosts of this computer, typed and drawn again.
+recording:
+	@$(bin)/python -m pages.terminal
 
 # The pages as a site with search, in build/site; its links and anchors are checked.
 site:

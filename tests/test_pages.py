@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from pages import pictures, words
+from pages import pictures, terminal, words
 from pages.marked import DOCS, by_hand
 
 # Shorten before you raise it: nobody reads more.
@@ -28,6 +28,13 @@ def test_the_pictures_are_what_the_code_draws() -> None:
     assert pictures.CURVES.read_text() == pictures.drawn_curves()
     assert pictures.REPORT_DIGEST.read_text() == pictures.digest(pictures.report_page())
     assert pictures.REPORT.read_bytes().startswith(b"\x89PNG")
+    assert terminal.PICTURE.read_text() == terminal.drawn(terminal.RECORDING.read_text())
+
+
+def test_a_recording_keeps_its_commands_and_marks_what_it_leaves_out() -> None:
+    printed = ["$ fab train", "plan", "more", "\x1b[2m[h1]\x1b[0m ready in 2 s", "[run] step 3"]
+    assert terminal.shortened(printed) == [printed[0], "...", printed[3], "..."]
+    assert terminal.drawn("$ a  <b>\n").count("a\u00a0\u00a0&lt;b&gt;") == 1
 
 
 def test_the_pages_stay_short_enough_to_be_read() -> None:
