@@ -242,7 +242,9 @@ def test_what_the_cloud_would_refuse_is_refused_at_preview(
     rest.zones = {"nvidia-tesla-t4": ["us-central1-f"]}
     family = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts"
     image = (
-        stack.config(image=family).preview().ended(1, "404", "pulumi config rm --stack t4 image")
+        stack.config(image=family)
+        .preview()
+        .ended(1, "404", "images list --project ubuntu-os-cloud")
     )
     assert "Traceback" not in off.text + used.text + zone.text + image.text
     stack.config(image=None).preview().ended(0, "zone us-central1-f")

@@ -10,6 +10,7 @@ import numpy as np
 
 MOST = 10_000  # records of shards that are read; they were shuffled when they were written
 PIECE = 1 << 16  # values that are added up at once
+MOST_VARIANCE = float(np.finfo(np.float32).max)
 LEAST = 1e-6  # of the mean: a smaller deviation is rounding of float32
 
 
@@ -43,12 +44,12 @@ def moments_of(samples: Any) -> Moments:
 
 
 def _of_columns(table: Any, scale: float = 1.0) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and variance of each column [rows, columns], divided by `scale`. The variance of a
-    column with one value is 1."""
+    """Mean and variance of each column [rows, columns], divided by `scale`; a layer has them as
+    float32, so a variance is at most MOST_VARIANCE. That of a column with one value is 1."""
     rows = max(1, PIECE // max(1, table.shape[1]))
     pieces = [slice(begin, begin + rows) for begin in range(0, len(table), rows)]
     mean = sum(table[piece].sum(axis=0, dtype=np.float64) for piece in pieces) / len(table)
     squares = sum(((table[piece] - mean) ** 2).sum(axis=0) for piece in pieces)
-    variance = squares / len(table)
+    variance = np.minimum(squares / len(table), MOST_VARIANCE)
     variance = np.where(variance > (LEAST * np.abs(mean)) ** 2, variance, scale**2)
     return tuple((mean / scale).tolist()), tuple((variance / scale**2).tolist())

@@ -43,6 +43,7 @@ def load(config: TrainConfig, data: Mapping[str, DataSource], report: Report = p
     for text in check_classes(splits["train"], task_of(config.task), config.label):
         report(text)
     if "validation" not in splits:
+        splits["train"].check(task_of(config.task))  # a message about all labels, not one part's
         splits["train"], splits["validation"] = hold_out(splits["train"], config)
     return checked(splits, config)
 

@@ -41,6 +41,9 @@ class Sweep:
     typed: Sequence[object] = ()
 
 
+LATER = ("keras_patches", "module", "independent")  # options that 0.1.0 does not have
+
+
 def sweep_folder(results: Path, args: ProgramOptions, trials: Sequence[Trial]) -> Path:
     """The folder of a sweep: the same for the same command, on any hosts."""
     values = [dict(trial.values) for trial in trials]
@@ -53,8 +56,8 @@ def as_typed(args: ProgramOptions) -> dict[str, object]:
     options: dict[str, object] = {}
     for one in options_in(ProgramOptions):
         value = getattr(args, one.name)
-        if one.name == "keras_patches" and value:
-            continue  # so that the folders of 0.1.0 are found, which has no such option
+        if one.name in LATER and value == one.default:
+            continue  # so that the folders of 0.1.0 are found
         if one.kind == "mapping":
             value = typed_texts(value)
         elif one.kind == "int" and value is not None:

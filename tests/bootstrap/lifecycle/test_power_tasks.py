@@ -67,7 +67,7 @@ def test_what_serves_on_a_stack_starts_its_chief(shell: dict[str, str], task: st
     assert fab(shell, "stop", "--stack", "dev")[0] == 0
     code, out = fab(shell, task)
     assert (code, "starting h1\n" in out) == (2, True), out
-    assert "next: fab bootstrap --stack dev" in out, "it has no runtime"
+    assert "next: fab bootstrap --launcher tensorflow --stack dev" in out, "it has no runtime"
     assert cluster.read("dev")["h1"].running
     assert local_state.load_cluster("dev").names == ("h1", "h2")
 

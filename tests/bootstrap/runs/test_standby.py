@@ -59,7 +59,9 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sessions = opened()
         monkeypatch.setattr(connect, "open_sessions", opened)
         monkeypatch.setattr(takeover, "start_agent", lambda *_: "")
-        facts = SimpleNamespace(standbys=frozenset({"r1"}), home=str(tmp_path), addresses=())
+        facts = SimpleNamespace(
+            standbys=frozenset({"r1"}), home=str(tmp_path), addresses=(), openmpi="4.1.4"
+        )
         yield SimpleNamespace(
             inventory=sessions.inventory,
             sessions=sessions,

@@ -14,11 +14,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from standins.runs.launches import ELSEWHERE, Outcome, Training, launch
 from standins.runtime_cases import Runtime
 
 from training.data.assignment import shuffled
+from training.data.splits import stratified
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,19 +51,20 @@ UNEVEN |= {"global_batch": 8, "warmup_epochs": 0.0}
 # On Horovod alone, which reads some of them once, when it starts.
 OWN = {**FLAT, "compression": "fp16", "fusion_mb": 8, "cycle_ms": 2.5, "timeline": "on"}
 OWN |= {"export": "off"}
-LARGE = {"data": "csv", "model": "linear", "batch_size": 8, "held_out": 0.01, "epochs": 1}
+LARGE = {"data": "numpy", "model": "linear", "batch_size": 8, "held_out": 0.01, "epochs": 1}
+LARGE_LABELS = np.array([*(0, 1) * 31, 1])
 RESULTS = {"checkpoints", "evaluation.json", "model.keras", "saved_model", "tensorboard", "worst"}
 
 
 @pytest.fixture(scope="module")
 def data(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards of uneven lengths in train/ and validation/, and data.csv with a sample too large."""
+    """Shards of uneven lengths in train/ and validation/, and data.npz with a sample too large."""
     folder = tmp_path_factory.mktemp("data")
     failure = runtime.run(Path(__file__).with_name("uneven.py"), "write", str(folder))
     assert not failure, failure
-    large = "3e38,3e38,3e38,1"  # numbers, whose sum is not
-    rows = ["a,b,c,label", *("1,1,1,0\n2,2,2,1" for _ in range(31)), large]
-    (folder / "data.csv").write_text("\n".join(rows))
+    values = [*([1.0] * 3, [2.0] * 3) * 31, [3e38] * 3]  # numbers; the sum of the last is not one
+    pictures = np.array(values, np.float32).reshape(-1, 3, 1)
+    np.savez(folder / "data.npz", x=pictures, y=LARGE_LABELS)
     return folder
 
 
@@ -117,7 +120,7 @@ def horovod(
         "layers": Training(
             LAYERS, environment={"RAILHEAD_CHECKPOINT_DIR": str(folder / "layers"), **layers}
         ),
-        "large": Training(LARGE, environment={"RAILHEAD_DATA_TRAIN": str(data / "data.csv")}),
+        "large": Training(LARGE, environment={"RAILHEAD_DATA_TRAIN": str(data / "data.npz")}),
         "killed": Training(KEEPING, environment=leaving(kept, 20, "kill")),
     }
     outcomes = launch(folder, "horovod", trainings, processes=2)
@@ -359,7 +362,7 @@ def test_a_bad_sample_names_the_rank_that_has_it(horovod: dict[str, Outcome]) ->
     assert outcome.code == 1
     named = re.search(r"the loss of step (\d+) is not a number on rank (\d+): ", outcome.outputs[0])
     assert named, outcome.outputs
-    (held_out,) = random.Random("held-out/0").sample(range(63), 1)
+    (held_out,) = stratified(LARGE_LABELS, 1, random.Random("held-out/0"))
     number = 62 - (held_out < 62)
     position = list(shuffled(62, epoch=0, seed=0)).index(number)
     step, rank = position // 16, position % 16 % 2
