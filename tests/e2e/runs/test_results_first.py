@@ -186,7 +186,7 @@ def test_nobody_is_there_and_the_results_are_in_the_bucket(
     record.write_text(json.dumps({**document, "bucket": bucket}))
     owner.write("train.py", JOIN)
     started = owner.fab("train", "--script", "train.py", "--detach", env={"NO_PROXY": "127.0.0.1"})
-    started.ended(0, f"bucket: what writes to {bucket} is not there")
+    started.ended(0, f"bucket: install what writes to {bucket}")
     stopped(owner, 150)
     run_id = last_run(owner)
     assert machines(owner, run_id)["results"] == f"in {bucket}/runs/{run_id}"
