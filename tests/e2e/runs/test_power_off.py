@@ -17,6 +17,7 @@ from hosts.network import Network
 from hosts.systemd import SystemdHost
 from standins import programs
 from standins.runs.run_documents import run_json
+from standins.runs.supervised_run import ENDS
 
 from bootstrap.remote.programs import NAME, SUPERVISOR
 from stacks.outputs import POWER_OFF
@@ -52,7 +53,9 @@ class Machines:
         for name in ("work", "results", "logs"):
             self.chief.write(f"{RUN}/{name}/.kept", "")
         self.chief.write(f"{RUN}/run.json", json.dumps(run))
-        self.chief.write(f"{RUN}/mpirun.json", json.dumps(["sh", "-c", mpirun]))
+        self.chief.write(
+            f"{RUN}/mpirun.json", json.dumps(["sh", "-c", f"trap '{ENDS}' EXIT; {mpirun}"])
+        )
         self._let_the_chief_in()
         self.chief.exec("chown", "-R", "rail:rail", HOME)
 
