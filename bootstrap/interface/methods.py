@@ -162,7 +162,7 @@ class ClusterMethods(ABC):
             on_stall: what happens when the run makes no progress; default: stop
             stall_after: time without a step before the ranks are examined for a stall, such
                 as 90s; a number is seconds; default: 60
-            name: a name for the run, which fab runs shows
+            name: a name for the run, shown in the list of runs
             resume: the id of a run: the same program continues from its checkpoints
             elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
                 not answer

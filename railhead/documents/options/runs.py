@@ -245,7 +245,7 @@ class StartOptions:
 
     name: str | None = option(
         None,
-        "a name for the run, which fab runs shows",
+        "a name for the run, shown in the list of runs",
         doc="a name for the run, which [`fab runs`](tasks-results.md#runs) shows: at most 40"
         " letters, digits, dots, `-` and `_`",
         short="n",

@@ -109,7 +109,7 @@ def test_a_gpu_that_tensorflow_does_not_see_is_not_replaced_by_the_cpu(operator:
     try:
         with local_hosts.only_first_host(operator):
             plan = operator.fab("plan").out
-            (digest,) = re.findall(r"environment ([0-9a-f]{16}) is not there", plan)
+            (digest,) = re.findall(r"environment ([0-9a-f]{16})\b", plan)
             put_runtime(home, digest)
             reason = "1 GPU by nvidia-smi, TensorFlow sees no GPU: it would train on the CPU"
             operator.fab("health").ended(1, f"[h1] {reason}", "not healthy: 1 finding")
