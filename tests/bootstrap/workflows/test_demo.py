@@ -22,7 +22,8 @@ class Started(Exception):
 @pytest.fixture
 def here(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> HostFacts:
     """The facts of this computer, which has MPI but no compiler; hosts are not really started."""
-    facts = replace(debian, tools=frozenset(debian.tools) - {"g++"})
+    tools = {name: path for name, path in debian.tools.items() if name != "g++"}
+    facts = replace(debian, tools=tools)
 
     def start(name: str, hosts: int) -> None:
         raise Started
