@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from samples.roles import install_patches, strategy_of
 
-from bootstrap.remote.keras_patches import patch, rows
-
-BATCH, BATCHES, REPLICAS = 8, 6, 2
+BATCH, BATCHES = 8, 6
 X = np.arange(1, BATCH * BATCHES + 1, dtype="float32")[:, None]  # each sample is its number
 
 
@@ -74,21 +72,13 @@ def kinds() -> dict[str, tuple[Callable[[], Any], dict[str, int]]]:
 
 def main(role: str, folder: str, *only: str) -> None:
     """Count all cases, and write the counts."""
-    patch.install(rows.patches_for("mirrored" if role == "mirrored" else "multiworker"), print)
+    install_patches(role)
     import keras
     import tensorflow as tf
 
     # A generator and what waits for it each hold a thread; a small machine has two.
     tf.config.threading.set_inter_op_parallelism_threads(16)
-    strategy, name = None, role
-    if role == "mirrored":
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        parts = [tf.config.LogicalDeviceConfiguration()] * REPLICAS
-        tf.config.set_logical_device_configuration(cpu, parts)
-        strategy = tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(REPLICAS)])
-    elif role == "rank":
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        name = str(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+    strategy, name = strategy_of(role)
 
     class Count(keras.metrics.Metric):  # type: ignore[misc]
         """Samples, or the sum of their numbers."""

@@ -12,16 +12,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from samples.roles import install_patches, strategy_of
 
-from bootstrap.remote.keras_patches import patch, rows
-
-BATCH, BATCHES, EPOCHS, REPLICAS = 8, 3, 2, 2
+BATCH, BATCHES, EPOCHS = 8, 3, 2
 # Values that change the training, by argument; those of `bool` are turned round.
 VALUES: dict[str, Any] = {
     "learning_rate": 0.03, "weight_decay": 0.05, "clipnorm": 0.1, "clipvalue": 0.02,
@@ -73,22 +71,13 @@ def arguments(optimizer: Any) -> list[str]:
 
 def main(role: str, folder: str, *only: str) -> None:
     """Train all cases, and write what they left."""
-    strategy_name = "mirrored" if role == "mirrored" else "multiworker"
-    patch.install(rows.patches_for(strategy_name), print)
+    install_patches(role)
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    strategy, name = None, role
-    if role == "mirrored":
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        parts = [tf.config.LogicalDeviceConfiguration()] * REPLICAS
-        tf.config.set_logical_device_configuration(cpu, parts)
-        strategy = tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(REPLICAS)])
-    elif role == "rank":
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        name = str(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+    strategy, name = strategy_of(role)
     left: dict[str, Any] = {}
     for case, given in cases().items():
         if not only or case in only:
