@@ -69,7 +69,7 @@ class TrainConfig:
         "columns of texts in CSV files: refused, an input for each text, or one with its number",
         choices=("error", "onehot", "index"),
     )
-    unused: str = setting("", "columns of CSV files that are no inputs, separated by commas")
+    unused: str = setting("", "columns of CSV files that are not inputs, separated by commas")
     input_feature: str = setting("image/encoded", "feature of the inputs in TFRecord files")
     label_feature: str = setting("image/class/label", "feature of the labels in TFRecord files")
     input_shape: str = setting(

@@ -105,7 +105,7 @@ def _options(config: ClusterConfig, inputs: HostInputs) -> pulumi.ResourceOption
     keeps its place: another `count` or `placement` must not replace it.
 
     Another `spot` replaces them, by the shutdown behavior, which differs: for the provider market
-    options that are left out are no change (terraform-provider-aws#38141). So does another type of
+    options that are left out change nothing (terraform-provider-aws#38141). So does another type of
     spot machines, which EC2 does not change, and another family of types: EC2 may refuse that, when
     the provider has stopped the machine (pulumi-aws#4291).
     """

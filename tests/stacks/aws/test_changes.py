@@ -19,7 +19,7 @@ HOSTS = ("Instance host-1", "Instance host-2")
 
 @pytest.mark.parametrize(("before", "after"), [(False, True), (True, False)])
 def test_another_spot_replaces_the_machines(before: bool, after: bool) -> None:
-    """For the provider, market options that are left out are no change: EC2 would then be sent the
+    """For the provider, market options that are left out change nothing: EC2 would then be sent the
     other shutdown behavior alone, which it refuses for spot machines."""
     done = changes(made(spot=before, bucket=False), made(spot=after, bucket=False))
     assert {done.get(host) for host in HOSTS} == {"replace"}

@@ -55,7 +55,7 @@ OTHER = (".parquet", ".pq", ".xlsx", ".feather")
 @dataclass(frozen=True)
 class Table:
     """A file as texts: columns that may be inputs, labels, and factors of the loss or None. `lines`
-    are those of the file, from 1; `unused` are the columns that are no inputs, in words."""
+    are those of the file, from 1; `unused` are the columns that are not inputs, in words."""
 
     path: Path
     columns: dict[str, Column]
