@@ -31,7 +31,7 @@ from . import uv
 from .wheel_store import folder_of_built_here, local_wheel
 
 TRIED = "tried.json"
-MINUTES = "a minute or more"  # of a build; it takes 60 to 80 CPU seconds
+MINUTES = "a minute or more"  # of a build; 85 to 104 CPU seconds were measured
 PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4
 
 

@@ -41,12 +41,15 @@ def alone_as(script: str, read: Read, launcher: str) -> str:
             sources[path] = content
         return content
 
+    joins = re.compile(f"{OPAQUE}|{WORDS[launcher]}")
+    if joins.search((read(script) or b"").decode(errors="replace")):
+        return ""  # as most do: its modules need not be parsed
     modules = [module for module, _ in modules_of(script, remembered)]
     packages = {*_packages(modules, sources)}
     if len(modules) < len(sources) or packages - PLAIN or not packages & {*FRAMEWORKS}:
         return ""
     text = b"\n".join(sources.values()).decode(errors="replace")
-    if re.search(f"{OPAQUE}|{WORDS[launcher]}", text):
+    if joins.search(text):
         return ""
     others = [one for one in ("horovod", "tensorflow") if re.search(WORDS[one], text)]
     if launcher in WORDS and others:
