@@ -22,9 +22,8 @@ from .channel import OUT, operations, send_event
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
 LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
-LOCKED = (
-    2 * 3600.0
-)  # seconds to wait for a command with the same lock: a busy host compiles so long
+# Seconds to wait for a command with the same lock: a busy host compiles so long.
+LOCKED = 2 * 3600.0
 GRACE = 3.0  # seconds for a command to end after SIGTERM
 LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
 
