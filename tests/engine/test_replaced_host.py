@@ -58,6 +58,7 @@ def test_an_elastic_run_takes_back_a_host_that_was_created_again(stack: Stack) -
         "program/steps.py",
         "--launcher",
         "tensorflow",
+        "--independent",
         "--elastic",
         "1:2",
         "--env",

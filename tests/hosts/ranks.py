@@ -17,8 +17,8 @@ from bootstrap.remote.programs import NAME
 
 
 def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
-    """A run's folder with one rank."""
-    run = run_json(**{"program": program, "launcher": "tensorflow", **changes})
+    """A run's folder with one rank; others are left out, so that it joins none."""
+    run = run_json(**{"program": program, "launcher": "tensorflow", "independent": True, **changes})
     (folder / "run.json").write_text(json.dumps(run))
     programs.place(folder)
 

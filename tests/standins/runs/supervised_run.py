@@ -38,13 +38,17 @@ class Run:
             "run.json",
             run_json(**{"run_id": run_id, "launcher": "tensorflow", "size": 2, **changes}),
         )
-        self.write("mpirun.json", ["sh", "-c", f"trap '{ENDS}' EXIT; {script}"])
+        self.mpirun(script)
         (home / "bin").mkdir(exist_ok=True)
         (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')
         (home / "bin" / "ssh").chmod(0o755)
 
     def write(self, name: str, document: Any) -> None:
         (self.folder / name).write_text(json.dumps(document))
+
+    def mpirun(self, script: str, *words: str) -> None:
+        """The script is what mpirun does; `words` are arguments beside it."""
+        self.write("mpirun.json", ["sh", "-c", f"trap '{ENDS}' EXIT; {script}", *words])
 
     def read(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())
@@ -100,9 +104,9 @@ needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is n
 
 
 def with_script(run: Run, script: str, ranks: int = 2) -> Run:
-    """The run of a script by rank.py on ranks of this machine."""
+    """The run of a script by rank.py on ranks of this machine, which join each other unseen."""
     (run.folder / "work" / "train.py").write_text(script)
-    run.write("run.json", {**run.read("run.json"), "program": PROGRAM})
+    run.write("run.json", {**run.read("run.json"), "program": PROGRAM, "independent": True})
     rank = f"{sys.executable} ../{NAME} rank.rank {run.folder}"
     start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {rank}"
     mpirun = ["mpirun", "-np", str(ranks), "--oversubscribe", "--tag-output", "sh", "-c", start]

@@ -54,7 +54,7 @@ def train(folder: Path, *data: str) -> list[float]:
 
 def read(folder: Path, uri: str) -> tuple[list[int], dict[str, list[float]]]:
     """How many records the example reads in each of two epochs, and the history of its training on
-    the next two."""
+    the next ten."""
     stream = folder / "records"
     stream.mkdir()
     command = [sys.executable, "-m", "training.data", "stream", uri, str(stream)]
@@ -65,7 +65,7 @@ def read(folder: Path, uri: str) -> tuple[list[int], dict[str, list[float]]]:
         dataset = reader["records"](str(stream))
         counts = [sum(1 for _ in dataset) for _ in range(2)]
         with contextlib.redirect_stdout(io.StringIO()):
-            return counts, reader["main"](str(stream), columns=8, epochs=2)
+            return counts, reader["main"](str(stream), columns=8, epochs=10)
     finally:
         feeder.kill()
         feeder.wait()

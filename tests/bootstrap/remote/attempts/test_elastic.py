@@ -72,7 +72,7 @@ def lost_host(home: Path, *, comes_back: bool, second: str = SAVE, **changes: An
     script = f"{NOTE}; echo x >>n; case $(wc -l <n) in 1) {KILLED};; 2) {second};; esac"
     more = {"elastic": 1, "retries": 1, "retries_from_start": True, **changes}
     run = Run(home, "", **more)
-    run.write("mpirun.json", ["sh", "-c", script, "-np", "2"])
+    run.mpirun(script, "-np", "2")
     (run.folder / "hostfile").write_text("railhead-1 slots=1\nrailhead-2 slots=1\n")
     ssh = home / "bin/ssh"
     reply = ssh.read_text().splitlines()[-1]

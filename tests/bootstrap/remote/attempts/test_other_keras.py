@@ -124,7 +124,7 @@ def test_secrets_are_removed_where_it_does_not_start_again(home: Path) -> None:
     run.write("memory/secrets.json", {"TOKEN": "hunter2"})
     spoil = "rm -r ../../blobs; ln -s /nowhere work/train.pyc"
     script = by_keras(f"{spoil}; {LEGACY}", "touch never")
-    run.write("mpirun.json", ["sh", "-c", script])
+    run.mpirun(script)
     assert run.result()["state"] == "failed"
     assert not [*run.folder.glob("memory/*")] and run.read("run.json")["keras"] == 3
 
@@ -159,7 +159,7 @@ def test_secrets_reach_both_attempts_and_no_file(home: Path) -> None:
     for name in ("secrets.json", "secrets-0.json", "secrets-1.json"):
         run.write(f"memory/{name}", {"TOKEN": "hunter2"})
     script = by_keras(f"{use}; {LEGACY}", f"{use}; ls memory >left; {says(0, 'it is hunter2')}")
-    run.write("mpirun.json", ["sh", "-c", script])
+    run.mpirun(script)
     assert run.result()["state"] == "succeeded"
     assert (run.folder / "seen.json").read_text() == '{"TOKEN": "hunter2"}' * 2
     assert (run.folder / "left").read_text().split() == ["secrets-1.json"]

@@ -173,7 +173,7 @@ def test_secrets_reach_every_attempt_and_no_file(home: Path) -> None:
     for name in ("secrets.json", "secrets-0.json", "secrets-1.json"):
         run.write(f"memory/{name}", {"TOKEN": "hunter2"})
     script = by_attempt(f"{use}; {FAILS}", f"{use}; {says(0, 'it is hunter2')}")
-    run.write("mpirun.json", ["sh", "-c", script])
+    run.mpirun(script)
     assert run.result()["state"] == "succeeded"
     assert (run.folder / "seen.json").read_text() == '{"TOKEN": "hunter2"}' * 2
     assert run.log("rank-0").splitlines()[-1] == "it is [secret]"
@@ -199,7 +199,7 @@ def test_a_cancel_ends_the_copy_of_checkpoints_to_a_host(home: Path) -> None:
     run = Run(home, "", secrets=["TOKEN"], retries=1, program=PROGRAM)
     make_temporary(MakeTemporary(str(run.folder)))
     run.write("memory/secrets.json", {"TOKEN": "hunter2"})
-    run.write("mpirun.json", ["sh", "-c", by_attempt(first)])
+    run.mpirun(by_attempt(first))
     ssh, copies = home / "bin/ssh", run.folder / "copies"
     slow = f'case "$*" in *"tar -C"*) ls memory/ >{copies}; sleep 600;; esac'
     ssh.write_text(f"#!/bin/sh\n{slow}\n{ssh.read_text()[10:]}")

@@ -149,7 +149,7 @@ def test_a_chief_reports_its_good_end_after_its_threads_and_exit_handlers(tmp_pa
     text = "import atexit, threading, time\natexit.register(print, 'handler')\n"
     text += "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()\n"
     hosts = [{"name": "h1", "slots": 2}]
-    lay_out(tmp_path, script(tmp_path, text), roles=CHIEF, size=2, hosts=hosts, independent=True)
+    lay_out(tmp_path, script(tmp_path, text), roles=CHIEF, size=2, hosts=hosts)
     end, gone = '@railhead {"kind": "ended", "exit": 0}', '@railhead {"kind": "gone"}'
     assert rank(tmp_path).stdout.splitlines() == ["thread", "handler", end, gone]
     assert rank(tmp_path, number=1).stdout.splitlines() == ["thread", "handler"], "a worker"
@@ -352,7 +352,8 @@ def test_a_script_that_never_joins_is_refused(
     tmp_path: Path, launcher: str, size: int, code: int
 ) -> None:
     hosts = [{"name": "h1", "slots": size}]
-    lay_out(tmp_path, script(tmp_path, ""), launcher=launcher, size=size, hosts=hosts)
+    how = {"launcher": launcher, "size": size, "hosts": hosts, "independent": False}
+    lay_out(tmp_path, script(tmp_path, ""), **how)
     ended = rank(tmp_path)
     assert ended.returncode == code
     assert ("never joined each other" in ended.stdout) == bool(code)
