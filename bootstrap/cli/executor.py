@@ -110,7 +110,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
         name = dashed(body.__name__)
         _handle_signals()
         with log.command(name, sys.argv[1:], live=_shows_log()) as file:
-            document = partial(_error_output, options=kwargs)
+            document = partial(error_output, options=kwargs)
             try:
                 with error_as_json(bool(kwargs.get("json")), document):
                     body(*args, **kwargs)
@@ -140,7 +140,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     return task
 
 
-def _error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutput:
+def error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutput:
     """What a task with --json prints of an error."""
     if isinstance(error, OSError):
         error = refusal(error) or error
@@ -148,7 +148,8 @@ def _error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutp
         following = str(_with_target(error.next, options)) or None
         return ErrorOutput(error=error.message, next=following, exit_code=error.code)
     if isinstance(error, Exit):
-        return ErrorOutput(error=error.message or "", exit_code=error.code)
+        message, _, following = (error.message or "").partition("\n  next: ")
+        return ErrorOutput(error=message, next=following or None, exit_code=error.code)
     if isinstance(error, KeyboardInterrupt):
         return ErrorOutput(error="interrupted", exit_code=INTERRUPTED)
     return ErrorOutput(error=INTERNAL, exit_code=FAILED)

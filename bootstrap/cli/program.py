@@ -24,7 +24,7 @@ from invoke.util import yaml  # type: ignore[attr-defined]
 from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.version import VERSION
 
-from ..console.output import printable
+from ..console.output import error_as_json, printable
 from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
 from ..inventory.ssh_config import SshConfig
@@ -32,7 +32,7 @@ from ..project import job_file
 from .command_line import answers, completion, help
 from .command_line.arguments import join_task_names, name_first_arguments
 from .command_line.core_options import WORKING, refuse_without_effect
-from .executor import RUNNING, ClusterExecutor, dashed, is_ours, output_closed
+from .executor import RUNNING, ClusterExecutor, dashed, error_output, is_ours, output_closed
 from .task import GroupTask
 
 FILE = "fabfile.py"
@@ -48,6 +48,7 @@ class Program(Fab):  # type: ignore[misc]
     for all hosts."""
 
     words_after_dashes: Sequence[str] = ()
+    wants_json = False
     typed: Sequence[str] = ()  # the words of the tasks
 
     @property
@@ -66,6 +67,7 @@ class Program(Fab):  # type: ignore[misc]
         it would accept any host key."""
         own = argv[: argv.index("--")] if "--" in argv else argv
         self.words_after_dashes = argv[len(own) + 1 :]
+        self.wants_json = "--json" in own
         for option, shell in zip(own, own[1:], strict=False):  # Invoke prints its own here
             if option == SCRIPT_OPTION and shell in completion.SCRIPTS:
                 print(completion.script(shell))
@@ -233,16 +235,17 @@ class Program(Fab):  # type: ignore[misc]
         if not self.has_our_tasks:
             yield
             return
-        try:
-            yield
-        except ParseError as wrong:
-            raise self._refused(wrong) from None
-        except BrokenPipeError:
-            raise output_closed() from None
-        except (UnknownFileType, OSError, UsageError, yaml.YAMLError) as wrong:
-            raise Exit(
-                f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE
-            ) from None
+        with error_as_json(self.wants_json, partial(error_output, options={})):
+            try:
+                yield
+            except ParseError as wrong:
+                raise self._refused(wrong) from None
+            except BrokenPipeError:
+                raise output_closed() from None
+            except (UnknownFileType, OSError, UsageError, yaml.YAMLError) as wrong:
+                raise Exit(
+                    f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE
+                ) from None
 
     def _refused(self, wrong: ParseError) -> Exit:
         """What Invoke's parser refuses, with the task or option that it is most like."""

@@ -63,7 +63,7 @@ def _next_commands(run_id: str, launcher: str) -> list[str]:
     """What to type after the demo. Its hosts are stopped: --start starts them again."""
     lines = [
         f"next: {Command('train', script='train.py', launcher='tensorflow', start=True)}"
-        "   # your script, on the same two hosts",
+        "   # your script",
         f"next: {Command('report', run_id, open=_has_browser())}   # its curves, as a page",
     ]
     if not uses_horovod(launcher):
