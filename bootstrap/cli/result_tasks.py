@@ -27,14 +27,14 @@ from .tasks import OfJob, WithSlots
 
 # Of the program of each run in a series; a sweep has its settings from its values.
 SERIES = (
-    *("launcher", "strategy", "preset", "script", "workdir", "args", "data", "metrics", "env"),
-    *("keras", "keras_patches"),
+    *("launcher", "strategy", "preset", "script", "module", "workdir", "args", "data"),
+    *("metrics", "env", "keras", "keras_patches"),
     *("secrets", "requirements", "runtime"),
 )
 Retries = Annotated[StartOptions, only("retries")]  # of each run in a series
 EVALUATES = (
-    *("strategy", "script", "workdir", "args", "keras", "keras_patches", "env", "secrets"),
-    *("minimum", "maximum"),
+    *("strategy", "script", "module", "workdir", "args", "keras", "keras_patches", "env"),
+    *("secrets", "minimum", "maximum"),
     *("requirements", "runtime"),
 )
 

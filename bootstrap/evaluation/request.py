@@ -50,11 +50,11 @@ def read_evaluation(
             hint=Command("evaluate", evaluated),
         )
     args = _with_launcher(earlier, args)
-    if args.script and model is not None:
+    if args.is_own and model is not None:
         raise UsageError(
             "--model cannot be used with --script: a script gets all results of the run"
         )
-    request = _of_script(earlier, args) if args.script else _of_training(earlier, args, model)
+    request = _of_script(earlier, args) if args.is_own else _of_training(earlier, args, model)
     options = replace(request.options, evaluates=earlier.run.run_id)
     return replace(request, options=options)
 
@@ -65,7 +65,7 @@ def _with_launcher(earlier: EarlierRun, args: ProgramOptions) -> ProgramOptions:
     if args.strategy or args.launcher:
         return args
     launcher = earlier.document.launcher
-    if launcher == DEFAULT_LAUNCHER and not args.script:
+    if launcher == DEFAULT_LAUNCHER and not args.is_own:
         return replace(args, strategy=AUTO)
     return replace(args, launcher=launcher)
 

@@ -238,6 +238,7 @@ class ClusterMethods(ABC):
         strategy: str | None = None,
         preset: str | None = None,
         script: str | Path | None = None,
+        module: str | None = None,
         workdir: str | Path | None = None,
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
@@ -264,6 +265,8 @@ class ClusterMethods(ABC):
                 torch, auto
             preset: a set of values for the built-in training: digits, smoke, ...
             script: your own program, instead of the built-in training
+            module: as --script, a module of the current folder or of --workdir:
+                trainer.task
             workdir: the folder to upload with --script and to run in; default: the script's
                 folder
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
@@ -292,6 +295,7 @@ class ClusterMethods(ABC):
                 strategy=strategy,
                 preset=preset,
                 script=script,
+                module=module,
                 workdir=workdir,
                 args=args,
                 data=data,
@@ -318,6 +322,7 @@ class ClusterMethods(ABC):
         preset: str | None = None,
         settings: Mapping[str, Any] | None = None,
         script: str | Path | None = None,
+        module: str | None = None,
         workdir: str | Path | None = None,
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
@@ -340,6 +345,8 @@ class ClusterMethods(ABC):
             preset: a set of values for the built-in training: digits, smoke, ...
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
             script: your own program, instead of the built-in training
+            module: as --script, a module of the current folder or of --workdir:
+                trainer.task
             workdir: the folder to upload with --script and to run in; default: the script's
                 folder
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
@@ -369,6 +376,7 @@ class ClusterMethods(ABC):
                 preset=preset,
                 settings=settings,
                 script=script,
+                module=module,
                 workdir=workdir,
                 args=args,
                 data=data,

@@ -34,7 +34,7 @@ from ..keras_patches import patch
 from ..run import json_file
 from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed
 from ..stall import counter, dump
-from . import groups, quick_import, rank_launcher, rank_link
+from . import groups, keras_2, quick_import, rank_launcher, rank_link
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
@@ -79,7 +79,7 @@ def run_program(run: RunDocument, folder: str) -> int:
     args, patches = arguments_of(program, folder), patches_of(run)
     programs.leave()
     if run.keras == 2:
-        sys.meta_path.insert(0, Keras2())
+        keras_2.install()
     elif run.keras_patches:
         patch.install(patches, print_on_rank_0, also_unknown=not run.keras_auto)
     if run.keras_patches:
@@ -331,29 +331,6 @@ def visible_devices(run: RunDocument, rank: int) -> str | None:
         return "-1"
     number, count = parts_of(run, rank)[1]
     return str(number) if count > 1 else None
-
-
-class Keras2(patch.Loader):
-    """Makes imports of `keras` and its submodules return the modules of tf_keras."""
-
-    def find_spec(
-        self, name: str, path: Any = None, target: Any = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """A spec for keras and its submodules; None for all other modules."""
-        if name == "keras" or name.startswith("keras."):
-            return importlib.machinery.ModuleSpec(name, self)
-        return None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """The tf_keras module; its own spec is saved for `exec_module`."""
-        module = importlib.import_module(f"tf_{spec.name}")
-        spec.loader_state = module.__spec__
-        return module
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Restore the module's own spec, which the import system has replaced; nothing to run."""
-        if module.__spec__ is not None:
-            module.__spec__ = module.__spec__.loader_state
 
 
 def run_training(work: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...plan.runtimes import RUNTIMES
 from ...ssh.bundle import Bundle
-from .evidence import BYTES, CALLED, PINNED, Evidence, Read, evidence_of
+from .evidence import BYTES, CALLED, HDF5, PINNED, Evidence, Read, evidence_of
 from .horovod_calls import HINT, NEITHER
 
 REQUIREMENTS_BYTES = 1_000_000
@@ -86,14 +86,17 @@ def evidence_in_bundle(bundle: Bundle, script: str) -> tuple[Evidence, ...]:
 
 
 def reader_of(bundle: Bundle) -> Read:
-    """The content of a file of a bundle by its path; None for one that is missing or too long."""
+    """The content of a file of a bundle by its path, of an HDF5 file the beginning; None for one
+    that is missing or too long."""
     sizes = {file.path: file.size for file in bundle.files}
 
     def read(path: str) -> bytes | None:
-        if sizes.get(path, BYTES + 1) > BYTES:
+        size = sizes.get(path)
+        if size is None or (size > BYTES and not path.endswith(HDF5)):
             return None
-        with contextlib.suppress(OSError):  # it was removed since; sending it reports that
-            return (bundle.root / path).read_bytes()
+        # It may have been removed since; sending it reports that.
+        with contextlib.suppress(OSError), (bundle.root / path).open("rb") as file:
+            return file.read(BYTES)
         return None
 
     return read

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -49,7 +50,12 @@ METHODS = {
     **dict.fromkeys(("stateless_call", "stateless_apply", "stateless_update_state"), 3),
 }
 OPTIMIZERS = ("SGD", "RMSprop", "Adam", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl")
-MODEL_FILES = (".keras", ".h5", ".hdf5")  # the ends of names to which Keras 3 saves a model
+HDF5 = (".h5", ".hdf5")
+# `keras_version` of an HDF5 file: the text follows it, or is in a heap behind its length.
+WRITTEN_BY = re.compile(
+    rb"keras_version\0(?:.{0,64}?|.*?[\x05-\x07]\0{7})(\d\.\d+\.\d+)", re.DOTALL
+)
+MODEL_FILES = (".keras", *HDF5)  # the ends of names to which Keras 3 saves a model
 FITS = ("fit", "evaluate", "predict")
 # Arguments of Keras 2 alone, and the functions that have them; without names any function.
 KEYWORDS: dict[str, tuple[str, ...]] = {
@@ -106,6 +112,7 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
     named = False  # whether a model may be a file
     for module, guarded in modules_of(script, read):
         evidence += _evidence_in(module, guarded=guarded)
+        evidence += _in_model_files(module, read)
         saves += _saves_somewhere(module)
         named = named or _names_a_file(module)
     return evidence if named else evidence + saves
@@ -346,6 +353,21 @@ def _names_a_file(module: Module) -> bool:
     parts = (use.part for use in module.uses)
     texts = (part.value for part in parts if isinstance(part, ast.Constant))
     return any(isinstance(text, str) and text.endswith(MODEL_FILES) for text in texts)
+
+
+def _in_model_files(module: Module, read: Read) -> Iterator[Evidence]:
+    """The HDF5 files of Keras 2 that a module names. An attribute has the version; the first of
+    them stand before the data, as h5py writes them."""
+    for use in module.uses:
+        text = getattr(use.part, "value", None) if isinstance(use.part, ast.Constant) else None
+        if isinstance(text, str) and text.endswith(HDF5):
+            beside = posixpath.join(posixpath.dirname(module.path), text)
+            content = read(posixpath.normpath(text)) or read(posixpath.normpath(beside)) or b""
+            version = WRITTEN_BY.search(content)
+            if version and version[1].startswith(b"2."):
+                here = f"{module.path}:{use.part.lineno}"  # type: ignore[attr-defined]
+                keras = version[1].decode("ascii")
+                yield Evidence(2, CALLED, here, f"names {text[-40:]}, a file of Keras {keras}")
 
 
 def _ending_of(part: ast.expr) -> str | None:

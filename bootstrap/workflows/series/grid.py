@@ -31,7 +31,7 @@ class Trial:
 
     def args(self, base: ProgramOptions) -> ProgramOptions:
         """The options of the trial: settings of the built-in training, or arguments of a script."""
-        if base.script is None:
+        if not base.is_own:
             return replace(base, settings={**base.settings, **self.values})
         options = [item for name, value in self.values.items() for item in (f"--{name}", value)]
         return replace(base, args=f"{base.args or ''} {shlex.join(options)}".strip())

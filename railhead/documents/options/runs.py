@@ -190,6 +190,11 @@ class ProgramOptions:
         doc="`tf2.18`, `tf2.21`, `jax0.6` or `torch2.7`: [Runtimes](#runtimes)",
     )
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the program is the user's own, not the built-in training."""
+        return self.script is not None or self.module is not None
+
 
 @dataclass(frozen=True)
 class EndingOptions:

@@ -33,6 +33,7 @@ from bootstrap.serving.source import source_of
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.evaluation import Reported, Threshold
 from railhead.documents.runs.result import Result
+from railhead.documents.runs.run import Script
 
 pytestmark = pytest.mark.usefixtures("remembered_checks")
 
@@ -186,6 +187,15 @@ def test_a_script_gets_the_results_of_the_run(project: Path) -> None:
     (model,) = request.data
     assert (model.spec.name, model.spec.uri) == ("model", str(project / "results/r1"))
     assert request.program.kind == "script"
+
+
+def test_a_module_evaluates_as_a_script_does(project: Path) -> None:
+    earlier = recorded(project, program(script="train.py"))
+    (project / "judge").mkdir()
+    (project / "judge/task.py").write_text("")
+    request = read_evaluation(earlier, program(module="judge.task", workdir="."))
+    assert isinstance(request.program, Script) and request.program.module == "judge.task"
+    assert [item.spec.name for item in request.data] == ["model"]
 
 
 REFUSED: dict[str, tuple[ProgramOptions, ProgramOptions, str]] = {

@@ -137,13 +137,12 @@ OF_SEVERAL = {
 RUNNER = """
 import json, os, pathlib, sys, traceback
 from types import SimpleNamespace
-from bootstrap.remote.rank import groups
-from bootstrap.remote.rank.rank import Keras2
+from bootstrap.remote.rank import groups, keras_2
 group = groups.Group(SimpleNamespace(size=2, independent=False, launcher="tensorflow"))
 group.watch(steps=True)
 group.joined = True  # until the last script
 if os.environ.get("TF_USE_LEGACY_KERAS"):
-    sys.meta_path.insert(0, Keras2())
+    keras_2.install()
 lines = {}
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
     try:

@@ -388,6 +388,7 @@ assert sys.modules["keras.preprocessing.image"] is tf_keras.preprocessing.image
 assert Dense is tf_keras.layers.Dense is tf.keras.layers.Dense
 assert Sequential is tf.keras.models.Sequential is tf_keras.Sequential
 assert tf_keras.layers.__spec__.name == "tf_keras.layers", tf_keras.layers.__spec__
+assert keras.__version__ == tf.keras.__version__ == tf.compat.v1.keras.__version__
 assert keras.__version__.startswith("2."), keras.__version__
 try:
     import keras.ops
@@ -418,7 +419,7 @@ def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_py
 def test_keras_stays_3_where_2_was_not_requested(tmp_path: Path) -> None:
     text = "import os, sys\nprint('TF_USE_LEGACY_KERAS' in os.environ)\n"
     text += "print([finder for finder in sys.meta_path if 'Keras' in repr(finder)])"
-    for keras, lines in ((2, ["True", "[<remote.rank.rank.Keras2"]), (3, ["False", "[]"])):
+    for keras, lines in ((2, ["True", "[<remote.rank.keras_2.Keras2"]), (3, ["False", "[]"])):
         lay_out(tmp_path, script(tmp_path, text), keras=keras)
         printed = rank(tmp_path).stdout.splitlines()
         assert [line.partition(" object")[0] for line in printed] == lines

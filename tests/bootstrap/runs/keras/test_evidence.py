@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from places import CASES
 
 from bootstrap.runs.keras.choice import KerasChoice, choose
 from bootstrap.runs.keras.evidence import BYTES, FILES, evidence_of
@@ -183,6 +184,17 @@ def test_the_modules_that_a_script_reaches_count(files: dict[str, str], place: s
     evidence = evidence_of(script, {path: text.encode() for path, text in files.items()}.get)
     choice = choose(None, evidence, NEITHER)
     assert choice.why.partition(" ")[0] == place
+
+
+@pytest.mark.parametrize(("keras", "lines"), [(2, ["models/load.py:2"]), (3, [])])
+def test_the_file_of_a_model_says_which_keras_wrote_it(keras: int, lines: list[str]) -> None:
+    """Beside the script and where it starts; the beginnings of files that Keras 2.18.0 and 3.15.1
+    wrote with h5py 3.16."""
+    head = (CASES / f"keras/of_keras_{keras}.h5").read_bytes()
+    names = "load_model('old.h5')\nload_model('none.h5')\n"
+    for place in ("models/old.h5", "old.h5"):
+        files = {"models/load.py": f"\n{names}".encode(), place: head}
+        assert [one.place for one in evidence_of("models/load.py", files.get)] == lines
 
 
 def test_a_project_of_many_modules_is_not_read_to_its_end() -> None:
