@@ -10,12 +10,12 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabric import Executor, __version__
+from fabric import Config, Executor, __version__
 from fabric.main import Fab
 from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
@@ -27,7 +27,6 @@ from railhead.version import VERSION
 from ..console.output import error_as_json, printable
 from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
-from ..inventory.ssh_config import SshConfig
 from ..project import job_file
 from .command_line import answers, completion, help
 from .command_line.arguments import join_task_names, name_first_arguments
@@ -275,9 +274,20 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
+class Settings(Config):  # type: ignore[misc]
+    """Fabric's settings. What it reads of ssh_config is for tasks of a user's own fabfile; ours ask
+    ssh itself (ssh/login/ssh_config.py)."""
+
+    def _load_ssh_files(self) -> None:
+        """Once: each clone would add the files again. Fabric does without what it cannot read."""
+        if not self.base_ssh_config._config:
+            with suppress(Exception):
+                super()._load_ssh_files()
+
+
 def new_program() -> Program:
     """The program, before it has read a command line."""
-    return Program(name="Fabric", version=__version__, config_class=SshConfig)
+    return Program(name="Fabric", version=__version__, config_class=Settings)
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:

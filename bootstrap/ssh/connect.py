@@ -10,43 +10,42 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 from paramiko.ssh_exception import (
     AuthenticationException,
     ChannelException,
     NoValidConnectionsError,
-    PasswordRequiredException,
     SSHException,
 )
 
 from ..console import interrupts
+from ..console.text import count
 from ..console.threads import side_by_side
 from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
 from .host_keys import ChangedHostKey, RevokedHostKey, UnknownHostKey, fingerprint
-from .jump_hosts import (
+from .login.jump_hosts import (
     CONNECT_SECONDS,
     JumpHostFailed,
-    close_connections,
-    open_connections,
+    open_connection,
     port_of,
 )
+from .login.keys import NotAccepted
 from .session import Session
 
 T = TypeVar("T")
 STARTING = "starting the agent"
+ONLY_ONE_KEY = "next, for this host in ~/.ssh/config: IdentityFile KEY.pub and IdentitiesOnly yes"
 
 
 def _open(host: Host, inventory: Inventory) -> Session:
-    hops = open_connections(host, inventory)
-    close = partial(close_connections, hops)
+    connection = open_connection(host, inventory)
     try:
-        return Session(host, hops[-1], close)
+        return Session(host, connection)
     except BaseException:
-        close()
+        connection.close()
         raise
 
 
@@ -83,15 +82,23 @@ def _revoked(host: Host, error: Any) -> str:
 
 
 def _no_key(host: Host, error: Any) -> str:
+    if error.unreadable:
+        return _unreachable(host, error.unreadable)
+    if error.count:
+        text = f"it closed the connection after {count(error.count, 'key')}"
+        words = f": {error.farewell}" if error.farewell else ""
+        return f"{text}{words}; are there too many keys in your ssh-agent?\n{ONLY_ONE_KEY}"
+    if error.partial:
+        wanted = " or ".join(sorted(error.methods))
+        return f"your key is accepted, and then it wants {wanted}, which needs a terminal"
+    if error.locked:
+        text = f"{error.locked[0]} has a passphrase, and no ssh-agent holds it"
+        return f"{text}\nnext: {shlex.join(['ssh-add', str(error.locked[0])])}"
     text = "none of your keys is accepted (passwords are not used)"
     if host.id:
         add = Command("ssh-key", "YOUR_KEY.pub")
         return f"{text}\nnext, on the computer of somebody who can log in: {add}"
     return f"{text}\nnext: {shlex.join(['ssh-copy-id', *_dest(host)])}"
-
-
-def _locked_key(host: Host, error: Any) -> str:
-    return "your key has a passphrase, and no ssh-agent holds it\nnext: ssh-add"
 
 
 def _unresolved(host: Host, error: Any) -> str:
@@ -136,8 +143,7 @@ _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
     (UnknownHostKey, _unknown),
     (RevokedHostKey, _revoked),  # before ChangedHostKey, of which it is one
     (ChangedHostKey, _changed),
-    (PasswordRequiredException, _locked_key),
-    (AuthenticationException, _no_key),
+    (NotAccepted, _no_key),
     (socket.gaierror, _unresolved),
     (TimeoutError, _timed_out),
     ((ConnectionRefusedError, NoValidConnectionsError), _refused),
@@ -146,7 +152,6 @@ _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
 )
 # paramiko has no exception class for these; the text of the error identifies them.
 _TEXTS: dict[str, Callable[[Host, Any], str]] = {
-    "authentication methods": _no_key,
     "protocol banner": _no_banner,
     "Timeout opening channel": _timed_out,
     "Channel closed": _no_shell,
@@ -160,7 +165,7 @@ def is_out_of_reach(error: Exception) -> bool:
         return is_out_of_reach(error.cause)
     if isinstance(error, (UnknownHostKey, ChangedHostKey, AuthenticationException, RailheadError)):
         return False
-    return not (getattr(error, "filename", None) or "authentication methods" in str(error))
+    return not getattr(error, "filename", None)
 
 
 def _dest(host: Host) -> list[str]:

@@ -1,7 +1,4 @@
-"""Host key verification: every host key must be pinned; an unknown or changed key is refused.
-
-Fabric's own policy accepts any key, even a changed one; `verify_host_key` replaces it on each hop.
-"""
+"""Host key verification: every host key must be pinned; an unknown or changed key is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
-from fabric import Connection
 from paramiko.hostkeys import HostKeyEntry, HostKeys
 from paramiko.ssh_exception import BadHostKeyException, SSHException
 
@@ -89,7 +85,7 @@ class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
         raise UnknownHostKey(hostname, key)
 
 
-class _Client(paramiko.SSHClient):
+class Client(paramiko.SSHClient):
     """A client that accepts pinned keys only; the first file with an entry for the name decides."""
 
     def __init__(self, pins: Pins) -> None:
@@ -165,11 +161,6 @@ def _read(file: Path, _mtime_ns: int, _size: int) -> KnownKeys:
             elif entry:
                 pins._entries.append(entry)  # type: ignore[attr-defined]  # add() is quadratic
     return pins
-
-
-def verify_host_key(connection: Connection, pins: Pins) -> None:
-    """Make one connection accept pinned host keys only."""
-    connection.client = _Client(pins)
 
 
 def fingerprint(key: paramiko.PKey) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import paramiko
-from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
 from railhead.documents.agent.commands import CommandResult, Grown, Line, Run
@@ -59,8 +58,8 @@ from ..untrusted import decode, unpack
 from .bounded_channel import BoundedChannel, Unresponsive
 from .bounded_channel import ConnectionLost as ConnectionLost
 from .bundle import Bundle, archive, tar
+from .connection import OPEN_SECONDS, Connection
 
-OPEN_SECONDS = 10
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
 SHELL = Bounds(600, 12 * 3600, 16_000_000)
 BLOBS = "~/.railhead/blobs"
@@ -91,19 +90,18 @@ agent.main()
 class Session:
     """One connection to one host and the one channel in it. Not shared between threads."""
 
-    def __init__(
-        self, host: Host, connection: Connection, close_connection: Callable[[], None]
-    ) -> None:
-        """An open connection; `close_connection` closes it and the jump hosts before it."""
+    def __init__(self, host: Host, connection: Connection) -> None:
+        """Begin a session over an open connection, which it closes at its end."""
         self.connection = connection
-        transport = self.connection.transport
-        assert transport is not None
-        transport.set_keepalive(15)
-        self.host_key: paramiko.PKey = transport.get_remote_server_key()
-        channel = transport.open_session(timeout=OPEN_SECONDS)
-        self._use(host, channel, close_connection)
+        channel = connection.open_session()
+        self._use(host, channel, connection.close)
         with _closed_after(OPEN_SECONDS, host, channel):
             channel.exec_command("exec sh -c " + shlex.quote(LOOP))
+
+    @property
+    def host_key(self) -> paramiko.PKey:
+        """The key of the host's sshd."""
+        return self.connection.host_key
 
     def _use(self, host: Host, channel: Any, close: Callable[[], None]) -> None:
         """Use a channel to a shell that runs LOOP."""

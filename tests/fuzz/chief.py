@@ -167,21 +167,15 @@ class Channel:
 
 
 class Connection:
-    """In place of Fabric's connection, with its transport."""
+    """In place of a connection, with its transport."""
 
     is_connected = True
+    host_key = paramiko.PKey()
 
     def __init__(self, channel: Callable[[], Channel]) -> None:
-        self.channel, self.transport, self.client = channel, self, self
+        self.channel, self.transport = channel, self
 
-    def set_keepalive(self, seconds: int) -> None:
-        """There is no network."""
-
-    def get_remote_server_key(self) -> paramiko.PKey:
-        """Any key."""
-        return paramiko.PKey()
-
-    def open_session(self, timeout: float) -> Channel:
+    def open_session(self) -> Channel:
         """A shell on the chief."""
         return self.channel()
 
@@ -198,9 +192,9 @@ def reachable(
 ) -> None:
     """From now on every host but those on port 1 is this chief."""
 
-    def connections(host: Host, inventory: Inventory) -> list[Any]:
+    def connection(host: Host, inventory: Inventory) -> Any:
         if host.port == 1:
             raise ConnectionRefusedError
-        return [Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, at, facts)))]
+        return Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, at, facts)))
 
-    setattr(connect, "open_connections", connections)  # noqa: B010
+    setattr(connect, "open_connection", connection)  # noqa: B010

@@ -10,7 +10,6 @@ from pathlib import Path
 from bootstrap.clouds.local.cluster import existing
 from bootstrap.clouds.local.host import LocalHost
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh import jump_hosts
 
 
 class Cluster:
@@ -51,7 +50,6 @@ class Operator:
         self.home = home
         self.ssh = home / ".ssh"
         self.ssh.mkdir(mode=0o700, exist_ok=True)
-        jump_hosts._config.cache_clear()  # it keeps the ssh_config of the home before
 
     def has(self, key: Path) -> None:
         """Their key is this one."""
@@ -71,4 +69,3 @@ class Operator:
     def configures(self, text: str) -> None:
         """Their ssh_config is this."""
         (self.ssh / "config").write_text(text)
-        jump_hosts._config.cache_clear()

@@ -162,12 +162,12 @@ def reach(box: Sandbox, kind: type[Channel]) -> None:
     setattr(session, "OPEN", Bounds(60, 60, 100_000))  # noqa: B010
     os.environ.update(dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:1"))
 
-    def connections(host: Host, inventory: Inventory) -> list[Any]:
+    def connection(host: Host, inventory: Inventory) -> Any:
         if host.name == "bad":
-            return [Connection(lambda: kind(box.chief))]
-        return [Connection(lambda: chief.Channel(box.folder / "good", right_answers))]
+            return Connection(lambda: kind(box.chief))
+        return Connection(lambda: chief.Channel(box.folder / "good", right_answers))
 
-    setattr(connect, "open_connections", connections)  # noqa: B010
+    setattr(connect, "open_connection", connection)  # noqa: B010
 
 
 def test_the_exceptions_are_tasks() -> None:

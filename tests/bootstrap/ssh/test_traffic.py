@@ -16,7 +16,8 @@ from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory.hosts import Host
 from bootstrap.lifecycle import reach
-from bootstrap.ssh import jump_hosts, traffic
+from bootstrap.ssh import traffic
+from bootstrap.ssh.login import jump_hosts
 from railhead.documents.agent.files import TextFile
 
 

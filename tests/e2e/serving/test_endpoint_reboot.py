@@ -18,7 +18,6 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving.deploy import document_of, lay_out, start_supervisor
 from bootstrap.serving.place import chief_place
 from bootstrap.serving.state import wait_for
-from bootstrap.ssh import jump_hosts
 from bootstrap.workflows.serving import undeploy
 from railhead.documents.agent.files import TextFile
 from railhead.documents.endpoint import Deployed
@@ -35,7 +34,6 @@ def machine(network: Network, cloud_image: Path, home: Path) -> Iterator[Systemd
     host.start()
     (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
     (home / ".ssh/known_hosts").write_text(host.known_hosts_line())
-    jump_hosts._config.cache_clear()
     yield host
     host.remove()
 

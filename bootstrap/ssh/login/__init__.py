@@ -1,0 +1,1 @@
+"""What ssh_config and the keys of the user give to a login."""

@@ -1,0 +1,211 @@
+"""Offers keys to an sshd in the order of OpenSSH, and no others: those of the agent that a file
+names, the rest of the agent (not with IdentitiesOnly), then those of files."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from paramiko.agent import AgentSSH
+from paramiko.ssh_exception import (
+    AuthenticationException,
+    BadAuthenticationType,
+    PasswordRequiredException,
+    SSHException,
+)
+
+from ...errors import RailheadError
+from .ssh_config import HostConfig
+
+AGENT_SECONDS = 5.0
+SIGN_SECONDS = 60.0  # somebody may have to touch a key, or to confirm
+LARGEST = 1 << 16  # bytes of a key file
+MAGIC = b"openssh-key-v1\0"
+
+
+class NotAccepted(AuthenticationException):
+    """The sshd accepts no key that could be offered. `methods`: what it accepts besides; `partial`:
+    it accepted a key, and wants more; `locked`, `others`: key files that could not be used, for
+    their passphrase and for their kind; `count`: the keys after which it closed the connection."""
+
+    def __init__(self) -> None:
+        super().__init__("none of your keys is accepted")
+        self.methods: frozenset[str] = frozenset()
+        self.partial = False
+        self.locked: list[Path] = []
+        self.others: list[Path] = []
+        self.unreadable: OSError | None = None
+        self.count, self.farewell = 0, ""
+
+
+class Transport(paramiko.Transport):
+    """A transport that keeps what the host says when it ends the connection."""
+
+    farewell = ""
+
+    def _parse_disconnect(self, message: paramiko.Message) -> None:
+        message.get_int()
+        self.farewell = message.get_text()
+
+
+class AgentSilent(RailheadError):
+    """The ssh-agent does not answer."""
+
+
+class Agent(AgentSSH):
+    """The ssh-agent at a socket, with a bound on each answer; without keys if none is there."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def keys(self) -> tuple[Any, ...]:
+        """Its keys, for paramiko."""
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(AGENT_SECONDS)
+        try:
+            self._socket.connect(self._path)
+        except TimeoutError:
+            raise self._silent() from None
+        except OSError:
+            self._socket.close()
+            return ()
+        self._connect(self._socket)  # type: ignore[attr-defined]
+        self._socket.settimeout(SIGN_SECONDS)
+        return self.get_keys()
+
+    def _send_message(self, message: Any) -> Any:
+        try:
+            return super()._send_message(message)  # type: ignore[misc]
+        except TimeoutError:
+            raise self._silent() from None
+
+    def _silent(self) -> AgentSilent:
+        return AgentSilent(
+            f"the ssh-agent at {self._path} does not answer",
+            hint="ssh-add -l   # if it hangs too: start the agent again, or unset SSH_AUTH_SOCK",
+        )
+
+    def close(self) -> None:
+        """Close the connection to the agent."""
+        self._close()  # type: ignore[attr-defined]
+
+
+@dataclass
+class Keys:
+    """Logs in over an encrypted transport, in place of paramiko's own order."""
+
+    config: HostConfig
+    own: str | None = None  # a private key of the cluster's, used alone
+    failure: NotAccepted = field(default_factory=NotAccepted)
+
+    def authenticate(self, transport: paramiko.Transport) -> None:
+        """Log in.
+
+        Raises:
+            NotAccepted: no key is accepted, or not alone.
+            AgentSilent: the agent does not answer.
+        """
+        offered = 0
+        user = self.config.user
+        with contextlib.closing(Agent("" if self.own else self.config.agent)) as agent:
+            for key in self._offered(agent):
+                offered += 1
+                if self._logged_in(transport, lambda key=key: transport.auth_publickey(user, key)):
+                    return
+                if self.failure.partial or not transport.is_active():
+                    break
+                if self.failure.methods and "publickey" not in self.failure.methods:
+                    break
+        if not transport.is_active():
+            self.failure.count = offered
+            self.failure.farewell = getattr(transport, "farewell", "")
+        elif not self.failure.methods and self._logged_in(
+            transport, lambda: transport.auth_none(user)
+        ):
+            return  # as in a network that has authenticated us already
+        raise self.failure
+
+    def _logged_in(self, transport: paramiko.Transport, attempt: Any) -> bool:
+        try:
+            remaining = attempt()
+        except BadAuthenticationType as refused:
+            self.failure.methods = frozenset(refused.allowed_types)
+            return False
+        except AuthenticationException as error:
+            if "timeout" in str(error):
+                raise TimeoutError(str(error)) from None
+            return False
+        except SSHException:
+            if transport.is_active():
+                return False  # a key that cannot sign
+            raise
+        self.failure.methods = frozenset(remaining)
+        self.failure.partial = bool(remaining)
+        return not remaining
+
+    def _offered(self, agent: Agent) -> Iterator[paramiko.PKey]:
+        """The keys to offer, in order; a file is read when it is its turn."""
+        paths = (Path(self.own),) if self.own else self.config.key_files
+        files = {path: public_part(path) for path in dict.fromkeys(paths)}
+        in_agent = [] if self.own else list(agent.keys())
+        named = [key for key in in_agent if key.blob in files.values()]
+        yield from named
+        if not self.config.is_on("identitiesonly"):
+            yield from (key for key in in_agent if key not in named)
+        taken = {key.blob for key in named}
+        for path, public in files.items():
+            if public in taken or not path.exists():
+                continue
+            if key := self._loaded(path):
+                yield key
+
+    def _loaded(self, path: Path) -> paramiko.PKey | None:
+        """The private key of a file; None if it cannot be used here."""
+        try:
+            return paramiko.PKey.from_path(path)
+        except OSError as error:
+            self.failure.unreadable = error
+        except (TypeError, PasswordRequiredException):  # cryptography's, for a passphrase
+            self.failure.locked.append(path)
+        except Exception:  # its decoders raise errors of many types
+            self.failure.others.append(path)
+        return None
+
+
+def public_part(path: Path) -> bytes | None:
+    """The public part of an identity, as ssh finds it: in the file itself, or in FILE.pub."""
+    text = _content(path)
+    with contextlib.suppress(ValueError, struct.error, IndexError):
+        if b"OPENSSH PRIVATE KEY" in text:
+            return _embedded(base64.b64decode(b"".join(text.split(b"-----")[2].split())))
+        public = text if text and b"PRIVATE" not in text else _content(Path(f"{path}.pub"))
+        return base64.b64decode(public.split()[1], validate=True)
+    return None
+
+
+def _embedded(data: bytes) -> bytes | None:
+    """The public part of a private key in OpenSSH's format, which no passphrase hides."""
+    if not data.startswith(MAGIC):
+        return None
+    at = len(MAGIC)
+    for _ in range(3):  # the names of cipher and kdf, and its options
+        at += 4 + struct.unpack_from(">I", data, at)[0]
+    length = struct.unpack_from(">I", data, at + 4)[0]  # after the number of keys
+    return data[at + 8 : at + 8 + length]
+
+
+def _content(path: Path) -> bytes:
+    """The beginning of a key file; empty if there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST)
+    except OSError:
+        return b""
