@@ -146,13 +146,14 @@ class BoundedChannel:
             raise TimeoutError
         return len(data)
 
-    def lost(self) -> ConnectionLost:
-        """The error for a channel that closed, with what the host wrote to standard error."""
+    def lost(self, printed: bytes = b"") -> ConnectionLost:
+        """The error for a channel that closed, with what the host printed, and what it wrote to
+        standard error."""
         stderr = b""
         with contextlib.suppress(Exception):
             if self._channel.recv_stderr_ready():
                 stderr = self._channel.recv_stderr(4096)
-        detail = stderr.decode(errors="replace").strip()[-600:]
+        detail = (printed + stderr).decode(errors="replace").strip()[-600:]
         return ConnectionLost(
             f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
         )

@@ -1,10 +1,10 @@
 """The files of a folder that are sent to hosts, found by one walk from the top down.
 
-These are not sent: files that .gitignore excludes (also the .gitignore of each parent folder, up to
-the top of the repository; git's index and its private excludes are not read), version control,
-bytecode, virtual environments, the runs, sweeps and reports that we wrote into results/ (each run
-would send all earlier ones, and the program would seem to have changed; other files in results/ are
-sent), sockets, pipes and dangling links.
+These are not sent: files that .gitignore excludes and that are not in git's index (also by the
+.gitignore of each parent folder, up to the top of the repository; git's private excludes are not
+read), version control, bytecode, virtual environments, the runs, sweeps and reports that we wrote
+into results/ (each run would send all earlier ones, and the program would seem to have changed;
+other files in results/ are sent), sockets, pipes and dangling links.
 
 A link inside the folder is sent as the file or folder that it points to. A link that leads out of
 the folder is refused: its target is not on the hosts, and following it could send any file.
@@ -16,6 +16,7 @@ import errno
 import os
 import re
 import stat
+import subprocess
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ _WRITTEN = {
     "sweep.lock": re.compile(r"sweep-[0-9a-f]{8}"),
     "report.html": re.compile(rf"scale-{RUN_ID.pattern}|report-{RUN_ID.pattern}-and-\d+-more"),
 }
+GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-ic", "--exclude-standard")
+GIT_SECONDS = 60
 _ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 
@@ -60,8 +63,8 @@ class _Folder:
 def files_in(root: Path) -> list[LocalFile]:
     """The files of `root` (a resolved path) to send, by path; UsageError names one that cannot."""
     try:
-        files = sorted(_walk(root, _start(root)), key=lambda file: file.path)
-        return _without_own_output(files)
+        found = {file.path: file for file in (*_in_index(root), *_walk(root, _start(root)))}
+        return _without_own_output([found[path] for path in sorted(found)])
     except OSError as error:
         raise unreadable(Path(error.filename or root), error) from error
 
@@ -111,6 +114,34 @@ def _start(root: Path) -> _Folder:
         if ignored(rules, base + inner.name, folder=True):
             rules = ()  # the user chose this folder: the rules above it do not apply
     return _Folder(root, "", (), _below(root, top), rules)
+
+
+def _in_index(root: Path) -> Iterator[LocalFile]:
+    """The files that git has in its index although .gitignore excludes them; none without git."""
+    environment = {name: value for name, value in os.environ.items() if name[:4] != "GIT_"}
+    try:
+        process = subprocess.run(
+            GIT, cwd=root, env=environment, capture_output=True, timeout=GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):  # no git, no repository, or one of other users
+        return
+    for path in map(Path, filter(None, os.fsdecode(process.stdout).split("\0"))):
+        place = root / path
+        status = _stat(place)
+        if status is None or not stat.S_ISREG(status.st_mode) or _is_below_never_sent(root, path):
+            continue
+        check_name(place)
+        if place.is_symlink():
+            _check_link(root, place, str(path))
+        yield LocalFile(path.as_posix(), place, status.st_size)
+
+
+def _is_below_never_sent(root: Path, path: Path) -> bool:
+    """Whether a file is in a folder that is not sent whatever git says."""
+    folders = [root / folder for folder in path.parents if folder.name]
+    return not _NEVER.isdisjoint(path.parts) or any(
+        _never_sent(folder, {entry.name for entry in folder.iterdir()}) for folder in folders
+    )
 
 
 def _below(folder: Path, top: Path) -> str:

@@ -84,17 +84,19 @@ def _revoked(host: Host, error: Any) -> str:
 def _no_key(host: Host, error: Any) -> str:
     if error.unreadable:
         return _unreachable(host, error.unreadable)
-    if error.count:
-        text = f"it closed the connection after {count(error.count, 'key')}"
-        words = f": {error.farewell}" if error.farewell else ""
-        return f"{text}{words}; are there too many keys in your ssh-agent?\n{ONLY_ONE_KEY}"
+    printed = f": {error.printed}" if error.printed else ""
+    if error.closed and error.count > 1:
+        text = f"it closed the connection after {count(error.count, 'key')}{printed}"
+        return f"{text}\nare there too many keys in your ssh-agent? {ONLY_ONE_KEY}"
+    if error.closed:
+        return f"it closed the connection before the login{printed}"
     if error.partial:
         wanted = " or ".join(sorted(error.methods))
         return f"your key is accepted, and then it wants {wanted}, which needs a terminal"
     if error.locked:
         text = f"{error.locked[0]} has a passphrase, and no ssh-agent holds it"
         return f"{text}\nnext: {shlex.join(['ssh-add', str(error.locked[0])])}"
-    text = "none of your keys is accepted (passwords are not used)"
+    text = f"none of your keys is accepted (passwords are not used){printed}"
     if host.id:
         add = Command("ssh-key", "YOUR_KEY.pub")
         return f"{text}\nnext, on the computer of somebody who can log in: {add}"

@@ -13,6 +13,7 @@ import secrets
 import shlex
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -63,18 +64,21 @@ from .connection import OPEN_SECONDS, Connection
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
 SHELL = Bounds(600, 12 * 3600, 16_000_000)
 BLOBS = "~/.railhead/blobs"
+GREETING_LINES = 5  # that are shown, of those that come before the shell
 EXIT_CODE = re.compile("[0-9]{1,3}")
 OnLine = Callable[[Line | Grown], None]
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
 # takes no byte beyond its line, so `exec` can pass the same channel to the agent. Output before
 # @loop is the greeting of a login shell.
-LOOP = """cd "$HOME"; echo; echo @loop
-s=
-while IFS= read -r l; do
-case $l in @go) eval "$s"; s=;; *) s="$s
-$l";; esac
-done"""
+# One line without quotes, `!` and `\\\\`, which csh, tcsh and fish read otherwise than sh. $n is a
+# newline. The PATH of an account may lack the system's folders.
+LOOP = (
+    r'n=$(printf "\n."); n=${n%.}; s=; cd "$HOME"; PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin'
+    ":/usr/sbin:/sbin; export PATH; echo; echo @loop; while IFS= read -r l; do"
+    ' case $l in @go) eval "$s"; s=;; *) s="$s$n$l";; esac; done'
+)
+LOGIN = "exec /bin/sh -c " + shlex.quote(LOOP)  # the command for whatever shell the account has
 # Python takes modules from archives, and this one is a file in memory.
 START_AGENT = f"""
 import os, sys
@@ -96,7 +100,7 @@ class Session:
         channel = connection.open_session()
         self._use(host, channel, connection.close)
         with _closed_after(OPEN_SECONDS, host, channel):
-            channel.exec_command("exec sh -c " + shlex.quote(LOOP))
+            channel.exec_command(LOGIN)
 
     @property
     def host_key(self) -> paramiko.PKey:
@@ -182,12 +186,15 @@ class Session:
 
         Raises:
             Unresponsive: the host accepted the login, and no shell has answered.
+            ConnectionLost: it closed the session; the error has what it printed.
         """
+        printed = deque[bytes](maxlen=GREETING_LINES)
         with self._channel.operation(OPEN):
             for line in iter(lambda: self._channel.readline(LONGEST_LINE), b""):
                 if line == b"@loop\n":
                     return
-            raise self._channel.lost()
+                printed.append(line)
+            raise self._channel.lost(b"".join(printed))
 
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing on it."""

@@ -33,7 +33,8 @@ MAGIC = b"openssh-key-v1\0"
 class NotAccepted(AuthenticationException):
     """The sshd accepts no key that could be offered. `methods`: what it accepts besides; `partial`:
     it accepted a key, and wants more; `locked`, `others`: key files that could not be used, for
-    their passphrase and for their kind; `count`: the keys after which it closed the connection."""
+    their passphrase and for their kind; `closed`: it closed the connection, after `count` keys;
+    `printed`: its banner, and its reason for that."""
 
     def __init__(self) -> None:
         super().__init__("none of your keys is accepted")
@@ -42,7 +43,7 @@ class NotAccepted(AuthenticationException):
         self.locked: list[Path] = []
         self.others: list[Path] = []
         self.unreadable: OSError | None = None
-        self.count, self.farewell = 0, ""
+        self.closed, self.count, self.printed = False, 0, ""
 
 
 class Transport(paramiko.Transport):
@@ -106,7 +107,7 @@ class Keys:
     own: str | None = None  # a private key of the cluster's, used alone
     failure: NotAccepted = field(default_factory=NotAccepted)
 
-    def authenticate(self, transport: paramiko.Transport) -> None:
+    def authenticate(self, transport: Transport) -> None:
         """Log in.
 
         Raises:
@@ -124,16 +125,15 @@ class Keys:
                     break
                 if self.failure.methods and "publickey" not in self.failure.methods:
                     break
-        if not transport.is_active():
-            self.failure.count = offered
-            self.failure.farewell = getattr(transport, "farewell", "")
-        elif not self.failure.methods and self._logged_in(
-            transport, lambda: transport.auth_none(user)
-        ):
+        unknown = transport.is_active() and not self.failure.methods
+        if unknown and self._logged_in(transport, lambda: transport.auth_none(user)):
             return  # as in a network that has authenticated us already
+        banner = (transport.get_banner() or b"").decode(errors="replace")
+        self.failure.printed = "\n".join([banner.strip(), transport.farewell]).strip()[-600:]
+        self.failure.closed, self.failure.count = not transport.is_active(), offered
         raise self.failure
 
-    def _logged_in(self, transport: paramiko.Transport, attempt: Any) -> bool:
+    def _logged_in(self, transport: Transport, attempt: Any) -> bool:
         try:
             remaining = attempt()
         except BadAuthenticationType as refused:

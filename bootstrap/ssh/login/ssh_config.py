@@ -191,7 +191,7 @@ def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -
 
 
 def _is_empty() -> bool:
-    """Whether no file says anything about a host: then ssh, which takes 7 ms a name, is not asked.
+    """Whether no file says anything about a host: then ssh, which takes 7 ms a name, is not started.
     One that cannot be read is for ssh to name."""
     files = [SYSTEM / "ssh_config", *SYSTEM.glob("ssh_config.d/*.conf")]
     with contextlib.suppress(OSError):

@@ -334,11 +334,11 @@ def test_a_request_to_execute_that_is_never_answered_ends(monkeypatch: pytest.Mo
         there.start_server(server=server, event=threading.Event())
         here.start_client(timeout=LONG)
         here.auth_none("somebody")
-        connection: Any = SimpleNamespace(transport=here)
+        connection: Any = SimpleNamespace(open_session=here.open_session, close=here.close)
         work = ThreadPoolExecutor(1)
         ending.callback(work.shutdown, wait=False)
         begun = time.monotonic()
-        opened = work.submit(Session, Host("h1", "h1"), connection, lambda: None)
+        opened = work.submit(Session, Host("h1", "h1"), connection)
         error = opened.exception(timeout=60)  # paramiko alone would wait for ever
         assert server.requested.is_set()
         assert 0.5 <= time.monotonic() - begun < 10

@@ -142,6 +142,16 @@ def test_a_folder_that_was_requested_ships_though_rules_above_leave_it_out(
     assert by_us(tmp_path / "play" / "scratch") == [".gitignore", "train.py"]
 
 
+def test_files_of_the_index_are_sent_though_rules_leave_them_out(tmp_path: Path) -> None:
+    files = ["base.cfg", "new.cfg", "out/a", "out/b", "out/__pycache__/c", "env/pyvenv.cfg"]
+    plant(tmp_path, {".gitignore": "*.cfg\nout/\n"}, files)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-f", *(name for name in files if name not in ("new.cfg", "out/b")))
+    git(tmp_path, "config", "core.fsmonitor", "touch started; false")
+    assert by_us(tmp_path) == [".gitignore", "base.cfg", "out/a"]
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_gitignore_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     plant(tmp_path, {"rules": "*.log\n"}, ["a.log"])
     (tmp_path / ".gitignore").symlink_to("rules")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
+import subprocess
 import tarfile
 import threading
 import time
@@ -21,12 +24,14 @@ from standins.waiting import wait_until
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.remote.run.manifest import snapshot
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
+from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import ConnectionLost, Session
+from bootstrap.ssh.session import LOGIN, ConnectionLost, Session
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent.commands import CommandResult, Line, Start
 from railhead.documents.agent.files import Placed, TextFile
@@ -46,6 +51,51 @@ def there(one_host: Cluster) -> Path:
 
 
 # sh
+
+SHELLS = [*filter(shutil.which, ("sh", "bash", "zsh", "fish", "ksh", "tcsh", "bsd-csh", "busybox"))]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("path", [os.environ["PATH"], "/nowhere"])
+def test_the_session_begins_in_whatever_shell_the_account_has(
+    tmp_path: Path, shell: str, path: str
+) -> None:
+    """Also where its PATH has none of the system's folders."""
+    argv = [str(shutil.which(shell)), *(["sh"] if shell == "busybox" else []), "-c", LOGIN]
+    lines = "printf 'first\\n'\ncat /dev/null && echo second\n@go\necho third\n@go\n"
+    process = subprocess.run(
+        argv,
+        input=lines,
+        env={"HOME": str(tmp_path), "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.stdout.splitlines()[-4:] == ["@loop", "first", "second", "third"]
+
+
+def test_the_command_of_a_session_has_nothing_that_csh_and_fish_read_otherwise() -> None:
+    """They may not be here: a line that is not quoted once more, `!`, and two backslashes."""
+    assert LOGIN.count("'") == 2 and not re.search(r"\n|!|\\\\", LOGIN)
+
+
+@pytest.mark.parametrize(
+    ("startup", "says"),
+    [
+        ("echo 'Load a project first: module load gpu'; exit 3", "module load gpu"),
+        ("seq 100; echo Last; exec /usr/sbin/nologin", "98\n99\n100\nLast\nThis account is"),
+        ("echo 'no room' >&2; exit 1", "no room"),
+    ],
+)
+def test_what_a_host_says_before_it_closes_is_shown(
+    inventory: Inventory, there: Path, startup: str, says: str
+) -> None:
+    (there / ".bashrc").write_text(startup)
+    try:
+        sessions = connect.open_sessions(inventory)
+    finally:
+        (there / ".bashrc").unlink()
+    assert not sessions and says in sessions.reasons[inventory.chief.name]
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,16 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 class Refusing:
     """A transport of a host that takes no key, and then asks for a password."""
 
+    farewell = ""
+
     def __init__(self) -> None:
         self.offered: list[bytes] = []
 
     def is_active(self) -> bool:
         return True
+
+    def get_banner(self) -> bytes:
+        return b"Only for members of the lab.\n"
 
     def auth_publickey(self, user: str, key: PKey) -> Any:
         self.offered.append(getattr(key, "blob", None) or key.asbytes())
@@ -63,6 +68,7 @@ def offered(config: HostConfig) -> list[bytes]:
     with pytest.raises(NotAccepted) as refused:
         Keys(config).authenticate(transport)
     assert refused.value.methods == {"publickey", "password"} and not refused.value.partial
+    assert refused.value.printed == "Only for members of the lab."
     return list(transport.offered)
 
 
@@ -113,7 +119,8 @@ def test_the_right_one_of_many_keys_is_found_by_its_file(
         agent(make_key(tmp_path / str(number)))
     agent(cluster.key)
     reason = refusal(cluster)
-    assert "after 6 keys" in reason and "IdentitiesOnly yes" in reason
+    assert "after 6 keys: Too many authentication failures" in reason
+    assert "IdentitiesOnly yes" in reason
     for suffix in ("", ".pub"):
         shutil.copy(f"{cluster.key}{suffix}", f"{operator.ssh / 'key'}{suffix}")
     lock = ["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(operator.ssh / "key")]

@@ -103,21 +103,21 @@ def test_without_an_ssh_client_there_are_defaults_and_one_line(
     assert capsys.readouterr().out.count("no ssh client") == 1
 
 
-@pytest.mark.parametrize(("line", "asked"), [("SendEnv LANG", False), ("User lab", True)])
-def test_ssh_is_asked_only_where_a_file_says_something(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, asked: bool
+@pytest.mark.parametrize(("line", "started"), [("SendEnv LANG", False), ("User lab", True)])
+def test_ssh_is_started_only_where_a_file_says_something(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, started: bool
 ) -> None:
     """It costs 7 ms for each name."""
     (tmp_path / "ssh_config.d").mkdir()
     (tmp_path / "ssh_config").write_text("# of all\nHost *\n    HashKnownHosts yes\n")
     (tmp_path / "ssh_config.d/lab.conf").write_text(f"{line}\n")
-    (tmp_path / "ssh").write_text("#!/bin/sh\necho user asked\n")
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho user started\n")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setattr(ssh_config, "SYSTEM", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     ssh_config._resolved.cache_clear()
-    assert (resolve("gpu").user == "asked") is asked
-    assert resolve("gpu", "me", 7).port == (22 if asked else 7)
+    assert (resolve("gpu").user == "started") is started
+    assert resolve("gpu", "me", 7).port == (22 if started else 7)
 
 
 def test_a_configuration_that_ssh_refuses_is_the_outcome_of_its_host(
