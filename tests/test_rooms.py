@@ -86,6 +86,7 @@ PURE = {
     "bootstrap.remote.attempts.time_left",
     "bootstrap.remote.buckets.gcs",
     "bootstrap.remote.buckets.objects",
+    "bootstrap.remote.buckets.repeats",
     "bootstrap.remote.buckets.s3",
     "bootstrap.remote.evaluation.thresholds",
     "bootstrap.remote.locks",

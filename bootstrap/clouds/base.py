@@ -10,12 +10,14 @@ import importlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Protocol
 
-from ..console.output import Reporter
+from ..console.output import Reporter, print_lines
 from ..console.wait import Clock, wait_until
 from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError
 from ..inventory.hosts import Inventory
+from ..remote.buckets.repeats import outlasting
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
 STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour
@@ -23,6 +25,7 @@ MISSING, UNKNOWN = "MISSING", "UNKNOWN"  # states of a deadline
 
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
+through_outages = partial(outlasting, report=print_lines)  # where machines depend on a call
 
 
 class Refused(RailheadError):
@@ -163,6 +166,7 @@ def load(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+@through_outages()
 def wait_for_state(
     cloud: HasStates,
     wanted: Collection[str],

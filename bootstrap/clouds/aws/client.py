@@ -15,6 +15,7 @@ from railhead.installation import ADD_STACKS
 
 from ...console import log
 from ...errors import RailheadError, UsageError
+from ...remote.buckets import s3
 from ...remote.buckets.s3 import Call, boto_client, boto_session
 from ..base import NoCredentials, Refused
 
@@ -85,7 +86,7 @@ def _call(client: Callable[[str], Any], service: str, operation: str, parameters
 
     try:
         with log.timed(f"AWS {service} {operation}"):
-            return getattr(client(service), operation)(**parameters)
+            return s3.call(client(service), operation, **parameters)
     except errors.ClientError as error:
         details = error.response["Error"]
         code = str(details.get("Code", "?"))
@@ -97,7 +98,7 @@ def _call(client: Callable[[str], Any], service: str, operation: str, parameters
         raise UsageError(f"AWS call failed: {error}", hint=_EXPIRED) from None
     except (errors.ProfileNotFound, errors.NoRegionError) as error:
         raise UsageError(f"AWS call failed: {error}") from None
-    except errors.BotoCoreError as error:
+    except (errors.BotoCoreError, s3.CutOff) as error:
         raise RailheadError(f"AWS call failed: {error}") from None
 
 

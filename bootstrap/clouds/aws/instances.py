@@ -22,6 +22,7 @@ from ..base import (
     Refused,
     StockOut,
     start_later,
+    through_outages,
     utc_now,
 )
 from . import scheduler
@@ -78,6 +79,7 @@ class Aws:
                 raise self._stock_out(refused) from None
             raise
 
+    @through_outages()
     def stop(self) -> None:
         """Stop every instance that runs or starts.
 
@@ -96,6 +98,7 @@ class Aws:
                 ),
             )
 
+    @through_outages()
     def terminate(self) -> None:
         """Terminate every instance that exists; EC2 deletes their disks."""
         exist = [i for i, one in self._instances().items() if one.state != "gone"]

@@ -18,8 +18,8 @@ from railhead.installation import ADD_STACKS
 from ...console import log
 from ...console.wait import Clock, wait_until
 from ...errors import RailheadError, UsageError
-from ...remote.buckets.gcs import STORAGE, StorageClient, google_session, retry_when_busy
-from ..base import NoCredentials, Refused
+from ...remote.buckets.gcs import STORAGE, StorageClient, google_session, send
+from ..base import NoCredentials, Refused, through_outages
 
 T = TypeVar("T")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
@@ -79,7 +79,8 @@ class GoogleClient(StorageClient):
             address = self.compute.rstrip("/") + "/" + address
         try:
             with log.timed(f"Google {method} {address.partition('?')[0]}") as notes:
-                response = self.session.request(method, address, timeout=30, **options)
+                options.setdefault("timeout", self.silence)
+                response = send(self.session, method, address, **options)
                 notes.append(f"HTTP {response.status_code}")
             if response.status_code >= 400:
                 raise refused(what, response.status_code, _json(response))
@@ -110,7 +111,6 @@ def connect() -> GoogleClient:
     except DefaultCredentialsError:
         raise NoCredentials("Google call failed: you are not logged in", hint=LOGIN) from None
     storage = endpoint("storage").removesuffix("storage/v1/")
-    retry_when_busy(session, storage)
     return GoogleClient(session, storage, endpoint("compute"))
 
 
@@ -199,6 +199,7 @@ class Operation:
     error: OperationErrors = OperationErrors()
 
 
+@through_outages()
 def wait_for_operation(client: GoogleClient, answer: Any, clock: Clock) -> None:
     """Wait for the operation of one zone that a call has begun; `answer` is its response.
 

@@ -22,6 +22,7 @@ from ..base import (
     Refused,
     StockOut,
     start_later,
+    through_outages,
     utc_now,
 )
 from .client import GoogleClient, connect, wait_for_operation
@@ -89,12 +90,14 @@ class Gcp:
         if failures:
             raise failures[0]
 
+    @through_outages()
     def stop(self) -> None:
         """Stop every instance that runs or starts; see `_request_all`."""
         instances = [(host, one) for host, one in self._instances() if one]
         active = [(host, one) for host, one in instances if one.state in ("running", "starting")]
         self._request_all("POST", [_stop_path(*each) for each in active])
 
+    @through_outages()
     def terminate(self) -> None:
         """Delete every instance that exists, with its disk; see `_request_all`."""
         self._request_all("DELETE", [_path(h) for h, one in self._instances() if one is not None])

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
+from .repeats import OVERLOADED, Outage
 
 STORAGE = "https://storage.googleapis.com/"
 EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without credentials
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-OVERLOADED = (429, 500, 502, 503, 504)
-TRIES = 4
+THROTTLED = ("rateLimitExceeded", "userRateLimitExceeded")  # Compute's reasons, with status 403
+# What may be sent again although it may have succeeded: not an insert.
+REPEATED = re.compile(r"/(start|stop|setScheduling)$|/batch/storage/|/upload/|:[A-Za-z]+$")
 AS_UPLOADED = {"params": {"alt": "media"}, "headers": {"Accept-Encoding": "identity"}}
 Properties = Mapping[str, str | Mapping[str, str]]  # of an object
 NONE: Properties = {}
@@ -43,7 +46,7 @@ class StorageClient:
         """The response; its status is below 400."""
         from requests import HTTPError
 
-        response = self.session.request(method, address, timeout=self.silence, **options)
+        response = send(self.session, method, address, timeout=self.silence, **options)
         if response.status_code >= 400:
             why = f"Google refuses {method} {address}: {response.text[:400]}"
             raise HTTPError(why, response=response)
@@ -51,20 +54,92 @@ class StorageClient:
 
     def read(self, address: str, **options: Any) -> Iterator[bytes]:
         """The content at an address, as `content` has it."""
-        yield from self.content(self.request("GET", address, stream=True, **options), address)
+        response = self.request("GET", address, stream=True, **options)
+        yield from self.content(response, address, **options)
 
-    def content(self, response: Any, address: str) -> Iterator[bytes]:
-        """The content of a response, in chunks; compared with Google's MD5 where it has one."""
+    def content(self, response: Any, address: str, **options: Any) -> Iterator[bytes]:
+        """The content of a response, in chunks; compared with Google's MD5 where it has one.
+        `options` are those of its request."""
         from requests import RequestException
 
         received = hashlib.md5(usedforsecurity=False)
-        for data in response.iter_content(CHUNK):
+        for data in self._pieces(response, address, options):
             received.update(data)
             yield data
         hashes = response.headers.get("x-goog-hash", "").replace(" ", "").split(",")
         sent = [text[4:] for text in hashes if text.startswith("md5=")]
         if sent and sent != [encoded(received.digest())]:
             raise RequestException(f"{address} came with other content than its MD5 is of")
+
+    def _pieces(self, response: Any, address: str, options: Any) -> Iterator[bytes]:
+        """The content of a response; after a connection that broke, the rest of the same
+        generation."""
+        from requests import RequestException
+
+        generation, position, outage = response.headers.get("x-goog-generation"), 0, Outage()
+        while True:
+            try:
+                for data in response.iter_content(CHUNK):
+                    position, outage = position + len(data), Outage()
+                    yield data
+                return
+            except RequestException:
+                if generation is None or not outage.lasts():
+                    raise
+            rest = {
+                "params": {**options.get("params", {}), "generation": generation},
+                "headers": {**options.get("headers", {}), "Range": f"bytes={position}-"},
+            }
+            response = self.request("GET", address, stream=True, **rest)
+            if position and response.status_code != 206:
+                raise RequestException(f"{address} does not come in parts")
+
+
+def send(session: Any, method: str, address: str, **options: Any) -> Any:
+    """The response to a request, which is repeated through an outage (repeats.py). A DELETE that
+    had succeeded before finds nothing: its status is 204.
+
+    Raises:
+        requests.RequestException, google.auth's GoogleAuthError: the network failed.
+    """
+    from google.auth.exceptions import GoogleAuthError
+    from requests import RequestException
+
+    outage = Outage()
+    repeated = method != "POST" or REPEATED.search(address.partition("?")[0])
+    while True:
+        try:
+            response = session.request(method, address, **options)
+        except (RequestException, GoogleAuthError) as error:
+            if not repeated or not passes(error) or not outage.lasts():
+                raise
+        else:
+            if not repeated or not is_busy(response) or not outage.lasts():
+                break
+            response.close()
+        if hasattr(body := options.get("data"), "seek"):
+            body.seek(0)
+    if method == "DELETE" and outage.tries and response.status_code == 404:
+        response.status_code = 204
+    return response
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from requests import exceptions
+
+    if isinstance(error, GoogleAuthError):
+        return isinstance(error, TransportError) or error.retryable
+    network = (exceptions.ConnectionError, exceptions.Timeout, exceptions.ChunkedEncodingError)
+    return isinstance(error, network) and not isinstance(error, exceptions.SSLError)
+
+
+def is_busy(response: Any) -> bool:
+    """Whether Google is overloaded, or has had too many requests."""
+    if response.status_code == 403:
+        return any(f'"{reason}"' in response.text for reason in THROTTLED)
+    return response.status_code in OVERLOADED
 
 
 def status_of(error: Exception) -> int:
@@ -81,24 +156,6 @@ def google_session(scope: str = SCOPE) -> Any:
     return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
 
 
-def retry_when_busy(session: Any, storage: str = STORAGE) -> None:
-    """Make a session repeat GET requests and uploads for some seconds while Google is overloaded.
-    An upload that succeeded unnoticed is one more version of an object."""
-    from requests.adapters import HTTPAdapter
-    from urllib3 import Retry
-
-    uploads = f"{storage}upload/"
-    for start, methods in (("https://", {"GET"}), ("http://", {"GET"}), (uploads, {"POST"})):
-        retry = Retry(
-            TRIES,
-            backoff_factor=0.5,
-            status_forcelist=OVERLOADED,
-            allowed_methods=methods,
-            raise_on_status=False,
-        )
-        session.mount(start, HTTPAdapter(max_retries=retry))
-
-
 def open_objects(name: str, silence: float = SILENCE) -> GcsObjects:
     """A bucket, with the rights of this machine's service account."""
     import requests
@@ -107,7 +164,6 @@ def open_objects(name: str, silence: float = SILENCE) -> GcsObjects:
     session = requests.Session() if emulator else google_session()
     address = emulator if "://" in emulator or not emulator else f"http://{emulator}"
     storage = f"{address.rstrip('/')}/" if address else STORAGE
-    retry_when_busy(session, storage)
     return GcsObjects(StorageClient(session, storage, silence=silence), name)
 
 
@@ -135,7 +191,7 @@ class GcsObjects:
             if status_of(error) == 404:
                 return None
             raise
-        data = joined(self.client.content(response, address), key)
+        data = joined(self.client.content(response, address, **AS_UPLOADED), key)
         return Stored(data, response.headers["x-goog-generation"])
 
     def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,10 +14,14 @@ from typing import Any
 from railhead.documents.runs.manifest import SHORT_LIVED
 
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, WriteInProgress, encoded, joined
+from .repeats import OVERLOADED, Outage
 
 REFUSED = ("PreconditionFailed", "NoSuchKey")  # S3's refusals of a condition
 IN_PROGRESS = "ConditionalRequestConflict"
 PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
+# AWS's codes for too many requests, with any status; and of no capacity, with status 500.
+THROTTLED = re.compile("Throttl|SlowDown|RequestLimitExceeded|TooManyRequests|RequestTimeout")
+NO_CAPACITY = re.compile("^Insufficient")
 
 Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 
@@ -24,12 +29,65 @@ Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 def boto_client(
     service: str, region: str | None = None, session: Any = None, silence: float = SILENCE
 ) -> Any:
-    """A client of boto3 with timeouts and retries; `session` is that of other clients."""
+    """A client of boto3 whose calls outlast an outage (repeats.py); `session` is that of other
+    clients."""
     from botocore.config import Config
 
-    retries = {"mode": "standard", "max_attempts": 5}
-    config = Config(connect_timeout=5, read_timeout=silence, retries=retries)
-    return (session or boto_session()).client(service, region_name=region, config=config)
+    once = {"mode": "standard", "total_max_attempts": 1}
+    config = Config(connect_timeout=5, read_timeout=silence, retries=once)
+    client = (session or boto_session()).client(service, region_name=region, config=config)
+    client.meta.events.register("needs-retry", _repeats)
+    client.meta.events.register("before-parse", _check_length)
+    return client
+
+
+def call(client: Any, operation: str, **parameters: Any) -> Any:
+    """The response to a call of `boto_client`; repeated also where a response was cut off."""
+    outage = Outage()
+    while True:
+        try:
+            return getattr(client, operation)(**parameters)
+        except CutOff:
+            if not outage.lasts():
+                raise
+        if hasattr(body := parameters.get("Body"), "seek"):
+            body.seek(0)
+
+
+class CutOff(OSError):
+    """A response ended early."""
+
+
+def _check_length(operation_model: Any, response_dict: Any, **_: Any) -> None:
+    """botocore (1.44.5) accepts a body that was cut off: XML is a ResponseParserError, not a
+    BotoCoreError, and JSON a response without fields."""
+    body = response_dict["body"]
+    if isinstance(body, bytes) and operation_model.http.get("method") != "HEAD":
+        length = response_dict["headers"].get("content-length", "")
+        if length.isdigit() and len(body) < int(length):
+            name = operation_model.name
+            raise CutOff(f"the response to {name} ended after {len(body)} of {length} bytes")
+
+
+def _repeats(
+    response: Any, caught_exception: Exception | None, request_dict: Any, **_: Any
+) -> int | None:
+    """What botocore asks after each try: 0 to repeat the call at once, None to end it."""
+    from botocore.exceptions import ConnectionError as NoConnection
+    from botocore.exceptions import HTTPClientError, SSLError
+
+    if response is None:
+        network = isinstance(caught_exception, (NoConnection, HTTPClientError))
+        passes = network and not isinstance(caught_exception, SSLError)
+    else:
+        http, parsed = response
+        code = str(parsed.get("Error", {}).get("Code", ""))
+        busy = http.status_code in OVERLOADED and not NO_CAPACITY.search(code)
+        passes = busy or bool(THROTTLED.search(code))
+    if not passes:
+        return None
+    outage = request_dict["context"].setdefault("railhead_outage", Outage())
+    return 0 if outage.lasts() else None
 
 
 def boto_session() -> Any:
@@ -54,7 +112,7 @@ def _service_models(folders: str | None) -> Any:
 def open_objects(name: str, silence: float = SILENCE) -> S3Objects:
     """A bucket, with the rights of this machine's role."""
     client = boto_client("s3", silence=silence)
-    return S3Objects(lambda _, operation, **values: getattr(client, operation)(**values), name)
+    return S3Objects(lambda _, operation, **values: call(client, operation, **values), name)
 
 
 def code_of(error: Exception) -> str:
@@ -76,8 +134,29 @@ class S3Objects:
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes. S3 sends the hash of the upload, and boto checks it."""
-        body = self.call("get_object", Key=key)["Body"]
-        return iter(lambda: body.read(CHUNK), b"")
+        return self._pieces(self.call("get_object", Key=key), key)
+
+    def _pieces(self, answer: Any, key: str) -> Iterator[bytes]:
+        """The bytes of an answer; after a connection that broke, the rest of the same version. The
+        rest has no hash of the whole: the callers compare theirs."""
+        from botocore.exceptions import HTTPClientError, IncompleteReadError
+
+        body, version, position, outage = answer["Body"], answer.get("ETag"), 0, Outage()
+        while True:
+            try:
+                if not (data := body.read(CHUNK)):
+                    return
+            except (HTTPClientError, IncompleteReadError):
+                if version is None or not outage.lasts():
+                    raise
+                rest = {"Range": f"bytes={position}-", "IfMatch": version}
+                answer = self.call("get_object", Key=key, **rest)
+                if not answer.get("ContentRange", "").startswith(f"bytes {position}-"):
+                    raise OSError(f"the rest of {key} does not come as a range") from None
+                body = answer["Body"]
+                continue
+            position, outage = position + len(data), Outage()
+            yield data
 
     def write(self, key: str, data: bytes, *, short_lived: bool = False) -> None:
         """Create an object. S3 refuses bytes that do not match the sha256 sent with them."""
@@ -91,8 +170,7 @@ class S3Objects:
             if code_of(error) == "NoSuchKey":
                 return None
             raise
-        body = answer["Body"]
-        return Stored(joined(iter(lambda: body.read(CHUNK), b""), key), answer["ETag"])
+        return Stored(joined(self._pieces(answer, key), key), answer["ETag"])
 
     def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
         """Create an object that is not there yet; its ETag, or None if it is there."""

@@ -30,6 +30,7 @@ from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.runs.run import AfterRun, RunDocument
 
+from ..buckets.repeats import outlasting
 from ..log_lines import print_line
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp
@@ -316,11 +317,12 @@ def main(folder: str, url: str, mode: str) -> int:
     if mode == "rest":
         uploads.growing.step()
     until = time.monotonic() + 10 * SETTLED
-    while not uploads.checkpoint_step():
-        if uploads.status.why or time.monotonic() > until:
-            print(uploads.status.why or "the checkpoints keep changing", file=sys.stderr)
-            return 1
-        time.sleep(0.5)
+    with outlasting():
+        while not uploads.checkpoint_step():
+            if uploads.status.why or time.monotonic() > until:
+                print(uploads.status.why or "the checkpoints keep changing", file=sys.stderr)
+                return 1
+            time.sleep(0.5)
     if mode == "once":
         failure_of(uploads.growing.logs.empty)
     return 0

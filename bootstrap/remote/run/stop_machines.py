@@ -23,6 +23,7 @@ from railhead.documents.runs.run import AfterRun
 from railhead.documents.runs.state import Machines, RunState
 
 from .. import programs
+from ..buckets.repeats import LASTING
 from ..serve import machine_use
 from ..takeover import held
 from ..takeover.lease import CUT_OFF, OTHER_LEADS
@@ -197,11 +198,14 @@ class MachineStopper:
             time.sleep(PAUSE if attempt else 0)
             if time.monotonic() >= until:
                 break
-            why = upload(self.run, until - time.monotonic())
+            began = time.monotonic()
+            why = upload(self.run, until - began)
             if not why:
                 self.uploaded = True
                 self.report("uploaded")
                 return
+            if time.monotonic() - began >= LASTING:
+                break  # its calls were repeated for so long
         self.report("not uploaded", upload=why)
 
     def leads_again(self) -> bool:

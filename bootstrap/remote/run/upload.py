@@ -15,6 +15,7 @@ from pathlib import Path
 from railhead.documents.runs.manifest import Manifest, home_name
 
 from ..buckets.folder import BucketFolder, bucket_folder
+from ..buckets.repeats import outlasting
 from ..takeover.fence import Fence, fence_of
 from . import json_file, manifest
 
@@ -56,6 +57,7 @@ def upload(folder: str, url: str) -> None:
         bucket.put(manifest_path, "manifest.json")
 
 
+@outlasting()
 def main(folder: str, url: str, *names: str) -> None:
     """Upload the results; or only the named files, after the results."""
     for name in names:

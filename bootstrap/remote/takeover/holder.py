@@ -22,6 +22,7 @@ from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Beat, Term
 
 from ..buckets.folder import bucket_folder
+from ..buckets.repeats import outlasting
 from ..log_lines import print_line
 from ..run import bounded, end_processes, json_file
 from . import held
@@ -134,6 +135,7 @@ def end_ranks(folder: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@outlasting(SILENCE)
 def main(folder: str, url: str) -> None:
     """Hold the lease."""
     term = held.term_of(folder)

@@ -14,6 +14,7 @@ import sys
 from dataclasses import replace
 
 from ..buckets.folder import bucket_folder
+from ..buckets.repeats import outlasting
 from . import held
 from .holder import SILENCE
 from .lease import OTHER_LEADS
@@ -30,6 +31,7 @@ def reclaim(folder: str, terms: Terms) -> bool:
     return True
 
 
+@outlasting(SILENCE)
 def main(folder: str, url: str) -> None:
     """Claim the term."""
     if not reclaim(folder, Terms(bucket_folder(url, silence=SILENCE))):

@@ -6,12 +6,11 @@ test_contract.py has what every cloud does.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from places import CASES
@@ -30,7 +29,7 @@ from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
-from bootstrap.remote.buckets.gcs import retry_when_busy  # noqa: E402
+from bootstrap.remote.buckets import repeats  # noqa: E402
 
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
 PATH = GOLDEN.chief.id or ""
@@ -277,57 +276,8 @@ def test_an_id_of_another_shape_is_refused(compute: Compute) -> None:
         gcp(compute, odd)
 
 
-class Busy(BaseHTTPRequestHandler):
-    """A Google that is overloaded, and counts what comes."""
-
-    seen: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        """Answer any method."""
-        self.seen.append(self.command)
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(503)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_POST = do_DELETE = do_GET
-
-    def log_message(self, *_: Any) -> None:
-        """Silence."""
-
-
-@pytest.fixture
-def busy() -> Iterator[str]:
-    Busy.seen.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Busy)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_a_change_is_sent_once_however_busy_google_is(busy: str, method: str) -> None:
-    """A start that was sent twice may be two machines."""
-    session = requests.Session()
-    retry_when_busy(session)
-    with pytest.raises(Refused):
-        GoogleClient(session, compute=busy)(method, "projects/p/zones/z/instances", json={})
-    assert Busy.seen == [method]
-
-
-def test_a_read_is_tried_again_while_google_is_busy(
-    busy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: None)
-    session = requests.Session()
-    retry_when_busy(session)
-    with pytest.raises(Refused):
-        GoogleClient(session, compute=busy)("GET", "projects/p/zones/z/instances")
-    assert Busy.seen == ["GET"] * 5
-
-
-def test_every_call_to_google_has_a_time_limit() -> None:
+def test_every_call_to_google_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "_limit", ContextVar("limit", default=(0.0, None)))
     limits: list[Any] = []
 
     class Session:

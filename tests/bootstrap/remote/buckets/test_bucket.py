@@ -39,7 +39,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle import consent
 from bootstrap.lifecycle.receipt import price  # noqa: E402
-from bootstrap.remote.buckets import gcs, s3  # noqa: E402
+from bootstrap.remote.buckets import s3  # noqa: E402
+from bootstrap.remote.buckets.repeats import outlasting  # noqa: E402
 from bootstrap.runs.bucket import results as bucket_results  # noqa: E402
 from bootstrap.runs.run import Run, find_run  # noqa: E402
 from railhead.documents.codec import encode
@@ -539,9 +540,8 @@ def test_a_google_that_is_busy_is_queried_again(on_gcs: OnGcs) -> None:
     assert on_gcs.store.busy == 0
 
 
-def test_without_a_network_it_reports_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gcs, "TRIES", 0)
+def test_without_a_network_it_reports_so(on_gcs: OnGcs) -> None:
     kept = bucket.bucket_of(ON_GCP)
     gone = replace(kept.store.client, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
-    with pytest.raises(RailheadError, match="Google call failed: "):
+    with outlasting(0), pytest.raises(RailheadError, match="Google call failed: "):
         replace(kept, store=replace(kept.store, client=gone)).empty()  # type: ignore[type-var]
