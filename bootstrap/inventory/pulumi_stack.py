@@ -7,18 +7,22 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from railhead.documents.codec import decode
 
+from ..console.output import print_lines
 from ..errors import Command, Hint, RailheadError, UsageError
-from . import pulumi_cli, pulumi_lock
+from . import damaged_state, pulumi_cli, pulumi_lock
+from .damaged_state import Copied, Damage
 from .document import from_document
 from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
 
 PREVIEW_SECONDS = 300
 UP_SECONDS = DESTROY_SECONDS = 3600
+DAMAGED = "failed to load checkpoint"
 REMOVALS = ("delete", "delete-replaced", "replace")  # operations of a preview
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 
@@ -72,12 +76,16 @@ def destroy(stack: str) -> None:
         Locked: another command of Pulumi works on the stack; nothing was removed.
         RailheadError: Pulumi failed; its state lists what is left.
     """
-    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack]
+    # Without the last option, one resource that cannot be deleted keeps unrelated ones.
+    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--continue-on-error"]
     result = pulumi_cli.stream(argv, stack, DESTROY_SECONDS)
     if result.code:
         if pulumi_cli.is_locked(result.text):
             raise pulumi_lock.locked(stack, result.text, Command("teardown", destroy=True))
-        retry = f"pulumi destroy --stack {shlex.quote(stack)}"
+        if DAMAGED in result.text:
+            damage = damaged_state.find(stack)
+            raise RailheadError(damage.message, hint=damage.hint)
+        retry = f"pulumi destroy --continue-on-error --stack {shlex.quote(stack)}"
         raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
 
 
@@ -216,7 +224,8 @@ def state(stack: str) -> StackState:
     """
     if not shutil.which("pulumi"):
         raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
-    return read_state(stack, _exported(stack))
+    exported = _exported(stack)
+    return replace(read_state(stack, exported), is_copy=isinstance(exported, Copied))
 
 
 def inventory_of(state: StackState) -> Inventory | None:
@@ -238,8 +247,14 @@ def resources(stack: str) -> list[str]:
 
 
 def _exported(stack: str) -> Any:
-    """Pulumi's state."""
+    """Pulumi's state; its newest whole copy where the file itself is damaged."""
     process = pulumi_cli.run("stack", "export", "--stack", stack)
+    if DAMAGED in process.stderr:
+        damage = damaged_state.find(stack)
+        if damage.copy is None:
+            raise _damaged(damage)
+        _say(damage.message, f"  next: {damage.hint}")
+        return damage.exported()
     if process.returncode:
         raise _error(stack, process.stderr)
     return _json(stack, process.stdout)
@@ -280,20 +295,30 @@ def _error(stack: str, stderr: str) -> UsageError:
         init = f"pulumi stack init {shlex.quote(stack)}"
         hint = Hint(Command("leaks"), f"   # if its state is lost; a new stack: {init}")
         return NoMachines(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
-    if "failed to load checkpoint" in stderr:
-        return UsageError(
-            f"Pulumi's state of stack {stack} cannot be read: Pulumi was killed while it wrote it; "
-            "machines may run",
-            hint=Hint(
-                f"remove {stack}.json.attrs, in .pulumi/stacks of Pulumi's folder: it is "
-                "damaged, and Pulumi does not need it; then: ",
-                Command("status", stack=stack),
-            ),
-        )
+    if DAMAGED in stderr:
+        return _damaged(damaged_state.find(stack))
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
     last = (stderr.strip().splitlines() or ["(no output)"])[-1]
     return UsageError(f"stack {stack}: pulumi: {last}", hint="pulumi stack ls")
+
+
+def refuse_damaged(state: StackState) -> None:
+    """UsageError where Pulumi cannot read a state, and so cannot change its stack."""
+    if state.is_copy:
+        raise _damaged(damaged_state.find(state.stack))
+
+
+@cache
+def _say(*lines: str) -> None:
+    """Print lines once in a command, which reads a state several times."""
+    print_lines(*lines)
+
+
+def _damaged(damage: Damage) -> UsageError:
+    """The error for a damaged state; NoMachines where no copy of it has the machines."""
+    kind = NoMachines if damage.is_lost else UsageError
+    return kind(damage.message, hint=damage.hint)
 
 
 def _unfinished(stack: str) -> UsageError:
@@ -350,6 +375,8 @@ def all_stacks() -> list[str]:
     if not shutil.which("pulumi"):
         raise UsageError("there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
     process = pulumi_cli.run("stack", "ls", "--all", "--json")
+    if process.returncode and (names := damaged_state.stacks()):
+        return names
     if process.returncode:
         last = (process.stderr.strip().splitlines() or ["(no output)"])[-1]
         raise UsageError(f"the stacks of the Pulumi backend: {last}", hint="pulumi login")

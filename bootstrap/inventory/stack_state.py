@@ -105,7 +105,8 @@ class StackState:
     `account` are those that the stack recorded; its config may have others. `price` is that of one
     machine. `kinds` are the types of all resources except Pulumi's own. `schedules` are the names
     of the deadlines that are separate resources. `zones` are those that may have capacity, in
-    the order in which they are tried. `ids` are those of all resources of the cloud.
+    the order in which they are tried. `ids` are those of all resources of the cloud. `is_copy`: it
+    was read from a copy, because the state itself is damaged.
     """
 
     stack: str
@@ -124,6 +125,7 @@ class StackState:
     ids: tuple[str, ...] = ()
     account: str | None = None
     first_name: str | None = None
+    is_copy: bool = False
 
     @property
     def is_cluster(self) -> bool:

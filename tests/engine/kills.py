@@ -183,7 +183,7 @@ def restore(site: Site) -> str:
         return ""
     shown = site.stack.fab("status", *of(site)).text
     name = f"{site.stack.name}.json.attrs"
-    assert f"remove {name}" in shown, shown
+    assert f"{name} && " in shown, shown
     (damaged,) = (site.stack.folder / "state").rglob(name)
     damaged.unlink()
     assert readable(site), f"nor can it be read then:\n{shown}\n{exported(site).text[:2000]}"

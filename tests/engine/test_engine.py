@@ -63,3 +63,22 @@ def test_the_file_that_a_killed_pulumi_damages_can_be_removed(engine: Path, tmp_
     damaged.unlink()
     stack.up().ended(0)
     assert stack.output()["where"] and damaged.exists(), "Pulumi makes it anew"
+
+
+def test_a_state_that_a_full_disk_cut_is_read_from_the_one_before_it(
+    engine: Path, tmp_path: Path
+) -> None:
+    """pulumi 3.259.0 then reads no stack, and lists none."""
+    stack = Stack(engine, tmp_path / "project", program=PROGRAM)
+    stack.up().ended(0)
+    stack.config(text="changed").up().ended(0)
+    (cut,) = (tmp_path / "project" / "state").rglob("stacks/*/test.json")
+    cut.write_bytes(cut.read_bytes()[:100])
+    of = ("--stack", "test")
+    assert "failed to load checkpoint" in stack.run("stack", "export", *of).text
+    assert stack.run("stack", "ls", "--all", "--json").code
+    shown = stack.fab("status", *of).text
+    assert f"{cut} is not whole (100 bytes)" in shown and f"cp {cut}.bak {cut} && rm" in shown
+    cut.write_bytes(Path(f"{cut}.bak").read_bytes())
+    Path(f"{cut}.attrs").unlink()
+    assert stack.up().ended(0).summary == {"same": 1}

@@ -62,6 +62,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
             runs that its cloud would never stop.
     """
     before = stack_machines.find(stack)
+    pulumi_stack.refuse_damaged(before.state)
     if before.strays and not _moves(before.state):
         before = _end_strays(stack, report, yes=yes, discard=discard)
     were = as_before.read(before, report)

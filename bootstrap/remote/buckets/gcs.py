@@ -117,8 +117,8 @@ def send(session: Any, method: str, address: str, **options: Any) -> Any:
             if not repeated or not is_busy(response) or not outage.lasts():
                 break
             response.close()
-        if hasattr(body := options.get("data"), "seek"):
-            body.seek(0)
+        if isinstance(options.get("data"), _Body):
+            options["data"].seek(0)
     if method == "DELETE" and outage.tries and response.status_code == 404:
         response.status_code = 204
     return response

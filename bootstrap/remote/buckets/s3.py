@@ -50,8 +50,8 @@ def call(client: Any, operation: str, **parameters: Any) -> Any:
         except CutOff:
             if not outage.lasts():
                 raise
-        if hasattr(body := parameters.get("Body"), "seek"):
-            body.seek(0)
+        if "Body" in parameters:
+            parameters["Body"].seek(0)
 
 
 class CutOff(OSError):

@@ -27,7 +27,7 @@ from bootstrap.lifecycle.stack_machines import StackMachines
 if TYPE_CHECKING:
     from standins.stores.buckets import OnGcs, OnS3, World
 
-DESTROY = "destroy --yes --skip-preview --stack dev"
+DESTROY = "destroy --yes --skip-preview --stack dev --continue-on-error"
 HELD = Cost(
     "bucket s3://b, 3 objects, 1.00 GB", None, Command("teardown", destroy=True, with_bucket=True)
 )

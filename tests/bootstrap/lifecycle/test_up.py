@@ -41,7 +41,8 @@ WHEN_UNLOCKED = (
     "pulumi cancel --yes --stack dev && fab up --stack dev"
 )
 CHANGES = ("up", "destroy", "config set")  # the calls that change something
-UP, DESTROY = ("up --yes --skip-preview --stack dev", "destroy --yes --skip-preview --stack dev")
+UP = "up --yes --skip-preview --stack dev"
+DESTROY = "destroy --yes --skip-preview --stack dev --continue-on-error"
 MOVE = "config set zones us-east-1b,us-east-1a --stack dev"
 
 Clients = Callable[[str], Any]
