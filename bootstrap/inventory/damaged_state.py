@@ -21,6 +21,7 @@ from ..errors import Command, Hint
 from . import pulumi_cli
 
 FULL = 1 << 20  # free bytes of a disk that is full
+COPY = "isCopy"
 ENDINGS = (".json", ".json.gz")
 
 
@@ -36,10 +37,6 @@ class File:
     """A file of the backend with a stack's state."""
 
     checkpoint: Latest = Latest()
-
-
-class Copied(dict[str, Any]):
-    """A state as `pulumi stack export` prints it, read from a copy."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +78,10 @@ class Damage:
         """Whether no file has the state any more."""
         return self.path is not None and self.path.suffix != ".attrs" and self.copy is None
 
-    def exported(self) -> Copied:
-        """The copy, as `pulumi stack export` prints a state."""
+    def exported(self) -> Any:
+        """The copy, as `pulumi stack export` prints a state, with the mark that it is one."""
         assert self.copy
-        return Copied(deployment=_content(self.copy))
+        return {"deployment": _content(self.copy), COPY: True}
 
 
 def find(stack: str) -> Damage:

@@ -15,7 +15,7 @@ from railhead.documents.codec import decode
 from ..console.output import print_lines
 from ..errors import Command, Hint, RailheadError, UsageError
 from . import damaged_state, pulumi_cli, pulumi_lock
-from .damaged_state import Copied, Damage
+from .damaged_state import COPY, Damage
 from .document import from_document
 from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
@@ -225,7 +225,7 @@ def state(stack: str) -> StackState:
     if not shutil.which("pulumi"):
         raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
     exported = _exported(stack)
-    return replace(read_state(stack, exported), is_copy=isinstance(exported, Copied))
+    return replace(read_state(stack, exported), is_copy=COPY in exported)
 
 
 def inventory_of(state: StackState) -> Inventory | None:

@@ -38,11 +38,13 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file to download; without a sha256 it is verified by its size alone."""
+    """A file to download; without a sha256 it is verified by its size alone. `etag`: its version,
+    of which an incomplete download is continued."""
 
     name: str
     bytes: int
     sha256: str = ""
+    etag: str = ""
 
 
 def root() -> Path:
@@ -88,7 +90,7 @@ def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
         shards = manifest.load(store)
         manifest.check_sizes(store, shards)
         hashes = {shard.name: shard.sha256 for shard in shards.shards}
-    return [Wanted(item.name, item.bytes, hashes.get(item.name, "")) for item in items]
+    return [Wanted(i.name, i.bytes, hashes.get(i.name, ""), i.etag) for i in items]
 
 
 class ChangedError(DataError):
@@ -174,7 +176,8 @@ class Download:
     def __init__(self, store: Store, wanted: Wanted, folder: Path) -> None:
         self.store, self.wanted = store, wanted
         self.path = inside(folder, wanted.name)
-        name = hashlib.sha256(f"{wanted.name}\0{wanted.sha256}".encode()).hexdigest()[:32]
+        version = wanted.sha256 or wanted.etag
+        name = hashlib.sha256(f"{wanted.name}\0{version}".encode()).hexdigest()[:32]
         self.partial = folder / ".part" / name
         self.digest: Any = None
         have = self.partial.stat().st_size if self.partial.is_file() else 0

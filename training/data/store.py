@@ -1,12 +1,15 @@
 """Read and write data in a local folder, in S3 and in Google Cloud Storage, with one interface.
 
 A name is a path with slashes below the URI. Buckets are read with obstore; credentials come from
-the environment, else from the machine's role or service account. `AWS_ENDPOINT_URL` and
-`STORAGE_EMULATOR_HOST` name another server.
+the environment, else from the machine's role or service account. `s3_endpoint` has what names
+another server for S3, `STORAGE_EMULATOR_HOST` does for Google.
+
+A store reads one version of each file, that of its first look: another one is a DataError.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from railhead.documents import s3_endpoint
 from railhead.documents.uri import BucketUri
 
 from . import DataError
@@ -79,6 +83,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.uri, self.path = str(path), path
         self.root = path.parent if path.is_file() else path
+        self.etags: dict[str, str] = {}
 
     def items(self) -> list[Item]:
         paths = [self.path] if self.path.is_file() else sorted(self.path.rglob("*"))
@@ -86,12 +91,13 @@ class Folder:
         if not items:
             what = "holds no files" if self.path.is_dir() else "does not exist"
             raise NothingThereError(f"{self.uri} {what}")
+        for item in items:
+            self.etags.setdefault(item.name, item.etag)
         return items
 
     def _item(self, path: Path) -> Item:
         status = path.stat()
-        etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
-        return Item(path.relative_to(self.root).as_posix(), status.st_size, etag)
+        return Item(path.relative_to(self.root).as_posix(), status.st_size, etag_of(status))
 
     def read(self, name: str) -> bytes:
         try:
@@ -104,13 +110,17 @@ class Folder:
         try:
             with path.open("rb", buffering=0) as file:
                 data = os.pread(file.fileno(), end - start, start)
+                etag = etag_of(os.fstat(file.fileno()))
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
+        if etag != self.etags.setdefault(name, etag):
+            raise replaced(str(path))
         return checked(data, str(path), start, end)
 
     def put(self, name: str, content: Path | bytes) -> None:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.etags.pop(name, None)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as out:
             partial = Path(out.name)
             try:
@@ -120,6 +130,21 @@ class Folder:
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
+
+
+def etag_of(status: os.stat_result) -> str:
+    """The version of a file."""
+    return f"{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def bare(etag: str | None) -> str:
+    """An ETag without its quotes, which not every list has; empty where there is none."""
+    return (etag or "").strip('"')
+
+
+def replaced(path: str) -> DataError:
+    """The error for a file that is another one than at the first look."""
+    return DataError(f"{path} was replaced while it was read. Start again: nothing is mixed")
 
 
 def pieces(content: Path | bytes) -> Iterator[bytes]:
@@ -150,7 +175,9 @@ class Bucket:
 
         self.uri, self.place = str(place), place
         self.obstore: Any = obstore
-        self.client = connected(place)
+        self.etags: dict[str, str] = {}
+        with no_panic(self.uri):
+            self.client = connected(place)
 
     def items(self) -> list[Item]:
         items = self._try(self._items)
@@ -158,26 +185,40 @@ class Bucket:
             items = [self._try(self._only)]
         if not items:
             raise NothingThereError(f"{self.uri} holds no objects")
+        for item in items:
+            self.etags.setdefault(item.name, item.etag)
         return sorted(items, key=lambda item: item.name)
 
     def _items(self) -> list[Item]:
         begin = len(self.place.folder)
         items = [
-            Item(entry["path"][begin:], entry["size"], entry["e_tag"] or "")
+            Item(entry["path"][begin:], entry["size"], bare(entry["e_tag"]))
             for page in self.obstore.list(self.client, self.place.prefix or None)
             for entry in page
         ]
-        # Consoles make an empty object `a/` for a folder, and obstore lists it as `a`.
+        # Consoles and pyarrow make an empty object `a/` for a folder, and obstore lists it as `a`.
         names = [item.name for item in items]
         folders = {"", *(name[:i] for name in names for i, char in enumerate(name) if char == "/")}
-        return [item for item in items if item.bytes or item.name not in folders]
+        return [
+            item
+            for item in items
+            if item.bytes or (item.name not in folders and self._exists(item.name))
+        ]
+
+    def _exists(self, name: str) -> bool:
+        """Whether an object has this name: an empty `a/` is listed as `a`, and there is no `a`."""
+        try:
+            self.obstore.head(self.client, self.place.key(name))
+        except FileNotFoundError:
+            return False
+        return True
 
     def _only(self) -> Item:
         """The URI as the name of one object; the store is then the prefix that contains it."""
         entry = self.obstore.head(self.client, self.place.prefix)
         prefix, _, name = self.place.prefix.rpartition("/")
         self.place = BucketUri(self.place.scheme, self.place.bucket, prefix)
-        return Item(name, entry["size"], entry["e_tag"] or "")
+        return Item(name, entry["size"], bare(entry["e_tag"]))
 
     def read(self, name: str) -> bytes:
         key = self.place.key(name)
@@ -190,15 +231,22 @@ class Bucket:
         if start == end:
             return b""
         key = self.place.key(name)
-        data = self._try(
-            lambda: self.obstore.get_range(self.client, key, start=start, end=end),
-            name,
-            tries=TRIES,
-        )
+        options: Any = {"range": (start, end)}
+        if etag := self.etags.get(name):
+            options["if_match"] = f'"{etag}"'
+
+        def get() -> Any:
+            answer = self.obstore.get(self.client, key, options=options)
+            return answer.bytes(), bare(answer.meta["e_tag"])
+
+        data, etag = self._try(get, name, tries=TRIES)
+        if etag and etag != self.etags.setdefault(name, etag):
+            raise replaced(f"{self.uri}/{name}")
         return checked(data, f"{self.uri}/{name}", start, end)
 
     def put(self, name: str, content: Path | bytes) -> None:
         key = self.place.key(name)
+        self.etags.pop(name, None)
         self._try(lambda: self.obstore.put(self.client, key, content, chunk_size=PART), name)
 
     def _try(self, call: Callable[[], T], name: str = "", *, tries: int = 1) -> T:
@@ -207,7 +255,8 @@ class Bucket:
 
         for tries_left in reversed(range(tries)):
             try:
-                return call()
+                with no_panic(f"{self.uri}/{name}" if name else self.uri):
+                    return call()
             except (BaseError, OSError) as error:
                 if not tries_left or cause_of(error):
                     raise self._failed(error, name) from None
@@ -216,6 +265,8 @@ class Bucket:
     def _failed(self, error: Exception, name: str) -> DataError:
         uri = f"{self.uri}/{name}" if name else self.uri
         cause = cause_of(error)
+        if cause == "replaced":
+            return replaced(uri)
         advice = {
             "bucket": f"there is no bucket {self.place.url}",
             "missing": f"there is no {uri}",
@@ -232,11 +283,23 @@ class Bucket:
         return kind(advice.get(cause, f"{uri} cannot be read: {reason_of(error)}"))
 
 
+@contextlib.contextmanager
+def no_panic(uri: str) -> Iterator[None]:
+    """DataError for a panic in obstore's Rust part, which is a BaseException."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"{uri} cannot be read: obstore failed: {error}") from None
+
+
 SECRETS = {
     "s3": "AWS_ACCESS_KEY_ID and --secret AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_SERVICE_ACCOUNT_KEY",
 }
 CAUSES = {
+    "replaced": r"status code: 412|PreconditionFailed",
     "credentials": r"/latest/api/token|/latest/meta-data/|/computeMetadata/|169\.254\.",
     "bucket": r"NoSuchBucket|no bucket named",
     "region": r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|bare redirect",
@@ -282,22 +345,29 @@ def connected(place: BucketUri) -> Any:
         "retry_config": {"retry_timeout": RETRY_TIMEOUT},
     }
     if place.scheme == "gs":
-        if endpoint := endpoint_of("gs"):
-            account = {"gcs_base_url": endpoint, "disable_oauth": True}
+        if emulator := endpoint_of("gs"):
+            account = {"gcs_base_url": emulator, "disable_oauth": True}
             account |= {"client_email": "", "private_key": "", "private_key_id": ""}
             options["service_account_key"] = json.dumps(account)
         return store.GCSStore(place.bucket, **options)
-    if endpoint := endpoint_of("s3"):
-        options["endpoint"] = endpoint
-    return store.S3Store(place.bucket, region=region_of(place.bucket), **options)
+    region = region_of(place.bucket)
+    # Named always: obstore itself would take AWS_ENDPOINT_URL also where the user ignores it.
+    options["endpoint"] = endpoint_of("s3") or own_endpoint(region)
+    return store.S3Store(place.bucket, region=region, **options)
 
 
 def endpoint_of(scheme: str) -> str:
     """Another server than the cloud's own; empty where there is none."""
     if scheme == "s3":
-        return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        return s3_endpoint.address()
     host = os.environ.get("STORAGE_EMULATOR_HOST") or ""
     return host if "://" in host or not host else f"http://{host}"
+
+
+def own_endpoint(region: str) -> str:
+    """S3's address in a region."""
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"https://s3.{region}.{domain}"
 
 
 def region_of(bucket: str) -> str:

@@ -17,7 +17,7 @@ LASTING = 600.0  # the same, where machines or results depend on the call
 FIRST, LONGEST = 0.5, 10.0  # seconds between two tries
 OVERLOADED = (408, 429, 500, 502, 503, 504)
 
-SAID = 4  # tries, after which a person is told
+REPORTED = 4  # tries, after which a person gets a line
 Report = Callable[[str], None]
 
 now, sleep = time.monotonic, time.sleep  # replaced in tests
@@ -52,7 +52,7 @@ class Outage:
             return False
         pause = min(FIRST * 2**self.tries, LONGEST) * random.uniform(0.5, 1)
         self.tries += 1
-        if report and self.tries == SAID:
-            report(f"the cloud does not answer; for {left:.0f} s more it is asked again")
+        if report and self.tries == REPORTED:
+            report(f"the cloud does not answer; the call is repeated for {left:.0f} s")
         sleep(min(pause, left))
         return True

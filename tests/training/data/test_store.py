@@ -17,6 +17,7 @@ from standins.relay import Relay
 from standins.stores import object_stores
 from standins.stores.object_stores import S3, Gcs
 
+from railhead.documents import s3_endpoint
 from training.data import DataError, store, uri
 
 NUMBERS = itertools.count()
@@ -258,3 +259,102 @@ def test_the_environment_gives_uris_and_modes() -> None:
     }
     with pytest.raises(DataError, match="RAILHEAD_DATA_TRAIN_MODE is 'tape'. Choices: file, str"):
         uri.from_environment({**environ, "RAILHEAD_DATA_TRAIN_MODE": "tape"})
+
+
+# --- One version -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_file_that_is_replaced_by_one_of_the_same_size_is_not_mixed(
+    place: Callable[[str], str], listed: bool
+) -> None:
+    """By the list, or by the first range. obstore 0.11 itself returns the ranges of both."""
+    store.open_store(place("a")).put("x", b"first" * 1000)
+    store.open_store(place("a")).put("other", b"o")
+    reader = store.open_store(place("a"))
+    _ = reader.items() if listed else reader.read_range("x", 0, 5)
+    store.open_store(place("a")).put("x", b"other" * 1000)
+    with pytest.raises(DataError, match="a/x was replaced while it was read"):
+        reader.read_range("x", 5, 10)
+    assert bytes(reader.read_range("other", 0, 1)) == b"o"
+    reader.items()
+    with pytest.raises(DataError, match="a/x was replaced while it was read"):
+        reader.read_range("x", 5, 10)
+
+
+@pytest.mark.parametrize("fixture", ["s3_store", "gcs_store"])
+def test_an_empty_folder_is_not_a_file_and_an_empty_file_is(
+    fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyarrow leaves `two/m/`."""
+    found: S3 | Gcs = request.getfixturevalue(fixture)
+    place = bucket(found, monkeypatch)
+    name = place("").split("/")[2]
+    for key in ("two/m/", "two/empty", "two/full"):
+        found.put(name, key, b"x" if key.endswith("full") else b"")
+    assert [item.name for item in store.open_store(place("two")).items()] == ["empty", "full"]
+
+
+class PanicException(BaseException):
+    """As pyo3_runtime raises it for a panic of Rust."""
+
+
+def test_a_panic_of_the_client_is_an_error_with_the_address(
+    s3: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def panics(*_: Any, **__: Any) -> Any:
+        raise PanicException("called `Result::unwrap()` on an `Err` value")
+
+    opened = store.open_store(s3("a"))
+    opened.obstore = type("Client", (), {"get": panics, "list": panics})()  # type: ignore[attr-defined]
+    for call in (opened.items, partial(opened.read_range, "x", 0, 1)):
+        with pytest.raises(DataError, match=f"{s3('a')}.*obstore failed: called"):
+            call()
+    monkeypatch.setattr(store, "connected", panics)
+    with pytest.raises(DataError, match=f"{s3('b')} cannot be read: obstore failed"):
+        store.open_store(s3("b"))
+
+
+CONFIG = """
+[default]
+endpoint_url = http://general
+[profile two]
+services = mine
+endpoint_url = http://two
+[services mine]
+ec2 =
+  endpoint_url = http://ec2
+s3 =
+  endpoint_url = http://s3
+[profile off]
+ignore_configured_endpoint_urls = true
+endpoint_url = http://off
+"""
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"AWS_PROFILE": "two"},
+        {"AWS_PROFILE": "off"},
+        {"AWS_PROFILE": "off", "AWS_ENDPOINT_URL": "http://variable"},
+        {"AWS_ENDPOINT_URL": "http://variable"},
+        {"AWS_ENDPOINT_URL": "http://all", "AWS_ENDPOINT_URL_S3": "http://one"},
+        {"AWS_ENDPOINT_URL": "http://all", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+        {"AWS_PROFILE": "two", "AWS_ENDPOINT_URL": "http://all"},
+    ],
+)
+def test_another_server_is_the_one_that_boto3_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    boto3 = pytest.importorskip("boto3")
+    (tmp_path / "config").write_text(CONFIG)
+    for name in (*s3_endpoint.VARIABLES, s3_endpoint.IGNORE, "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
+    for name, value in {"AWS_CONFIG_FILE": str(tmp_path / "config"), **keys, **environ}.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.Session(region_name="eu-west-1").client("s3")
+    ours = store.endpoint_of("s3") or store.own_endpoint("eu-west-1")
+    assert ours == client.meta.endpoint_url
