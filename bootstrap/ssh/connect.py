@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from paramiko.ssh_exception import (
     AuthenticationException,
     ChannelException,
+    IncompatiblePeer,
     NoValidConnectionsError,
     SSHException,
 )
@@ -33,6 +34,7 @@ from .login.jump_hosts import (
     port_of,
 )
 from .login.keys import NotAccepted
+from .login.refusals import WAIT_SECONDS, Penalised
 from .session import Session
 
 T = TypeVar("T")
@@ -96,11 +98,26 @@ def _no_key(host: Host, error: Any) -> str:
     if error.locked:
         text = f"{error.locked[0]} has a passphrase, and no ssh-agent holds it"
         return f"{text}\nnext: {shlex.join(['ssh-add', str(error.locked[0])])}"
+    if error.others:
+        text = f"{error.others[0]} is of a kind that only an ssh-agent can use here"
+        return f"{text}\nnext: {shlex.join(['ssh-add', str(error.others[0])])}"
     text = f"none of your keys is accepted (passwords are not used){printed}"
     if host.id:
         add = Command("ssh-key", "YOUR_KEY.pub")
         return f"{text}\nnext, on the computer of somebody who can log in: {add}"
     return f"{text}\nnext: {shlex.join(['ssh-copy-id', *_dest(host)])}"
+
+
+def _penalised(host: Host, error: Any) -> str:
+    return (
+        f"its sshd accepts no connection from this address for a while: {error}\nnext: wait "
+        f"{WAIT_SECONDS} seconds; too many connections did not log in (PerSourcePenalties)"
+    )
+
+
+def _no_algorithm(host: Host, error: Any) -> str:
+    text = f"its sshd and this computer have no algorithm in common: {error}"
+    return f"{text}\nnext: {shlex.join(['ssh', '-vv', *_dest(host)])}   # shows what both offer"
 
 
 def _unresolved(host: Host, error: Any) -> str:
@@ -146,6 +163,8 @@ _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
     (RevokedHostKey, _revoked),  # before ChangedHostKey, of which it is one
     (ChangedHostKey, _changed),
     (NotAccepted, _no_key),
+    (Penalised, _penalised),
+    (IncompatiblePeer, _no_algorithm),
     (socket.gaierror, _unresolved),
     (TimeoutError, _timed_out),
     ((ConnectionRefusedError, NoValidConnectionsError), _refused),
@@ -165,7 +184,8 @@ def is_out_of_reach(error: Exception) -> bool:
     command may work later."""
     if isinstance(error, JumpHostFailed):
         return is_out_of_reach(error.cause)
-    if isinstance(error, (UnknownHostKey, ChangedHostKey, AuthenticationException, RailheadError)):
+    final = (UnknownHostKey, ChangedHostKey, AuthenticationException, IncompatiblePeer)
+    if isinstance(error, (*final, RailheadError)):
         return False
     return not getattr(error, "filename", None)
 

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import paramiko
 from paramiko.ssh_exception import (
     AuthenticationException,
     ChannelException,
+    IncompatiblePeer,
     NoValidConnectionsError,
     SSHException,
 )
@@ -35,6 +37,7 @@ from ..traffic import CountingSocket, Traffic, host_traffic
 from . import ssh_config
 from .keys import Keys, Transport
 from .proxy_command import ProxyCommand
+from .refusals import PENALTY, Penalised, one_first
 from .ssh_config import HostConfig
 
 # paramiko's threads log every exception with its traceback; Railhead reports each error once.
@@ -99,11 +102,12 @@ def open_connection(host: Host, inventory: Inventory) -> ParamikoConnection:
     """Open the connections to the jump hosts of `host`, in order, and then the one to `host`."""
     traffic = host_traffic(host.name)
     hops = way(host, inventory)
+    asked = time.monotonic()
     for attempt in range(1, LOGIN_TRIES + 1):
         with _login_slots(hops[0].config):
             began = time.monotonic()
             try:
-                return _open(hops, traffic)
+                return _open(hops, traffic, asked)
             except (OSError, EOFError, SSHException) as error:
                 if attempt == LOGIN_TRIES or not _overloaded(error, time.monotonic() - began):
                     raise
@@ -183,14 +187,16 @@ def _jump(text: str) -> HostConfig:
     return ssh_config.resolve(name, parts["user"] if parts else None, port)
 
 
-def _open(hops: Sequence[Hop], traffic: Traffic) -> ParamikoConnection:
+def _open(hops: Sequence[Hop], traffic: Traffic, asked: float) -> ParamikoConnection:
     command = hops[0].config.proxy_command
     proxy = ProxyCommand(command) if command else None
     clients: list[Client] = []
     try:
         for hop in hops:
             try:
-                _log_in(hop, clients, proxy, traffic)
+                is_jump = hop is not hops[-1]
+                with one_first(hop.config, asked, _overloaded) if is_jump else nullcontext():
+                    _log_in(hop, clients, proxy, traffic)
             except (UnknownHostKey, ChangedHostKey):
                 raise
             except (OSError, EOFError, SSHException) as error:
@@ -214,18 +220,24 @@ def _log_in(hop: Hop, clients: list[Client], proxy: ProxyCommand | None, traffic
             sock = CountingSocket(proxy.socket if proxy else _socket(config), traffic)
         traffic.connections += 1
         clients.append(client)
-        client.connect(
-            config.host,
-            config.port,
-            username=config.user,
-            sock=sock,
-            timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
-            banner_timeout=BANNER_SECONDS,
-            auth_timeout=BANNER_SECONDS,
-            channel_timeout=CONNECT_SECONDS,
-            auth_strategy=Keys(config, hop.key_file),
-            transport_factory=Transport,
-        )
+        try:
+            client.connect(
+                config.host,
+                config.port,
+                username=config.user,
+                sock=sock,
+                timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
+                banner_timeout=BANNER_SECONDS,
+                auth_timeout=BANNER_SECONDS,
+                channel_timeout=CONNECT_SECONDS,
+                auth_strategy=Keys(config, hop.key_file),
+                transport_factory=Transport,
+            )
+        except (OSError, EOFError, SSHException):
+            greeting = getattr(client.get_transport(), "greeting", "")
+            if PENALTY in greeting:
+                raise Penalised(greeting.strip()) from None
+            raise
 
 
 def _channel(client: Client, config: HostConfig) -> Any:
@@ -251,7 +263,9 @@ _FINAL = (
     AuthenticationException,
     ChangedHostKey,
     ChannelException,
+    IncompatiblePeer,
     NoValidConnectionsError,
+    Penalised,
     UnknownHostKey,
 )
 

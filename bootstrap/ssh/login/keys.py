@@ -47,9 +47,22 @@ class NotAccepted(AuthenticationException):
 
 
 class Transport(paramiko.Transport):
-    """A transport that keeps what the host says when it ends the connection."""
+    """A transport that keeps what the host says before its banner, and when it ends the
+    connection."""
 
-    farewell = ""
+    farewell = greeting = ""
+
+    def _check_banner(self) -> None:
+        readline = self.packetizer.readline
+
+        def noted(timeout: float) -> str:
+            line = str(readline(timeout))
+            if not line.startswith("SSH-"):
+                self.greeting = f"{self.greeting}{line}\n"[-600:]
+            return line
+
+        self.packetizer.readline = noted  # type: ignore[method-assign]
+        super()._check_banner()  # type: ignore[misc]
 
     def _parse_disconnect(self, message: paramiko.Message) -> None:
         message.get_int()

@@ -1,0 +1,64 @@
+"""Jump hosts that refuse us: one connection learns it, and the others do not try.
+
+sshd of OpenSSH 9.8 and later counts connections without a login against their address, and then
+accepts none for a while: sixteen hosts behind one jump host whose key is not pinned were enough.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from paramiko.ssh_exception import SSHException
+
+from .ssh_config import HostConfig
+
+PENALTY = "Not allowed at this time"  # OpenSSH 10.0 sends it in place of the banner
+WAIT_SECONDS = 60
+
+
+class Penalised(SSHException):
+    """An sshd accepts no connection from this address for a while; its text is sshd's sentence."""
+
+
+@dataclass
+class _Way:
+    """What the connections through one jump host know of it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    is_open: bool = False
+    error: Exception | None = None
+    at: float = 0.0
+
+
+_ways: dict[tuple[str, int, str], _Way] = {}
+_ways_lock = threading.Lock()
+
+
+@contextmanager
+def one_first(
+    config: HostConfig, began: float, passes: Callable[[Exception, float], bool]
+) -> Iterator[None]:
+    """Log in to a jump host: alone, until one login has succeeded. What was refused since `began`
+    is refused here too; `passes` says of an error that came after so many seconds whether another
+    try may succeed."""
+    with _ways_lock:
+        way = _ways.setdefault((config.host, config.port, config.user), _Way())
+    if way.is_open:
+        yield
+        return
+    with way.lock:
+        if way.error and way.at >= began:
+            raise way.error
+        start = time.monotonic()
+        try:
+            yield
+        except (OSError, EOFError, SSHException) as error:
+            now = time.monotonic()
+            if not passes(error, now - start):
+                way.error, way.at = error, now
+            raise
+        way.is_open = True
