@@ -102,12 +102,12 @@ def open_connection(host: Host, inventory: Inventory) -> ParamikoConnection:
     """Open the connections to the jump hosts of `host`, in order, and then the one to `host`."""
     traffic = host_traffic(host.name)
     hops = way(host, inventory)
-    asked = time.monotonic()
+    since = time.monotonic()
     for attempt in range(1, LOGIN_TRIES + 1):
         with _login_slots(hops[0].config):
             began = time.monotonic()
             try:
-                return _open(hops, traffic, asked)
+                return _open(hops, traffic, since)
             except (OSError, EOFError, SSHException) as error:
                 if attempt == LOGIN_TRIES or not _overloaded(error, time.monotonic() - began):
                     raise
@@ -187,7 +187,7 @@ def _jump(text: str) -> HostConfig:
     return ssh_config.resolve(name, parts["user"] if parts else None, port)
 
 
-def _open(hops: Sequence[Hop], traffic: Traffic, asked: float) -> ParamikoConnection:
+def _open(hops: Sequence[Hop], traffic: Traffic, since: float) -> ParamikoConnection:
     command = hops[0].config.proxy_command
     proxy = ProxyCommand(command) if command else None
     clients: list[Client] = []
@@ -195,7 +195,7 @@ def _open(hops: Sequence[Hop], traffic: Traffic, asked: float) -> ParamikoConnec
         for hop in hops:
             try:
                 is_jump = hop is not hops[-1]
-                with one_first(hop.config, asked, _overloaded) if is_jump else nullcontext():
+                with one_first(hop.config, since, _overloaded) if is_jump else nullcontext():
                     _log_in(hop, clients, proxy, traffic)
             except (UnknownHostKey, ChangedHostKey):
                 raise

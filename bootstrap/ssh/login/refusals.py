@@ -40,9 +40,9 @@ _ways_lock = threading.Lock()
 
 @contextmanager
 def one_first(
-    config: HostConfig, began: float, passes: Callable[[Exception, float], bool]
+    config: HostConfig, since: float, passes: Callable[[Exception, float], bool]
 ) -> Iterator[None]:
-    """Log in to a jump host: alone, until one login has succeeded. What was refused since `began`
+    """Log in to a jump host: alone, until one login has succeeded. What was refused after `since`
     is refused here too; `passes` says of an error that came after so many seconds whether another
     try may succeed."""
     with _ways_lock:
@@ -51,7 +51,7 @@ def one_first(
         yield
         return
     with way.lock:
-        if way.error and way.at >= began:
+        if way.error and way.at >= since:
             raise way.error
         start = time.monotonic()
         try:
