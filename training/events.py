@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,51 @@ from .config import TrainConfig
 
 FOLDER = "tensorboard"
 FLUSH_MS = 10_000  # a value waits no longer for the file, if another one follows
+AGAIN = 10.0  # seconds after a failed write to the next file: one that failed takes no more events
 
 
 class Events:
-    """Writes scalars, and the profiler's window; does nothing on other ranks than 0."""
+    """Writes scalars, and the profiler's window; does nothing on other ranks than 0. A full disk
+    loses events, and never ends the training; `report` says so once."""
 
-    def __init__(self, results: Path, rank: int, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        results: Path,
+        rank: int,
+        config: TrainConfig,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.folder = str(results / FOLDER)
         self.first, self.steps = config.profile_from, config.profile_steps
-        self.writer = None
-        if rank == 0:
-            self.writer = tf.summary.create_file_writer(self.folder, flush_millis=FLUSH_MS)
+        self.report, self.is_active = report, rank == 0
+        self.writer: Any = None
+        self.due, self.has_failed = 0.0, False
         self.written: dict[str, int] = {}  # the last step of each curve
+        self._try(self._open)
+
+    def _open(self) -> None:
+        """Begin a file, if there is none and it is time."""
+        if self.writer is None and time.monotonic() >= self.due:
+            self.writer = tf.summary.create_file_writer(self.folder, flush_millis=FLUSH_MS)
+
+    def _try(self, write: Callable[[], object]) -> None:
+        if not self.is_active:
+            return
+        try:
+            write()
+        except tf.errors.OpError as error:
+            self.writer, self.due = None, time.monotonic() + AGAIN
+            if not self.has_failed:
+                why = (error.message or type(error).__name__).splitlines()[0]
+                self.report(f"events for TensorBoard are missing: {why}"[:400])
+            self.has_failed = True
 
     def scalars(self, step: int, **values: float | None) -> None:
         """One point on each curve; a curve that has one at this step keeps it."""
+        self._try(lambda: self._write(step, values))
+
+    def _write(self, step: int, values: Mapping[str, float | None]) -> None:
+        self._open()
         if self.writer is None:
             return
         # On a GPU a value would wait for the steps that are still computed there.
@@ -37,20 +69,17 @@ class Events:
 
     def profile(self, step: int) -> None:
         """Start and stop the profiler at its steps."""
-        if self.writer is None or not self.first:
-            return
-        if step == self.first:
-            tf.profiler.experimental.start(self.folder)
-        elif step == self.first + self.steps:
-            tf.profiler.experimental.stop()
+        if self.first and step == self.first:
+            self._try(lambda: tf.profiler.experimental.start(self.folder))
+        elif self.first and step == self.first + self.steps:
+            self._try(tf.profiler.experimental.stop)
 
     def close(self, step: int) -> None:
         """Write the remaining events."""
-        if self.writer is None:
-            return
         if self.first and self.first <= step < self.first + self.steps:
-            tf.profiler.experimental.stop()
-        self.writer.close()
+            self._try(tf.profiler.experimental.stop)
+        if self.writer is not None:
+            self._try(self.writer.close)
 
 
 def scalar() -> Any:

@@ -93,7 +93,7 @@ class Training:
         )
         self.learner.rate.scale.assign(self.position.rate_scale)
         self.state.check_room(self.model, self.optimizer)
-        self.events = Events(job.results, strategy.rank, job.config)
+        self.events = Events(job.results, strategy.rank, job.config, self._say)
 
     def _start(self) -> None:
         """Where this training begins, and how its samples are cut into steps."""
