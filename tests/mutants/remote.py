@@ -285,8 +285,8 @@ MUTANTS = [
     ),
     Mutant(
         what="a checkpoint that the program is writing is uploaded",
-        file=f"{RUN}/live_upload.py",
-        old="return max(time.time() - newest, time.monotonic() - self.own_since) >= SETTLED",
+        file=f"{RUN}/live/changes.py",
+        old="return max(time.time() - self.mtime_ns / 1e9, now - self.since) >= REST",
         new="return True",
         caught_by=(f"{TESTS}/run/test_live_upload.py",),
     ),

@@ -18,6 +18,7 @@ from railhead.documents.runs.run import Role, RunDocument
 
 from ..programs import WHOLE
 from ..run import bounded, end_processes, json_file
+from ..run.live.changes import Changes
 from . import points
 from .points import Checkpoints
 
@@ -86,8 +87,14 @@ class Returning:
     """Looks from the chief for absent hosts while the others train; not for those that are `unfit`:
     they answered before, and could not be prepared."""
 
-    def __init__(self, run: RunDocument, folder: str, unfit: Collection[str] = ()) -> None:
-        self.run, self.folder = run, folder
+    def __init__(
+        self,
+        run: RunDocument,
+        folder: str,
+        unfit: Collection[str] = (),
+        changes: Changes | None = None,
+    ) -> None:
+        self.run, self.folder, self.changes = run, folder, changes
         self.absent = tuple(name for name in absent_hosts(run) if name not in unfit)
         self.looked = time.monotonic()
         self.looks: dict[str, subprocess.Popen[bytes]] = {}
@@ -129,7 +136,7 @@ class Returning:
         another attempt. If not, there is none later: hosts are not looked for any more."""
         if not self.back:
             return False
-        checkpoints = points.checkpoints(self.folder)
+        checkpoints = points.checkpoints(self.folder, self.changes)
         if checkpoints.newest.at <= self.since:
             return False
         if lacks_time(checkpoints):

@@ -6,21 +6,24 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from ..run import checkpoint_files
 from ..run.checkpoint_files import FOLDER, MANIFEST, Stamp
+from ..run.live.changes import Changes, is_log
 
 
 @dataclass(frozen=True)
 class Point:
     """Where an attempt continues. `step`: after which one; None for the files of a script. `at`:
-    when the checkpoint was complete, in seconds since 1970. `files`: how many there are."""
+    when the checkpoint was complete, in seconds since 1970, `begun`: when it began to be written.
+    `files`: how many there are."""
 
     step: int | None = 0
     at: float = 0.0
     files: int = 0
+    begun: float = field(default=0.0, compare=False)
 
     def __str__(self) -> str:
         if not self.files:
@@ -33,21 +36,26 @@ BEGINNING = Point()
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The complete files in the checkpoint folder of a run, as `complete_files` lists them."""
+    """The complete files in the checkpoint folder of a run, as `complete_files` lists them. `logs`
+    are no checkpoint; `begun`: when files began to be written."""
 
     files: Mapping[str, Stamp]
+    logs: Collection[str] = ()
+    begun: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def newest(self) -> Point:
         """The newest complete checkpoint; BEGINNING without one."""
-        files = {**self.files}
-        if not files:
+        files = {path: stamp for path, stamp in self.files.items() if not is_log(path)}
+        if newest := checkpoint_files.newest(files):
+            at = files[f"{newest}/{MANIFEST}"][1] / 1e9
+            return Point(checkpoint_files.step_of(newest), at, len(files), at)
+        own = [path for path in files if path not in self.logs] or [*files]
+        if not own:
             return BEGINNING
-        newest = checkpoint_files.newest(files)
-        step = checkpoint_files.step_of(newest) if newest else None
-        own = [ns for path, (_, ns) in files.items() if not checkpoint_files.is_fixed(path)]
-        times = [files[f"{newest}/{MANIFEST}"][1]] if newest else own
-        return Point(step, max(times) / 1e9, len(files))
+        last = max(own, key=lambda path: files[path][1])
+        at = files[last][1] / 1e9
+        return Point(None, at, len(files), self.begun.get(last, at))
 
     def interval(self, since: float) -> float | None:
         """Seconds between the two newest checkpoints after `since`, in seconds since 1970; None
@@ -57,6 +65,10 @@ class Checkpoints:
         return own[-1] - own[-2] if len(own) > 1 else None
 
 
-def checkpoints(run_folder: str) -> Checkpoints:
-    """List the checkpoint folder of a run."""
-    return Checkpoints(checkpoint_files.complete_files(os.path.join(run_folder, FOLDER)))
+def checkpoints(run_folder: str, changes: Changes | None = None) -> Checkpoints:
+    """List the checkpoint folder of a run, which `changes` has watched."""
+    files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
+    if changes is None:
+        return Checkpoints(files)
+    changes.look()
+    return Checkpoints(files, changes.logs(), changes.begun())

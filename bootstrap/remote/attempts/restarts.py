@@ -24,6 +24,7 @@ from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
 from ..programs import REPLACING, WHOLE
 from ..run import bounded, controller, end_processes, json_file
+from ..run.live.changes import Changes
 from . import elastic, keras_errors, points, prepare, time_left
 from .elastic import absent_hosts
 from .points import BEGINNING, Checkpoints, Point
@@ -31,6 +32,9 @@ from .retry import NEVER, REPEATED
 
 BACK = 600.0  # seconds that a lost host has to come back
 AGAIN = 5.0  # seconds between two looks for it
+# Seconds between a line and the checkpoint of its step: the helper of the rank reads the line later
+# than it is printed, and a file has the time of the kernel's last tick.
+TOGETHER = 0.05
 FRESH = 30.0  # seconds; an agent removes what is twice as old
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
@@ -52,7 +56,8 @@ class Times:
 class Ended:
     """A failed attempt. `retry`: by the table of causes; `stepped`: its output shows a step,
     `step`: the last one. `tick` is called while hosts are waited for; `cancelled` tells whether
-    the run was cancelled meanwhile. `grows`: it was terminated to take a host back."""
+    the run was cancelled meanwhile. `grows`: it was terminated to take a host back. `changes`: of
+    the checkpoint folder."""
 
     run: RunDocument
     folder: str
@@ -66,6 +71,7 @@ class Ended:
     tick: Callable[[], None]
     cancelled: Callable[[], bool]
     grows: bool = False
+    changes: Changes | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class Restarts:
         culprit = ended.result.culprit
         assert culprit
         failed = Attempt(ended.run.keras, culprit, round(ended.times.seconds, 1))
-        checkpoints = points.checkpoints(ended.folder)
+        checkpoints = points.checkpoints(ended.folder, ended.changes)
         point = checkpoints.newest
         if ended.run.keras_auto and _needs_other_keras(ended, point):
             return self._with_other_keras(ended, failed)
@@ -124,7 +130,7 @@ class Restarts:
             hosts=tuple(h.name for h in run.present.values()) if absent_hosts(run) else (),
         )
         self.began, self.attempts = point, (*self.attempts, failed)
-        since = point.at if isinstance(ended.run.program, Script) else None
+        since = point.begun + TOGETHER if isinstance(ended.run.program, Script) else None
         return Decision(failed, since=since)
 
     @property

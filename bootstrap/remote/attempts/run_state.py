@@ -18,7 +18,8 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Term
 
-from ..run import closing, json_file, manifest
+from ..run import checkpoint_files, closing, json_file, manifest
+from ..run.live.changes import Changes
 from ..run.rank_output import WriteErrors
 from ..takeover import held
 from .restarts import Restarts
@@ -45,6 +46,7 @@ class State:
         self.earlier = term.seconds if term else 0.0  # the duration of the run before this process
         self.restarts = Restarts(term.attempts if term else ())
         self.numbers: dict[str, int] = {}  # of the values of each --metric so far
+        self.changes = Changes(self.path(checkpoint_files.FOLDER))
         self.uploads: subprocess.Popen[bytes] | OSError | None = None
         self.uploads_started = -AGAIN
         self.lease: subprocess.Popen[bytes] | None = None

@@ -1,7 +1,7 @@
 """The files of a checkpoint folder that are complete, and the manifest of their upload.
 
-A folder `step-*` with a manifest.json is one checkpoint of the built-in training: complete, and
-never changed again. All other files belong to the program; names that begin with a dot are
+A folder `step-*` with manifest.json and state.npz is one checkpoint of the built-in training:
+complete, and never changed again. All other files belong to the program; names that begin with a dot are
 incomplete files. Standard library only, Python 3.10.
 """
 
@@ -16,6 +16,7 @@ from railhead.documents.runs.manifest import fault
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
+OF_TRAINING = ("state.npz", MANIFEST)  # what a checkpoint of the built-in training has
 STEP = re.compile(r"step-\d{8,}")
 FILES = 10_000  # of one checkpoint folder
 
@@ -32,7 +33,7 @@ def complete(paths: Collection[str]) -> list[str]:
     """The paths without names that begin with a dot or that no document of the files may have, and
     without `step-*` folders that have no manifest, or such a name; in the order given."""
     known = set(paths)
-    faulty = {path.partition("/")[0] for path in paths if is_fixed(path) and fault(path)}
+    faulty = {path.partition("/")[0] for path in paths if fault(path)}
 
     def is_complete(path: str) -> bool:
         hidden = any(part.startswith(".") for part in path.split("/")) or bool(fault(path))
@@ -76,9 +77,10 @@ def first_object(term: int) -> int:
 
 
 def is_fixed(path: str) -> bool:
-    """Whether a file belongs to a `step-*` folder, whose files never change."""
-    top, slash, _ = path.partition("/")
-    return bool(slash and STEP.fullmatch(top))
+    """Whether a file belongs to a checkpoint of the built-in training, whose files never change. A
+    program may have folders `step-*` of its own."""
+    top, _, name = path.partition("/")
+    return name in OF_TRAINING and bool(STEP.fullmatch(top))
 
 
 def newest(paths: list[str] | dict[str, Stamp]) -> str:

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from railhead.documents.runs.live_logs import LiveUploads
@@ -34,6 +34,7 @@ from ..buckets.repeats import outlasting
 from ..log_lines import print_line
 from . import bounded, checkpoint_files, json_file, manifest, upload
 from .checkpoint_files import Stamp
+from .live.changes import REST, Changes
 from .live.logs import LogUpload
 
 GROWN = "live.json"  # in the run's folder: what was uploaded of growing files, and what failed
@@ -44,7 +45,7 @@ PAUSE = 5.0  # seconds between two looks at the folder
 # chief is lost.
 LIVE_PAUSE = 40.0
 LAST = 3.0  # seconds for the end of the logs, after the run; a cancel waits for its result
-SETTLED = 2.0  # seconds without a change, before a program's own files are taken as complete
+PATIENCE = 60.0  # seconds after which a file that changes again and again is not waited for
 PIECE = 64 << 20  # bytes
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"  # in results/
 
@@ -57,8 +58,9 @@ class CheckpointUpload:
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
         self.term = bucket.fence.term.number if bucket.fence else 1
-        self.own: dict[str, Stamp] = {}  # the program's files in the last look
-        self.own_since = 0.0  # when they were first seen so, of the monotonic clock
+        self.changes = Changes(self.folder)
+        self.waits_since: float | None = None  # monotonic; None: all files but logs were at rest
+        self.late: str | None = None  # which file is not waited for any more
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -72,28 +74,44 @@ class CheckpointUpload:
         stamps = checkpoint_files.complete_files(self.folder)
         if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded
-        if not self._is_settled(stamps):
+        self.changes.look()
+        restless = self.changes.restless().intersection(stamps)
+        if self._must_wait(restless):
             return False
+        settled = {path: stamp for path, stamp in stamps.items() if path not in restless}
+        earlier = {file.path: file for file in self.files if file.path in restless}
+        if settled.items() <= {file.path: stamp_of(file) for file in self.files}.items():
+            return not restless
         try:
-            entries = tuple(self._entries(stamps))
+            entries = tuple(self._entries(settled, earlier))
         except FileNotFoundError:  # the training removed an old checkpoint meanwhile
             return False
-        if checkpoint_files.complete_files(self.folder) != stamps:
+        now = checkpoint_files.complete_files(self.folder)
+        if {path: stamp for path, stamp in now.items() if path not in restless} != settled:
             return False
         self._publish(entries)
-        return True
+        return not restless
 
-    def _is_settled(self, stamps: dict[str, Stamp]) -> bool:
-        """Whether the program's own files have not changed for SETTLED seconds: by their times, or
-        between the looks of this process, because a file may have a time in the future."""
-        own = {path: stamp for path, stamp in stamps.items() if not checkpoint_files.is_fixed(path)}
-        if own != self.own:
-            self.own, self.own_since = own, time.monotonic()
-        newest = max((ns for _, ns in own.values()), default=0) / 1e9
-        return max(time.time() - newest, time.monotonic() - self.own_since) >= SETTLED
+    def _must_wait(self, restless: set[str]) -> bool:
+        """Whether the files that change now may be a checkpoint with the others; not for ever: then
+        the bucket gets the files that are at rest."""
+        waits_for = restless - self.changes.logs()
+        now = time.monotonic()
+        if not waits_for:
+            self.waits_since = None
+        elif self.waits_since is None:
+            self.waits_since = now
+        waited = now - self.waits_since if self.waits_since is not None else 0.0
+        is_over = waited >= PATIENCE
+        self.late = f"{min(waits_for)} changes all the time" if is_over else None
+        return bool(waits_for) and not is_over
 
-    def _entries(self, stamps: dict[str, Stamp]) -> Iterator[Uploaded]:
-        """An entry of the manifest for each file, uploaded where the bucket does not have it."""
+    def _entries(
+        self, stamps: dict[str, Stamp], earlier: Mapping[str, Uploaded]
+    ) -> Iterator[Uploaded]:
+        """An entry of the manifest for each file, uploaded where the bucket does not have it; of
+        one that changes now, the `earlier` one."""
+        yield from earlier.values()
         known = {(entry.path, *stamp_of(entry)): entry for entry in self.files}
         taken = {entry.object for entry in self.files}
         first = checkpoint_files.first_object(self.term)
@@ -235,10 +253,10 @@ class LiveUpload:
         before, complete = self.status, []
         why = failure_of(lambda: complete.append(self.checkpoints.step()))
         failed = before.failed + (why is not None)
-        self.status = replace(before, failed=failed, why=why)
+        self.status = replace(before, failed=failed, why=why or self.checkpoints.late)
         if self.checkpoints.files is not before.files:
             self.status = replace(self.status, files=self.checkpoints.files, at=time.time())
-        if self.status.at != before.at or self.status.failed != before.failed:
+        if replace(self.status, files=before.files) != before:
             self.save()
         return complete == [True]
 
@@ -316,7 +334,7 @@ def main(folder: str, url: str, mode: str) -> int:
         uploads.always()
     if mode == "rest":
         uploads.growing.step()
-    until = time.monotonic() + 10 * SETTLED
+    until = time.monotonic() + 10 * REST
     with outlasting():
         while not uploads.checkpoint_step():
             if uploads.status.why or time.monotonic() > until:

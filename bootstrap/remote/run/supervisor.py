@@ -99,7 +99,7 @@ class Supervisor:
             RUN, self.run, self.secrets.values(), state.write_errors, state.numbers
         )
         self.retry = NEVER
-        self.returning = Returning(self.run, RUN, state.restarts.unfit)
+        self.returning = Returning(self.run, RUN, state.restarts.unfit, state.changes)
         self.grows = False  # whether it was ended to take a host back
         self.watch = StallWatch(self.run, RUN, self.output)
         self.ended_servers = False
@@ -185,6 +185,7 @@ class Supervisor:
             tick=self.tick,
             cancelled=lambda: CANCELLED or self.loses_lease(),
             grows=self.grows,
+            changes=self.state.changes,
         )
 
     def times(self) -> Times:
@@ -497,6 +498,7 @@ def main() -> int:
             state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
             return 1
         state.beat()
+        state.changes.watch()
         cluster_key.hold()
         try:
             state.end(attempt(state))

@@ -194,7 +194,7 @@ Names = tuple[str, ...]
 
 def step(*numbers: int) -> Names:
     """The files of the complete checkpoints of these steps."""
-    return tuple(f"step-{n:08d}/{name}" for n in numbers for name in ("w", "manifest.json"))
+    return tuple(f"step-{n:08d}/{name}" for n in numbers for name in ("state.npz", "manifest.json"))
 
 
 class MemoryBucket(Bucket):
@@ -240,7 +240,7 @@ PLACES: dict[str, tuple[Names, Names, Names | str, str]] = {
     "only on the chief": (step(20), (), (), "on h1"),
     "only on another host": ((), step(20), (), "on h2"),
     "only in the bucket": ((), (), step(20), IN_BUCKET),
-    "torn on the chief": (("step-00000040/w",), (), step(20), IN_BUCKET),
+    "torn on the chief": (("step-00000040/state.npz",), (), step(20), IN_BUCKET),
     "a program's own on the chief": (("own.h5",), (), step(20), "on h1"),
     "a program's own in the bucket": (step(20), (), ("own.h5",), "on h1"),
     "a program's own in both": (("own.h5",), (), ("own.h5",), "on h1"),

@@ -29,6 +29,7 @@ from bootstrap.remote.run import (
     restore_checkpoints,
     upload,
 )
+from bootstrap.remote.run.live import changes
 from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Restored
@@ -173,7 +174,7 @@ def test_files_of_a_later_time_than_that_of_the_chief_are_uploaded_when_they_res
     s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a clock was set back, or on a file server whose clock is ahead."""
-    monkeypatch.setattr(live_upload, "SETTLED", 0.2)
+    monkeypatch.setattr(changes, "REST", 0.2)
     sender = uploads(run)
     own_file(run, "a.h5", "half", age=-3600)
     assert not sender.step()
@@ -182,6 +183,49 @@ def test_files_of_a_later_time_than_that_of_the_chief_are_uploaded_when_they_res
     assert not sender.step()
     assert wait_until(sender.step, seconds=20, every=0.05)
     assert restored(tmp_path)[0] == {"a.h5": "whole"}
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_a_log_beside_a_checkpoint_does_not_delay_its_upload(
+    s3: Any, run: Path, tmp_path: Path
+) -> None:
+    """One known by its name, and one that is appended to after a rest."""
+    own_file(run, "ckpt-1.index", "one")
+    log, events = own_file(run, "log.csv", "loss\n1\n"), "tb/events.out.tfevents.1.h"
+    sender = uploads(run)
+    assert sender.step()
+    append(log, "2\n")
+    own_file(run, events, "x", age=0)
+    own_file(run, "ckpt-2.index", "two")
+    assert not sender.step(), "the logs do not rest"
+    files, _ = restored(tmp_path)
+    assert files == {"ckpt-1.index": "one", "ckpt-2.index": "two", "log.csv": "loss\n1\n"}
+    for path in (log, run / "checkpoints" / events):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    assert sender.step()
+    assert restored(tmp_path)[0] == content_of(run / "checkpoints")
+
+
+def test_a_file_that_is_replaced_again_and_again_is_named_and_the_others_are_uploaded(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_upload, "PATIENCE", 0.2)
+    own_file(run, "ckpt-1.index", "one")
+    own_file(run, "latest.h5", "of step 1", age=0)
+    program = live_upload.LiveUpload(str(run), URL)
+    assert not program.checkpoint_step() and not names(s3)
+    time.sleep(0.2)
+    own_file(run, "latest.h5", "of step 2", age=0)
+    assert not program.checkpoint_step()
+    assert restored(tmp_path)[0] == {"ckpt-1.index": "one"}
+    status = live_upload.load_status(str(run))
+    assert status.failed == 0 and "latest.h5" in str(status.why)
+    os.utime(run / "checkpoints/latest.h5", (time.time() - 60, time.time() - 60))
+    assert program.checkpoint_step() and live_upload.load_status(str(run)).why is None
 
 
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
@@ -412,6 +456,12 @@ def test_without_a_client_or_a_bucket_there_are_not_uploads_and_the_first_is_rep
 
 
 def test_a_name_that_no_manifest_may_have_leaves_out_its_whole_checkpoint() -> None:
-    fixed = ["step-00000001/x", "step-00000001/manifest.json"]
+    fixed = ["step-00000001/state.npz", "step-00000001/manifest.json"]
     torn = ["step-00000002/x\x07", "step-00000002/manifest.json"]
     assert checkpoint_files.complete([*fixed, *torn, "a\x07", "b"]) == [*fixed, "b"]
+
+
+def test_a_folder_of_a_program_is_not_a_torn_checkpoint_of_the_training() -> None:
+    own, torn = "step-00000010/model.keras", "step-00000011/state.npz"
+    assert checkpoint_files.complete([own, torn]) == [own]
+    assert checkpoint_files.newest([own]) == ""

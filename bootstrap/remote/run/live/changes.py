@@ -1,0 +1,142 @@
+"""How the files of a program in its checkpoint folder change: a checkpoint is written once or
+replaced, a log is appended to. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..checkpoint_files import is_fixed, walk
+
+REST = 2.0  # seconds without a change, after which a file counts as complete
+TAIL = 64  # bytes that must stay where a file is appended to
+# Seconds between two looks, and how many times the duration of one.
+PAUSE, SHARE = 0.5, 20
+EVENTS = "events.out.tfevents."  # in the name of TensorBoard's files, which are always logs
+BIRTH = struct.Struct("<qI")  # of `statx`, at byte 80: seconds and nanoseconds
+AT, MASK, HAS_BIRTH, HERE, NO_LINK = 80, 0x800, 0x800, -100, 0x100
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file as it was seen. `begun`: when this content began to be written, in seconds since 1970;
+    `since`: from when on it was seen unchanged, monotonic; `is_log`: it was appended to after a
+    rest; `grows`: its last change was an append."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+    ends: tuple[bytes, bytes]
+    begun: float
+    since: float
+    is_log: bool = False
+    grows: bool = False
+
+    def rests(self, now: float) -> bool:
+        """Whether it has not changed for REST seconds: by its time, or between the looks, because
+        a file may have a time in the future."""
+        return max(time.time() - self.mtime_ns / 1e9, now - self.since) >= REST
+
+
+class Changes:
+    """Looks again and again at the files of a folder, without those that never change."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.files: Mapping[str, Change] | None = None
+        self.is_over = False
+
+    def look(self) -> None:
+        """Look once."""
+        now, files, known = time.monotonic(), {}, self.files
+        for path, status in walk(self.folder, ""):
+            if not is_fixed(path):
+                stamp = status.st_ino, status.st_size, status.st_mtime_ns
+                before = known.get(path) if known else None
+                if before and stamp == (before.inode, before.size, before.mtime_ns):
+                    files[path] = before
+                else:
+                    files[path] = _seen(os.path.join(self.folder, path), stamp, before, now)
+                    if known is None:  # it may have been written to since its creation
+                        files[path] = replace(files[path], begun=status.st_mtime)
+        self.files = files
+
+    def watch(self) -> None:
+        """Look until `is_over` is set, in a thread: the folder may be on a slow disk."""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self.is_over:
+            begun = time.monotonic()
+            self.look()
+            time.sleep(max(PAUSE, SHARE * (time.monotonic() - begun)))
+
+    def logs(self) -> set[str]:
+        """The files that are no checkpoint: logs, and what is being written."""
+        now = time.monotonic()
+        return {
+            path
+            for path, file in (self.files or {}).items()
+            if is_log(path) or file.is_log or (file.grows and not file.rests(now))
+        }
+
+    def begun(self) -> dict[str, float]:
+        """When the content of each file began to be written."""
+        return {path: file.begun for path, file in (self.files or {}).items()}
+
+    def restless(self) -> set[str]:
+        """The files that have changed in the last REST seconds."""
+        now = time.monotonic()
+        return {path for path, file in (self.files or {}).items() if not file.rests(now)}
+
+
+def is_log(path: str) -> bool:
+    """Whether the name of a file says that it is appended to."""
+    return EVENTS in os.path.basename(path)
+
+
+def _seen(path: str, stamp: tuple[int, int, int], before: Change | None, now: float) -> Change:
+    """A file that is new or has changed."""
+    inode, size, mtime_ns = stamp
+    ends = _ends(path, size)
+    if not before or inode != before.inode:
+        begun = min(birth(path) or math.inf, mtime_ns / 1e9)  # a copy may keep an earlier time
+        return Change(*stamp, ends, begun, since=now)
+    if size > before.size and _ends(path, before.size) == before.ends:
+        had_rest = before.rests(now - PAUSE)
+        return Change(*stamp, ends, before.begun, now, before.is_log or had_rest, grows=True)
+    return Change(*stamp, ends, begun=mtime_ns / 1e9, since=now)
+
+
+def _ends(path: str, size: int) -> tuple[bytes, bytes]:
+    """The first and the last bytes of a file that has, or had, this size."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            length = min(TAIL, size)
+            return os.pread(number, length, 0), os.pread(number, length, size - length)
+        finally:
+            os.close(number)
+    except OSError:
+        return b"", b""
+
+
+def birth(path: str) -> float | None:
+    """When a file was created, in seconds since 1970; None where the disk does not say."""
+    buffer = ctypes.create_string_buffer(256)
+    try:
+        found = ctypes.CDLL(None).statx(HERE, os.fsencode(path), NO_LINK, MASK, buffer)
+    except AttributeError:  # glibc before 2.28
+        return None
+    (mask,) = struct.unpack_from("<I", buffer)
+    if found or not mask & HAS_BIRTH:
+        return None
+    seconds, nanoseconds = BIRTH.unpack_from(buffer, AT)
+    return float(seconds + nanoseconds / 1e9)
