@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from railhead.documents.codec import decode
@@ -11,6 +14,9 @@ from railhead.documents.runs.records import Record
 from .decode import JsonObject, json_line
 
 Written = JsonObject  # a record as it was written
+Pair = tuple[Record, Written]
+Curve = tuple[str, str, float | None]  # kind, name and rank of its records
+NEAR = 5.0  # seconds before a checkpoint, in which a record may belong to a step after it
 # Records that belong to steps. Where a run started again, those after its checkpoint come twice.
 OF_STEPS = ("progress", "epoch", "validation", "evaluation", "checkpoint", "metric")
 
@@ -36,15 +42,50 @@ def raw_records(metrics: Path) -> Iterator[Written]:
     return (written for _, written in _current(metrics))
 
 
-def _current(metrics: Path) -> list[tuple[Record, Written]]:
+def _current(metrics: Path) -> list[Pair]:
     """The records without those that an attempt after a failure has repeated."""
-    current: list[tuple[Record, Written]] = []
+    attempts: list[list[Pair]] = [[]]
     for written in _lines(metrics):
         one = decode(Record, written)
         if one.kind == "start":
-            current = [pair for pair in current if not _is_repeated(pair[0], one)]
-        current.append((one, written))
-    return current
+            attempts.append([])
+        attempts[-1].append((one, written))
+    current = attempts[0]
+    for attempt in attempts[1:]:
+        start, first = attempt[0][0], _first_steps(current, attempt)
+        current = [pair for pair in current if not _is_repeated(pair[0], start, first)] + attempt
+    is_script = any(one.since is not None for one, _ in current)
+    return _numbered(current) if is_script else current
+
+
+def _first_steps(before: list[Pair], attempt: list[Pair]) -> dict[Curve, float]:
+    """The first step of each curve in an attempt, where its steps have only grown so far."""
+    last, first = dict[Curve, float](), dict[Curve, float]()
+    for one, _ in before:
+        if one.step is not None and one.kind in OF_STEPS:
+            shrinks = one.step < last.get(_curve(one), 0.0)
+            last[_curve(one)] = math.inf if shrinks else one.step
+    for one, _ in attempt:
+        if one.step is not None and last.get(_curve(one)) != math.inf:
+            first.setdefault(_curve(one), one.step)
+    return first
+
+
+def _curve(one: Record) -> Curve:
+    return one.kind, one.name, one.rank
+
+
+def _numbered(current: list[Pair]) -> list[Pair]:
+    """The values of each metric numbered again: the supervisor has counted by time alone."""
+    counts: Counter[str] = Counter()
+    numbered = []
+    for one, written in current:
+        if one.kind == "metric" and one.number is not None:
+            counts[one.name] += 1
+            number = counts[one.name]
+            one, written = replace(one, number=number), {**written, "number": number}
+        numbered.append((one, written))
+    return numbered
 
 
 def _lines(metrics: Path) -> Iterator[Written]:
@@ -54,11 +95,15 @@ def _lines(metrics: Path) -> Iterator[Written]:
                 yield written
 
 
-def _is_repeated(one: Record, start: Record) -> bool:
+def _is_repeated(one: Record, start: Record, first: Mapping[Curve, float]) -> bool:
     """Whether a record belongs to a step that comes again after this start: the built-in training
-    reports the step and the epochs before it, the supervisor a time for a script."""
+    reports the step and the epochs before it, the supervisor a time for a script. If the records of
+    that time have a step, the first step of the new attempt is more exact."""
     if one.kind not in OF_STEPS:
         return False
+    begins = first.get(_curve(one))
+    if start.since is not None and one.step is not None and begins is not None:
+        return one.step >= begins and (one.time or 0.0) > start.since - NEAR
     for mine, last in ((one.step, start.step), (one.epoch, start.epoch), (one.time, start.since)):
         if mine is not None and last is not None:
             return mine > last

@@ -34,8 +34,9 @@ def rank(
 
 
 def text_of(frames: str) -> str:
-    """What a rank has printed, from the frames that mpirun receives."""
-    return re.sub("[\n\x1a\x1c\x1d\x1f]", "", frames).replace("\x1e", "\n")
+    """What a rank has printed, from the frames that mpirun receives, without its times."""
+    frames = re.sub("[\n\x1a\x1c\x1d\x1f]", "", frames).replace("\x1e", "\n")
+    return re.sub("\x19\\d+\x19", "", frames)
 
 
 def command(folder: Path, python: str = sys.executable) -> list[str]:

@@ -1,14 +1,41 @@
-"""Whether the memory cgroup of a rank ran out of memory. Standard library only, Python 3.10."""
+"""Whether the kernel killed a rank for lack of memory: this process of it, and no other one of the
+host. Standard library only, Python 3.10."""
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-CGROUP = "cgroup-{rank}.json"  # in the run's folder: a rank's cgroup, and its count of kills
+from railhead.documents.codec import encode, key
+
+from ..run import json_file
+
+STARTED = "rank-{rank}.json"  # in the run's folder: what a rank was at its start
+KILL = re.compile(r"Kill(?:ed)? process (\d+) \(([^)]*)\)|task=([^,]*),pid=(\d+)")
+FIRST_NAMESPACE = "pid:[4026531836]"  # of all pids, whose numbers the kernel's log has
+
+
+@dataclass(frozen=True)
+class Started:
+    """A rank at its start. `is_inside`: in a namespace of pids, where the kernel's log has another
+    number; `kills`: the counts of its memory cgroups, by file."""
+
+    pid: int = key()
+    name: str = key()
+    is_inside: bool = key()
+    kills: Mapping[str, int] = key()
+
+    def is_killed_in(self, line: str) -> bool:
+        """Whether a line of the kernel's log may be about this process."""
+        found = KILL.search(line)
+        if not found:
+            return True
+        pid, name = found[1] or found[4], found[2] or found[3]
+        return name == self.name if self.is_inside else int(pid) == self.pid
 
 
 def cgroup_files() -> Iterator[str]:
@@ -33,21 +60,30 @@ def kills(file: str) -> int | None:
     return None
 
 
-def note_cgroup(folder: str, rank: int) -> None:
-    """In a rank, at its start: keep the count of its cgroup, to see later whether it grew."""
-    counts = {file: count for file in cgroup_files() if (count := kills(file)) is not None}
-    with (
-        contextlib.suppress(OSError),
-        open(os.path.join(folder, CGROUP.format(rank=rank)), "w") as f,
-    ):
-        json.dump(counts, f)
+def note_start(folder: str, rank: int) -> None:
+    """In a rank, at its start: keep who it is, and the counts of its cgroups."""
+    with contextlib.suppress(OSError):
+        with open("/proc/self/comm") as comm:
+            name = comm.read().rstrip("\n")
+        kills_now = {file: count for file in cgroup_files() if (count := kills(file)) is not None}
+        is_inside = os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE
+        started = Started(os.getpid(), name, is_inside, kills_now)
+        with open(os.path.join(folder, STARTED.format(rank=rank)), "w") as file:
+            json.dump(encode(started), file)
 
 
-def grown_cgroups(folder: str) -> Iterator[str]:
-    """A line for each cgroup of a rank in which the kernel has killed a process since its start."""
-    for name in glob.glob(os.path.join(glob.escape(folder), CGROUP.format(rank="*"))):
-        with contextlib.suppress(OSError, ValueError), open(name) as file:
-            for path, before in json.load(file).items():
-                after = kills(path)
-                if after is not None and after > before:
-                    yield f"oom_kill of its cgroup rose from {before} to {after} ({path})"
+def of_rank(folder: str, rank: str, lines: Sequence[str]) -> Iterator[str]:
+    """The lines of the kernel's log without kills of other processes; a line for each cgroup of the
+    rank in which the kernel has killed more processes since its start than these."""
+    try:
+        started = json_file.read(os.path.join(folder, STARTED.format(rank=rank)), Started)
+    except (OSError, ValueError):  # it did not start, or could not write
+        yield from lines
+        return
+    yield from filter(started.is_killed_in, lines)
+    matches = [KILL.search(line) for line in lines if not started.is_killed_in(line)]
+    others = {match[1] or match[4] for match in matches if match}
+    for path, before in started.kills.items():
+        after = kills(path)
+        if after is not None and after > before + len(others):
+            yield f"oom_kill of its cgroup rose from {before} to {after} ({path})"

@@ -1,7 +1,7 @@
 """Looks on a host for the reason of a failure: the kernel's records, full disks, whether the cgroup
 of a rank ran out of memory, and whether the cloud is taking the machine back.
 
-attempts.evidence RUN SECONDS   -> one JSON line: the records of the last SECONDS
+attempts.evidence RUN SECONDS RANK   -> one JSON line: the records of the last SECONDS
 
 It reads only; a log that this user may not read counts as empty. Standard library only,
 Python 3.10.
@@ -24,9 +24,8 @@ from railhead.documents.runs.run import RunDocument
 
 from .. import programs
 from ..run import bounded, end_processes
-from . import preempted, time_left
+from . import cgroups, preempted, time_left
 from .causes import KERNEL, ROWS, Failure
-from .cgroups import grown_cgroups
 
 SECONDS = 10.0  # for the answer of a host
 OF_LOST = 3.0  # for that of a lost machine of a cloud, which may be about to power off
@@ -62,7 +61,7 @@ def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) ->
     if culprit.host not in names or (is_lost and not os.path.exists(time_left.TOOL)):
         return Evidence()
     number = names.index(culprit.host) + 1
-    arguments = (run.run_id, f"{seconds:.0f}")
+    arguments = (run.run_id, f"{seconds:.0f}", str(culprit.rank))
     argv = programs.command("attempts.evidence", *arguments)
     if number > 1:
         command = " ".join(("attempts.evidence", *arguments))
@@ -112,13 +111,14 @@ def uptime() -> float:
         return float(file.read().split()[0])
 
 
-def look(folder: str, seconds: float) -> Evidence:
+def look(folder: str, seconds: float, rank: str) -> Evidence:
     """The evidence on this host."""
-    kernel = [*kernel_lines(read_log(), uptime() - seconds), *grown_cgroups(folder)]
+    lines = kernel_lines(read_log(), uptime() - seconds)
+    kernel = cgroups.of_rank(folder, rank, lines)
     return Evidence(tuple(kernel), tuple(full_disks(folder)), tuple(preempted.notices()))
 
 
-def main(run_id: str, seconds: str) -> None:
+def main(run_id: str, seconds: str, rank: str) -> None:
     """Print the evidence on this host."""
     folder = os.path.join(end_processes.HOME, ".railhead", "runs", run_id)
-    print(json.dumps(encode(look(folder, float(seconds)))))
+    print(json.dumps(encode(look(folder, float(seconds), rank))))

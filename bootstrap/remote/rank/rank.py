@@ -32,7 +32,7 @@ from .. import programs
 from ..attempts import cgroups
 from ..keras_patches import patch
 from ..run import json_file
-from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed
+from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
 from . import groups, keras_2, quick_import, rank_launcher, rank_link
 
@@ -48,7 +48,7 @@ def main(folder: str) -> int:
     return."""
     run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    cgroups.note_cgroup(folder, rank)
+    cgroups.note_start(folder, rank)
     chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
     check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
     steps = counter.Counter()
@@ -223,7 +223,8 @@ def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:
         data = os.read(source, 1 << 16) if ready else None
         if data == b"" or (last and not data):
             return
-        send(encoded(data or b""))
+        if data:
+            send(stamp() + encoded(data))
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
 
@@ -238,9 +239,9 @@ def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
 def encoded(data: bytes) -> bytes:
     """Output as mpirun_output.py expects it: line ends as END, and GUARD after each "]".
 
-    The four separators of ASCII and STEPPED are ours, so a program cannot send a heartbeat.
+    The four separators of ASCII, STEPPED and STAMP are ours, so a program cannot send a heartbeat.
     """
-    plain = re.sub(b"[\x1a\x1c-\x1f]", b"?", data)
+    plain = re.sub(b"[\x19\x1a\x1c-\x1f]", b"?", data)
     return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
 

@@ -1,8 +1,8 @@
 """The files of a checkpoint folder that are complete, and the manifest of their upload.
 
 A folder `step-*` with manifest.json and state.npz is one checkpoint of the built-in training:
-complete, and never changed again. All other files belong to the program; names that begin with a dot are
-incomplete files. Standard library only, Python 3.10.
+complete, and never changed again. All other files belong to the program; names that begin with a
+dot are incomplete files. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

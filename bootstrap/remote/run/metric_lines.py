@@ -29,6 +29,7 @@ from . import bounded
 
 LIMIT = 1.0  # seconds of CPU time for one search
 LINE = 1000  # characters of a line that are searched
+STEP = re.compile(r"(?i)\b(?:global[ _])?step\b\W{1,3}(\d{1,12})\b")  # what a line says of its step
 GRACE = 15.0  # seconds for the last lines after the run's end
 Add = Callable[[dict[str, Any]], None]
 
@@ -57,10 +58,11 @@ class MetricLines:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
-    def feed(self, line: str) -> None:
-        """Search a line; returns at once."""
+    def feed(self, line: str, at: float) -> None:
+        """Search a line, which was printed at this time; returns at once."""
+        text = line[:LINE].replace("\n", " ").encode()[: 4 * LINE]
         try:
-            os.write(self.pipe, line[:LINE].replace("\n", " ").encode()[: 4 * LINE] + b"\n")
+            os.write(self.pipe, b"%.6f %s\n" % (at, text))
         except OSError:  # it is too slow, or has ended
             self.lost += 1
 
@@ -94,7 +96,8 @@ def find(metrics: Sequence[Metric], at: mmap.mmap) -> None:
     patterns = [(metric.name, re.compile(metric.pattern)) for metric in metrics]
     counts = dict.fromkeys((name for name, _ in patterns), 0)
     for raw in sys.stdin.buffer:
-        line = raw.decode(errors="replace").rstrip("\n")
+        at_time, _, line = raw.decode(errors="replace").rstrip("\n").partition(" ")
+        step = STEP.search(line)
         for index, (name, pattern) in enumerate(patterns):
             at[0] = index
             signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
@@ -104,6 +107,8 @@ def find(metrics: Sequence[Metric], at: mmap.mmap) -> None:
             if value is not None:
                 counts[name] += 1
                 record = {"kind": "metric", "name": name, "value": value, "number": counts[name]}
+                record |= {"step": int(step[1])} if step else {}
+                record["time"] = float(at_time)
                 print(json.dumps(record), flush=True)
 
 

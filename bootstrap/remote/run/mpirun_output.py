@@ -8,7 +8,8 @@ a line. Therefore ranks send frames of one length (`framed`), each with one newl
 pieces of 4 kB have whole frames, each with its tag; what follows a frame without a tag is mpirun's
 own. In a frame, lines end with END. A rank also puts GUARD after each "]" that it prints: text that
 looks like the tag of another rank stays text. ALIVE, ENDED and STEPPED are not text: a rank's
-helper sends them (`Heartbeat` in rank.py).
+helper sends them (`Heartbeat` in rank.py). It also puts a time before all that it has read at once
+(`stamp`): mpirun may pass on a line much later than it was printed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,11 +30,18 @@ GUARD = b"\x1f"  # ASCII's unit separator
 ALIVE = b"\x1d"  # ASCII's group separator
 ENDED = b"\x1c"  # ASCII's file separator
 STEPPED = b"\x1a"  # ASCII's substitute
+STAMP = b"\x19"  # ASCII's end of medium: before and after a time in microseconds since 1970
+STAMPS = re.compile(rb"\x19(\d{0,17})(?:\x19|\Z)")
 NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + STEPPED + b"\n]")
 LIBC = ctypes.CDLL(None)
 REMOVE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
+
+
+def stamp() -> bytes:
+    """The time now, before output that was read now."""
+    return b"%s%d%s" % (STAMP, time.time_ns() // 1000, STAMP)
 
 
 def framed(data: bytes) -> bytes:
@@ -74,6 +83,8 @@ class MpirunOutput:
         self.active: set[int] = set()  # ranks that sent something
         self.ended: set[int] = set()  # ranks whose process has ended
         self.stepped: set[int] = set()  # ranks that have completed a step
+        # {rank: when its last line was printed, by its host's clock, in seconds since 1970}
+        self.printed: dict[int, float] = {}
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
@@ -85,7 +96,9 @@ class MpirunOutput:
     def close(self) -> Iterator[tuple[int, bytes]]:
         """Yield the remaining lines, which have no END."""
         yield from self._split(self.raw)
-        yield from ((rank, text) for rank, text in self.unfinished.items() if text)
+        for rank, text in self.unfinished.items():
+            if line := self._unstamped(rank, text):
+                yield rank, line
         self.raw, self.unfinished = b"", {}
 
     def _without_half_a_tag(self) -> int:
@@ -129,7 +142,19 @@ class MpirunOutput:
             lines, unfinished = [*lines, unfinished], b""
         self.unfinished[self.rank] = unfinished
         for line in lines:
-            yield self.rank, line
+            yield self.rank, self._unstamped(self.rank, line)
+
+    def _unstamped(self, rank: int, line: bytes) -> bytes:
+        """A line without its times, the last of which is noted."""
+        if STAMP not in line:
+            return line
+        for text in filter(None, STAMPS.findall(line)):
+            self.printed[rank] = int(text) / 1e6
+        return STAMPS.sub(b"", line).replace(STAMP, b"")
+
+    def unfinished_lines(self) -> dict[int, bytes]:
+        """{rank: its line without an end so far}."""
+        return {rank: STAMPS.sub(b"", text) for rank, text in self.unfinished.items()}
 
 
 # Seconds without a byte. With 40 busy processes on 2 cores the helper came at most 2 s late; a host

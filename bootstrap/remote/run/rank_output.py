@@ -28,6 +28,7 @@ from .metric_lines import MetricLines
 from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
 
 LOOK = 0.1  # seconds between two looks for output
+LATEST = 600.0  # seconds at most between a line and its arrival here
 RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
@@ -188,6 +189,8 @@ class RunOutput:
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
+        self.ahead: dict[int, float] = {}  # {host: least seconds from its clock to ours}
+        self.line_time = 0.0  # when the line was printed that is handled now
         self.broken: BaseException | None = None
         self.metric_lines = MetricLines(run.metrics, self.add_metric) if run.metrics else None
         self.metric_rank = next(filter(self.is_chief, range(run.size)), 0)
@@ -199,7 +202,7 @@ class RunOutput:
             splitter, updated = MpirunOutput(), 0.0
             while data := self.next_output(process, splitter):
                 for rank, line in splitter.feed(data):
-                    self.add_line(rank, self.secrets.redact(line))
+                    self.add_line(rank, self.secrets.redact(line), splitter.printed.get(rank))
                 self.heartbeats.received(splitter.active)
                 self.heartbeats.ended(splitter.ended)
                 self.progress.step(splitter.stepped)
@@ -211,7 +214,7 @@ class RunOutput:
                     updated = time.monotonic()
                     self.note_unfinished(splitter)
             for rank, line in splitter.close():
-                self.add_line(rank, self.secrets.redact(line))
+                self.add_line(rank, self.secrets.redact(line), splitter.printed.get(rank))
         except BaseException as error:  # the main thread raises it
             self.broken = error
 
@@ -246,12 +249,27 @@ class RunOutput:
 
     def unfinished_lines(self, splitter: MpirunOutput) -> dict[str, str]:
         """{rank: unfinished line}, as of progress bars, which end the line only when complete."""
-        return {str(r): shown(self.secrets.redact(x)) for r, x in splitter.unfinished.items()}
+        return {
+            str(r): shown(self.secrets.redact(x)) for r, x in splitter.unfinished_lines().items()
+        }
 
-    def add_line(self, rank: int, line: bytes) -> None:
-        """Handle one line: a record, a line of a rank's log, or a message of mpirun."""
+    def time_of(self, rank: int, printed: float | None) -> float:
+        """When a line was printed, by the clock of the chief, which has the checkpoints. Another
+        host's clock is ahead by no more than the quickest of its lines seems to have taken."""
+        now = time.time()
+        if printed is None or not 0 <= rank < self.run.size:
+            return now
+        if host := self.run.host_of(rank):
+            self.ahead[host] = min(self.ahead.get(host, now - printed), now - printed)
+            printed += self.ahead[host]
+        return min(max(printed, now - LATEST), now)
+
+    def add_line(self, rank: int, line: bytes, printed: float | None = None) -> None:
+        """Handle one line: a record, a line of a rank's log, or a message of mpirun. `printed`: the
+        time at which it was, by the clock of the rank's host."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
+        self.line_time = self.time_of(rank, printed)
         if mark and rank != MPIRUN and self.add_record(rank, record, alone=is_start(before)):
             line = before
             if not line:
@@ -269,11 +287,11 @@ class RunOutput:
     def search(self, line: str) -> None:
         """Search a line for numbers."""
         if self.metric_lines:
-            self.metric_lines.feed(line)
+            self.metric_lines.feed(line, self.line_time)
         if epoch := self.keras_lines.feed(line) if self.keras_lines else None:
             rank = self.metric_rank
             record = {"kind": "epoch", "name": "output", "rank": rank, "host": self.host_of(rank)}
-            self.metrics.add(json.dumps({**record, "time": time.time(), **epoch}).encode())
+            self.metrics.add(json.dumps({**record, "time": self.line_time, **epoch}).encode())
 
     def note_first_step(self) -> None:
         """A script that writes no records yet has completed its first step: a record for the
@@ -320,7 +338,7 @@ class RunOutput:
         self.note_step(None)
         self.progress.step([rank])
         record["number"] += self.numbers.get(record["name"], 0)
-        record.update(rank=rank, host=self.host_of(rank), time=time.time())
+        record.update(rank=rank, host=self.host_of(rank))
         self.metrics.add(json.dumps(record).encode())
 
     def close_metrics(self) -> str:
@@ -345,7 +363,7 @@ class RunOutput:
             if kind == "evaluation" and not (alone and rank == 0):
                 return False
             own = {k: v for k, v in record.items() if k != "kind"}
-            record.update(rank=rank, host=self.host_of(rank), time=time.time())
+            record.update(rank=rank, host=self.host_of(rank), time=self.line_time)
             line = json.dumps(record).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return False

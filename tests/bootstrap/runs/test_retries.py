@@ -154,3 +154,56 @@ def test_records_after_the_checkpoint_of_a_later_attempt_are_left_out(
     (panel,) = panels(current)
     (curve,) = panel.curves
     assert len(curve.points) == len({r.epoch for r in current if r.kind == "epoch"})
+
+
+def value(step: int | None, time: float, *, name: str = "loss") -> dict[str, Any]:
+    """A value of a metric, whose line may have named its step."""
+    one = {"kind": "metric", "name": name, "value": 1.0, "number": 99, "rank": 0, "time": time}
+    return one if step is None else {**one, "step": step}
+
+
+SINCE: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[float]]] = {
+    # before and after a start whose checkpoint was begun at 20; the times of what remains
+    "by time": ([value(None, 19), value(None, 21)], [value(None, 30)], [19, 30]),
+    "the checkpoint was saved first": (
+        [value(9, 19), value(10, 20.5), value(11, 21)],
+        [value(11, 30)],
+        [19, 20.5, 30],
+    ),
+    "the training went on meanwhile": (
+        [value(9, 18), value(10, 19.5), value(11, 21)],
+        [value(10, 30), value(11, 31)],
+        [18, 30, 31],
+    ),
+    "another curve": (
+        [value(9, 19), value(9, 19.5, name="val"), value(10, 21, name="val")],
+        [value(10, 30)],
+        [19, 19.5, 30],
+    ),
+    "steps that begin again in each epoch": (
+        [value(1, 16), value(2, 17), value(1, 18), value(2, 19), value(3, 21)],
+        [value(2, 30)],
+        [16, 17, 18, 19, 30],
+    ),
+    "a step long before the checkpoint": ([value(50, 2), value(60, 19)], [value(40, 30)], [2, 30]),
+    "nothing comes after it": ([value(9, 19), value(10, 21)], [], [19]),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "times"), SINCE.values(), ids=SINCE)
+def test_each_record_of_a_script_counts_once_over_its_attempts(
+    tmp_path: Path,
+    before: list[dict[str, Any]],
+    after: list[dict[str, Any]],
+    times: list[float],
+) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [*before, {"kind": "start", "since": 20.0, "time": 25.0}, *after]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    metrics = [r for r in records(file) if r.kind == "metric"]
+    assert [r.time for r in metrics] == times
+    losses = [r.number for r in metrics if r.name == "loss"]
+    assert losses == [*range(1, len(losses) + 1)], "the curve is not shifted"
+    assert [r["number"] for r in raw_records(file) if r["kind"] == "metric"] == [
+        r.number for r in metrics
+    ]

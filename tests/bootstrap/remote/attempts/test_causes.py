@@ -18,7 +18,7 @@ from bootstrap.remote.attempts import causes, cgroups, evidence, preempted, time
 from bootstrap.remote.attempts.causes import Failure, diagnosed
 from bootstrap.remote.attempts.retry import ALWAYS, NEVER, REPEATED
 from bootstrap.remote.stall.watch import ask_host
-from railhead.documents.codec import decode
+from railhead.documents.codec import decode, encode
 from railhead.documents.runs.cause import KINDS
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
@@ -135,12 +135,61 @@ def test_a_cgroup_that_ran_out_of_memory_is_evidence(
     counts = tmp_path / "memory.events"
     counts.write_text("low 0\noom_kill 2\n")
     monkeypatch.setattr(cgroups, "cgroup_files", lambda: iter([str(counts), "/nowhere"]))
-    cgroups.note_cgroup(str(tmp_path), 1)
-    assert [*cgroups.grown_cgroups(str(tmp_path))] == []
+    cgroups.note_start(str(tmp_path), 1)
+    assert [*cgroups.of_rank(str(tmp_path), "1", [])] == []
     counts.write_text("low 0\noom_kill 3\n")
-    (line,) = cgroups.grown_cgroups(str(tmp_path))
+    (line,) = cgroups.of_rank(str(tmp_path), "1", [])
     killed = diagnosed(Failure(Culprit(1, "b", (), signal=9), [line]))
     assert killed.cause.class_ == "memory" and "from 2 to 3" in killed.cause.evidence
+
+
+KILLS = (
+    "Out of memory: Killed process {} ({}) total-vm:1kB",
+    "oom-kill:a=b,task={1},pid={0},uid=0",
+)
+
+
+def started_rank(folder: Path, rank: int, *, is_inside: bool = False, counts: str = "") -> None:
+    """What rank RANK, process 70 + RANK, has noted at its start, when one process was killed."""
+    kills = {counts: 1} if counts else {}
+    started = cgroups.Started(70 + rank, "python3", is_inside, kills)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(encode(started)))
+
+
+@pytest.mark.parametrize("text", KILLS)
+def test_a_kill_of_another_process_is_not_evidence(tmp_path: Path, text: str) -> None:
+    """Of a neighbour, and of another rank; two are killed beside the one that is asked for."""
+    lines = [text.format(*who) for who in ((9, "java"), (70, "python3"), (71, "python3"))]
+    for rank in (0, 1):
+        started_rank(tmp_path, rank)
+    assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == [lines[2]]
+    assert [*cgroups.of_rank(str(tmp_path), "1", lines[:2])] == []
+    started_rank(tmp_path, 1, is_inside=True)
+    assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == lines[1:], "names are all it knows"
+    assert [*cgroups.of_rank(str(tmp_path), "2", lines)] == lines, "it could not write its start"
+
+
+def test_kills_of_others_in_the_cgroup_of_a_rank_are_not_evidence(tmp_path: Path) -> None:
+    counts = tmp_path / "memory.events"
+    started_rank(tmp_path, 1, counts=str(counts))
+    other = [text.format(9, "java") for text in KILLS]
+    counts.write_text("oom_kill 2\n")
+    assert [*cgroups.of_rank(str(tmp_path), "1", other)] == []
+    counts.write_text("oom_kill 3\n")
+    assert len([*cgroups.of_rank(str(tmp_path), "1", other)]) == 1
+
+
+def test_a_kill_before_the_attempt_is_not_evidence(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same pid: a rank of the attempt before had it, 30 s ago; this one began 20 s ago."""
+    log = tmp_path / "log"
+    monkeypatch.setattr(evidence, "LOGS", (("cat", str(log)),))
+    started_rank(tmp_path, 1)
+    for age, count in ((30, 0), (10, 1)):
+        text = KILLS[0].format(71, "python3")
+        log.write_text(f"[{evidence.uptime() - age:12.6f}] {text}\n")
+        assert len(evidence.look(str(tmp_path), 20.0, "1").kernel) == count
 
 
 ACTION = '{"action": "terminate", "time": "2026-11-26T12:00:00Z"}'
@@ -237,7 +286,7 @@ def test_the_result_of_a_real_run_has_its_cause(home: Path) -> None:
     assert run.read("state.json")["cause"] == result["cause"]
     assert json.loads(
         subprocess.run(
-            programs.command(run.folder, "attempts.evidence", "r1", "5"),
+            programs.command(run.folder, "attempts.evidence", "r1", "5", "0"),
             env={"HOME": str(home), "PATH": os.environ["PATH"]},
             check=True,
             capture_output=True,

@@ -162,6 +162,25 @@ def test_a_bug_is_tried_twice_also_where_a_script_logs_beside_its_checkpoint(hom
     assert len(result["attempts"]) == 1
 
 
+def test_a_kill_for_memory_in_an_earlier_attempt_is_not_the_cause_of_a_later_one(
+    home: Path,
+) -> None:
+    """The kernel still has its record, which is 2.5 s older than the second attempt."""
+    record = '{printf "[%s0] Out of memory: Killed process 7 (python)\\n", $1}'
+    out_of_memory = f"sleep 2; awk '{record}' /proc/uptime >{home}/log; sleep 2.5"
+    killed = f"{KILLED} ; exit 137".replace("rank 1", "rank 0").replace("on node b", "on node a")
+    run = Run(
+        home,
+        by_attempt(f"{checkpoint(1)}; {out_of_memory}; {killed}", f"{checkpoint(2)}; {killed}"),
+        retries=1,
+    )
+    (home / "bin/dmesg").write_text(f"#!/bin/sh\ncat {home}/log\n")
+    (home / "bin/dmesg").chmod(0o755)
+    result = run.result()
+    (attempt,) = result["attempts"]
+    assert (attempt["cause"]["class"], result["cause"]["class"]) == ("memory", "host")
+
+
 def test_the_metrics_of_a_script_are_counted_on_and_its_files_stay(home: Path) -> None:
     """What the first attempt printed after its checkpoint comes again."""
     values = [says(0, f"loss: {n}") for n in range(5)]

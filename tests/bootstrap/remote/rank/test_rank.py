@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from standins.runs.run_documents import run_document, run_json
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.programs import NAME
 from bootstrap.remote.rank import rank as rank_module
-from bootstrap.remote.run.mpirun_output import ALIVE, ENDED, FRAME, NOT_TEXT, framed
+from bootstrap.remote.run.mpirun_output import ALIVE, ENDED, FRAME, NOT_TEXT, STAMPS, framed
 from bootstrap.runs.start import rank_starter
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument, Runtime
@@ -241,12 +242,16 @@ def test_a_part_that_mpiruns_pipe_took_is_continued_where_it_ended(
         return len(written[-1])
 
     monkeypatch.setattr(os, "write", takes_a_part)
+    begun = time.time()
     rank_module.forward_output(source, os.getpid(), rank_module.Heartbeat())
     monkeypatch.undo()
     os.close(source)
     sent = b"".join(written)
     assert len(sent) % FRAME == 0
-    assert NOT_TEXT.sub(b"", sent) == rank_module.encoded(text).replace(b"\x1f", b"")
+    stamped = NOT_TEXT.sub(b"", sent)
+    (printed,) = STAMPS.findall(stamped)
+    assert begun <= int(printed) / 1e6 <= time.time()
+    assert STAMPS.sub(b"", stamped) == rank_module.encoded(text).replace(b"\x1f", b"")
 
 
 def test_keras_writes_into_our_folder_unless_the_user_has_one(tmp_path: Path) -> None:
@@ -382,6 +387,7 @@ from keras.layers import Dense
 from keras.models import Sequential
 import tf_keras, tf_keras.layers, tf_keras.backend, tf_keras.preprocessing.image
 import sys
+import time
 assert keras is tf_keras and keras.layers is tf_keras.layers
 assert keras.backend is tf_keras.backend and sys.modules["keras.layers"] is tf_keras.layers
 assert sys.modules["keras.preprocessing.image"] is tf_keras.preprocessing.image

@@ -34,18 +34,20 @@ def found(lines: list[str], *metrics: Metric) -> tuple[list[dict[str, Any]], str
     records: list[dict[str, Any]] = []
     process = MetricLines(metrics, records.append)
     for line in lines:
-        process.feed(line)
+        process.feed(line, 7.5)
     return records, process.close()
 
 
 def test_each_match_is_a_numbered_record() -> None:
-    lines = ["Epoch 1", "12/12 - 0s - loss: 0.5 - acc: 0.9", "loss: nan loss: x", "loss: 2e-1"]
+    lines = ["Epoch 1", "12/12 - 0s - loss: 0.5 - acc: 0.9", "loss: nan loss: x"]
+    lines += ["global step 7: loss: 2e-1", "5ms/step - loss: 0.1"]
     records, wrong = found(lines, LOSS, Metric("acc", "acc: (.*)"))
     assert wrong == ""
     assert records == [
-        {"kind": "metric", "name": "loss", "value": 0.5, "number": 1},
-        {"kind": "metric", "name": "acc", "value": 0.9, "number": 1},
-        {"kind": "metric", "name": "loss", "value": 0.2, "number": 2},
+        {"kind": "metric", "name": "loss", "value": 0.5, "number": 1, "time": 7.5},
+        {"kind": "metric", "name": "acc", "value": 0.9, "number": 1, "time": 7.5},
+        {"kind": "metric", "name": "loss", "value": 0.2, "number": 2, "step": 7, "time": 7.5},
+        {"kind": "metric", "name": "loss", "value": 0.1, "number": 3, "time": 7.5},
     ]
 
 
@@ -64,7 +66,7 @@ def test_lines_that_come_too_fast_are_counted_and_hold_nothing_up() -> None:
     process = MetricLines([LOSS], lambda record: None)
     process.process.send_signal(signal.SIGSTOP)
     for _ in range(1000):
-        process.feed("x" * 900)
+        process.feed("x" * 900, 0.0)
     process.process.send_signal(signal.SIGCONT)
     assert re.match(r"\d+ lines were not searched for --metric", process.close())
 

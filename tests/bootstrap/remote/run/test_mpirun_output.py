@@ -86,6 +86,23 @@ def test_a_tag_says_nothing_of_the_rank_before_it() -> None:
     assert splitter.unfinished == {1: b"a", 2: b"bc"}
 
 
+STAMPED = (
+    b"[1,0]<stdout>:\x191000000\x19be[1,1]<stdout>:\x197000000\x19x\x1e"
+    b"[1,0]<stdout>:\x192000000\x19gin\x1enext\x1e[1,0]<stdout>:\x193000000\x19half"
+)
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_a_line_has_the_time_at_which_its_end_was_printed(step: int) -> None:
+    splitter, found = MpirunOutput(), []
+    for start in range(0, len(STAMPED), step):
+        for rank, line in splitter.feed(STAMPED[start : start + step]):
+            found.append((rank, line, splitter.printed[rank]))
+    assert found == [(1, b"x", 7.0), (0, b"begin", 2.0), (0, b"next", 2.0)]
+    assert splitter.unfinished_lines()[0] == b"half"
+    assert [*splitter.close()] == [(0, b"half")] and splitter.printed[0] == 3.0
+
+
 def test_a_bracket_is_held_back_only_while_it_may_become_a_tag() -> None:
     splitter = MpirunOutput()
     list(splitter.feed(b"[1,0]<stdout>:[" + b"=" * 10))
