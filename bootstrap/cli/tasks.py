@@ -80,7 +80,7 @@ def train(
             tasks = RUNNING.collection.task_names if RUNNING.collection else ()
             job_file.save(job, *groups, tasks=tasks)
             return
-        inventory = Target(target).running()
+        inventory = Target(replace(target, run=start.resume)).running()
         if c.config.run.dry:
             plan.plan(inventory, options.options, file)
         else:

@@ -109,7 +109,7 @@ class ClusterMethods(ABC):
         keep: float | None = None,
         stop: bool = True,
         max_hours: float | None = None,
-        on_stall: str = "stop",
+        on_stall: str = "restart",
         stall_after: float = 60.0,
         name: str | None = None,
         resume: Run | str | None = None,
@@ -159,7 +159,7 @@ class ClusterMethods(ABC):
                 minutes; default: 20
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after this time, such as 90m or 2h; a number is hours
-            on_stall: what happens when the run makes no progress; default: stop
+            on_stall: what happens when the run makes no progress; default: restart
             stall_after: time without a step before the ranks are examined for a stall, such
                 as 90s; a number is seconds; default: 60
             name: a name for the run, shown in the list of runs

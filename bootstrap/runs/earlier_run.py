@@ -96,21 +96,21 @@ def resumed_request(
 
 
 def _with_known_keras(earlier: EarlierRun, options: ProgramOptions) -> EarlierRun:
-    """The run with the Keras that wrote its checkpoints, also where only its hosts know which.
-
-    Raises:
-        UsageError: it may have started again with the other Keras, and --keras does not say.
-    """
-    if not earlier.document.keras_auto or keras_of(earlier.run) is not None:
+    """The run with the Keras that wrote its checkpoints; where only its hosts know which, with the
+    one that --keras says, otherwise the one that it began with."""
+    is_known = not earlier.document.keras_auto or keras_of(earlier.run) is not None
+    if is_known or options.keras not in ("2", "3"):
         return earlier
-    if options.keras not in ("2", "3"):
-        run_id = earlier.run.run_id
-        raise UsageError(
-            f"--keras: run {run_id} may have started again with the other Keras, and its results"
-            f" are not here; it began with Keras {earlier.document.keras}",
-            hint=Hint(Command("fetch", run=run_id), "   # or add --keras 2 or 3"),
-        )
     return replace(earlier, args=replace(earlier.args, keras=options.keras))
+
+
+def unsure_keras(earlier: EarlierRun, options: ProgramOptions) -> list[str]:
+    """One line if the run may have started again with the other Keras; none otherwise."""
+    is_known = not earlier.document.keras_auto or keras_of(earlier.run) is not None
+    if is_known or options.keras in ("2", "3"):
+        return []
+    keras = earlier.document.keras
+    return [f"Keras {keras}, with which run {earlier.run.run_id} began; --keras changes it"]
 
 
 def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:

@@ -158,7 +158,7 @@ class StopPolicy:
     keep_minutes: int = 20
     stop: bool = True
     max_hours: float | None = None
-    on_stall: str = "stop"
+    on_stall: str = "restart"
     stall_after: float = STALL_AFTER
 
 

@@ -17,7 +17,7 @@ from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..runs import checkpoints, restore
-from ..runs.earlier_run import EarlierRun, changed_program, resumed_request
+from ..runs.earlier_run import EarlierRun, changed_program, resumed_request, unsure_keras
 from ..runs.failures.retries import elastic_hosts, retries_of, without_checkpoints
 from ..runs.launch import Retries
 from ..runs.request import RunRequest, read_request
@@ -40,7 +40,7 @@ def request_for(
     if earlier is None:
         return read_request(typed), typed
     request, args = resumed_request(earlier, typed)
-    print_lines(*changed_program(earlier, request))
+    print_lines(*changed_program(earlier, request), *unsure_keras(earlier, typed))
     return request, args
 
 

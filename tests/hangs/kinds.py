@@ -152,6 +152,15 @@ while True:
         print("step loss: 0.5", flush=True)
     time.sleep(0.05)
 """
+SILENT = """
+init()
+for step in range(60):
+    reduce()
+    time.sleep(0.05)
+if hangs:
+    time.sleep(10**6)  # here
+reduce()
+"""
 KINDS = {
     "sleep": call("time.sleep(10**6)  # here"),
     "a FIFO without a writer": call('os.mkfifo("pipe")\nopen("pipe").read()  # here'),
@@ -247,6 +256,7 @@ for number in range(10 if hangs else 20):
     reduce()
 total = hvd.allgather(tf.constant([1.0]))  # here
 """),
+    "a loop that prints nothing": Kind(HEAD + HEAVY + SILENT),
     "a callback of Keras": Kind(
         HEAD
         + KERAS

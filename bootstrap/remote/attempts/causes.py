@@ -89,7 +89,7 @@ def _row(
 
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
-    _row("stall", STALL, r".", retry=ALWAYS),
+    _row("stall", STALL, r"."),
     _row("preempted", CLOUD, r".", retry=ALWAYS),
     _row(
         "memory",
@@ -160,7 +160,7 @@ ROWS = (
         LINES,
         r"(?i:\b(?:loss|gradient) of .{1,80} is not a number)",
         r"after step \d+ is not a number",
-        r"(?i:\bloss (?:is|=) ?nan\b)",
+        r"(?i:\bloss(?: is| =|=|:) ?nan\b)",
         r"Tensor had (?:NaN|Inf) values",
         retry=NEVER,
         advice="a lower learning rate, or look for such values in the data",
@@ -201,6 +201,13 @@ ROWS = (
         r"Shutdown barrier (?:in coordination service )?has failed",
         retry=NEVER,
         advice="its ranks ended minutes apart: end them together, after the last evaluation",
+    ),
+    _row(
+        "program",
+        LINES,
+        r"ended before the others",
+        r"Horovod has been shut down",
+        advice="a rank ended before the others: each one needs as many steps, or hvd.join()",
     ),
     _row(
         "network",

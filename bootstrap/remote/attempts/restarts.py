@@ -35,6 +35,7 @@ AGAIN = 5.0  # seconds between two looks for it
 # Seconds between a line and the checkpoint of its step: the helper of the rank reads the line later
 # than it is printed, and a file has the time of the kernel's last tick.
 TOGETHER = 0.05
+NO_CHECKPOINT = "it has no checkpoint; --retries N starts a run again from its beginning"
 FRESH = 30.0  # seconds; an agent removes what is twice as old
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
@@ -93,6 +94,7 @@ class Restarts:
     def __init__(self, attempts: tuple[Attempt, ...] = ()) -> None:
         self.attempts = attempts
         self.began = BEGINNING  # where the last attempt continued
+        self.tried = sum(attempt.kind == "retry" for attempt in attempts)  # since a new checkpoint
         self.error: tuple[str, Point] | None = None  # of the last one, and the checkpoint after it
         self.start_seconds = 0.0  # until the first step, the longest so far
         self.unfit: set[str] = set()  # hosts for which an attempt was ended in vain
@@ -108,8 +110,14 @@ class Restarts:
         point = checkpoints.newest
         if ended.run.keras_auto and _needs_other_keras(ended, point):
             return self._with_other_keras(ended, failed)
-        if not ended.run.retries or (point is BEGINNING and not ended.run.retries_from_start):
+        if not ended.run.retries:
             return Decision()
+        if point is BEGINNING and not ended.run.retries_from_start:
+            cause = ended.result.cause
+            is_plain = ended.retry == NEVER or (cause and cause.class_ == "program")
+            return Decision(why="" if is_plain else NO_CHECKPOINT)
+        if point != self.began:
+            self.tried = 0
         if not ended.grows and (why := self._refusal(ended, checkpoints)):
             return Decision(why=why)
         self.error = (_key(ended.result.cause), point)
@@ -130,12 +138,9 @@ class Restarts:
             hosts=tuple(h.name for h in run.present.values()) if absent_hosts(run) else (),
         )
         self.began, self.attempts = point, (*self.attempts, failed)
+        self.tried += not ended.grows
         since = point.begun + TOGETHER if isinstance(ended.run.program, Script) else None
         return Decision(failed, since=since)
-
-    @property
-    def _retried(self) -> int:
-        return sum(attempt.kind == "retry" for attempt in self.attempts)
 
     def _with_other_keras(self, ended: Ended, failed: Attempt) -> Decision:
         """Prepare the hosts for the other Keras, as before the start."""
@@ -168,8 +173,8 @@ class Restarts:
             return "the same error would come again"
         if is_bug and self.error == (_key(ended.result.cause), point):
             return "the same error came twice after the same checkpoint"
-        if run.retries <= self._retried:
-            return f"it was started again {self._retried} times (--retries)"
+        if run.retries <= self.tried:
+            return f"it was started again {self.tried} times without a new checkpoint (--retries)"
         is_stall = ended.result.cause and ended.result.cause.class_ == "stall"
         if is_stall and run.on_stall != "restart":
             return "it made no progress; --on-stall restart starts it again"

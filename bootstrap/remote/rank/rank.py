@@ -60,11 +60,15 @@ def main(folder: str) -> int:
         from ..protect import tensorflow_ports  # loaded only where it is needed
 
         tensorflow_ports.close(run)
-    if chief:
-        atexit.register(report_end, 0)  # registered first, so it runs after all others
+
+    def good_end() -> None:
+        if chief or "horovod" in sys.modules:  # others wait for the end of such a rank, or for it
+            report_end(0)
+
+    atexit.register(good_end)  # registered first, so it runs after all others
     code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(run, folder)
     if code:
-        atexit.unregister(report_end)
+        atexit.unregister(good_end)
         report_end(code)
     return code
 
@@ -87,6 +91,7 @@ def run_program(run: RunDocument, folder: str) -> int:
     rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
     group = groups.Group(run)
     group.watch(steps=run.keras_patches)
+    counter.count_allreduces(sys.modules[counter.MODULE].tick)
     code = outcome(lambda: run_own(program, work, args))
     if code == 0 and (alone := group.alone_at_end()):
         print(alone, file=sys.stderr, flush=True)

@@ -178,6 +178,7 @@ class RunOutput:
         self.source = MpirunFile()  # mpirun's stdout
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
+        self.finished: set[int] = set()  # ranks that have reported the exit code 0
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: Reported | None = None
@@ -379,10 +380,12 @@ class RunOutput:
         return True
 
     def add_end(self, rank: int, code: int) -> None:
-        """Note the exit code that a rank reported. Only a chief reports a 0 that matters."""
+        """Note the exit code that a rank reported."""
         if code:
             self.failed.setdefault(rank, code)
-        elif self.is_chief(rank):
+            return
+        self.finished.add(rank)
+        if self.is_chief(rank):
             self.chief_ended = time.monotonic()
 
     def is_chief(self, rank: int) -> bool:

@@ -55,6 +55,7 @@ from .rank_output import RunOutput
 RUN = os.getcwd()  # the run's folder
 LOCK = os.path.expanduser(programs.LOCK)
 SHOWN = 12  # lines of mpirun, when it names no rank
+SHUT_DOWN = "Horovod has been shut down"  # what the others print when one has ended
 LEFT = "mpirun ended without a message, before its ranks"
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
 BACKLOG = 600.0  # seconds: to read the rest of mpirun's output, which is finite
@@ -368,7 +369,8 @@ class Supervisor:
         first = verdict(" ".join(self.output.mpirun))
         if self.output.failed and (first is None or first.what not in ("signal", "lost")):
             rank, code = next(iter(self.output.failed.items()))
-            return replace(self.blame(rank), exit=code)
+            blamed = self.blame(rank)
+            return self.early_end(blamed) or replace(blamed, exit=code)
         if first and first.rank is not None:
             blamed = self.blame(first.rank)
             killed = first.what == "signal"
@@ -376,6 +378,17 @@ class Supervisor:
             return replace(blamed, signal=status) if killed else replace(blamed, exit=status)
         lines = [line for line in self.output.mpirun if line][:SHOWN]
         return Culprit(None, self.lost_host(first), tuple(lines) or (LEFT,))
+
+    def early_end(self, blamed: Culprit) -> Culprit | None:
+        """The rank that ended well before the others, if the error of this one says so."""
+        others = sorted(self.output.finished.difference(self.output.failed))
+        if not others or not any(SHUT_DOWN in line for line in blamed.lines):
+            return None
+        early = self.blame(others[0])
+        line = (
+            f"rank {early.rank} ended before the others, as rank {blamed.rank} shows: {SHUT_DOWN}"
+        )
+        return replace(early, lines=(*early.lines, line), exit=0)
 
     def lost_host(self, first: Verdict | None) -> str | None:
         """The host whose daemon mpirun has lost."""

@@ -7,6 +7,7 @@ library only, Python 3.10.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import sys
 import types
@@ -19,6 +20,7 @@ MODULE = "railhead_ticks"  # has one function, `tick`
 # Where Keras 3 and Keras 2 have the class that calls all callbacks, and the ends that count.
 OF_KERAS = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
 ENDS = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end", "on_epoch_end")
+OF_HOROVOD, ALLREDUCES = "horovod.tensorflow.mpi_ops", ("_allreduce", "_grouped_allreduce")
 
 
 class Counter:
@@ -56,9 +58,27 @@ def count_steps_of_keras(tick: Callable[[], None]) -> None:
     after_import(dict.fromkeys(OF_KERAS, change))
 
 
+def count_allreduces(tick: Callable[[], None]) -> None:
+    """Count each allreduce of Horovod outside of graphs from its import on: it is the only progress
+    that a plain loop shows. One in a graph would count while the graph is made, and never again."""
+
+    def change(module: types.ModuleType) -> None:
+        for name in ALLREDUCES:
+            if function := getattr(module, name, None):
+                setattr(module, name, counted(function, lambda: None if _in_graph() else tick()))
+
+    after_import({OF_HOROVOD: change})
+
+
+def _in_graph() -> bool:
+    """Whether TensorFlow makes a graph now."""
+    return not sys.modules["tensorflow"].executing_eagerly()
+
+
 def counted(method: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
     """The method, counted at each end."""
 
+    @functools.wraps(method)
     def method_and_tick(*args: Any, **more: Any) -> Any:
         result = method(*args, **more)
         tick()

@@ -226,10 +226,10 @@ class EndingOptions:
         unit="h",
     )
     on_stall: str = option(
-        "stop",
+        "restart",
         "what happens when the run makes no progress",
-        doc="without progress ([stalls](troubleshooting.md#a-run-that-stalls)): `stop` ends the"
-        " run, `restart` starts it again, `wait` only shows it and needs a time limit",
+        doc="without progress ([stalls](troubleshooting.md#a-run-that-stalls)): `restart` starts"
+        " again from a checkpoint, `stop` ends the run, `wait` shows it and needs a time limit",
         choices=ON_STALL,
     )
     stall_after: float = option(

@@ -30,6 +30,8 @@ LINES = {
     "ImportError: cannot import name 'x' from 'y'": ("program", NEVER),
     "SyntaxError: invalid syntax": ("program", NEVER),
     "the loss of step 7 is not a number on rank 1: lower learning_rate": ("program", NEVER),
+    "9/9 - 1s 5ms/step - loss: nan - val_loss: nan": ("program", NEVER),
+    "HorovodInternalError: Horovod has been shut down. This was": ("program", REPEATED),
     "train.py: error: unrecognized arguments: --epochz": ("usage", NEVER),
     "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'": ("data", NEVER),
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'": ("data", NEVER),

@@ -94,7 +94,12 @@ def test_a_killed_rank_is_a_new_attempt_from_the_newest_checkpoint(home: Path) -
 
 AT_ONCE = {
     "retries are off": (FAILS, {"retries": 0}, None),
-    "a script has no checkpoint": (FAILS, {"retries": 3, "program": PROGRAM}, None),
+    "a script has no checkpoint": (FAILS, {"retries": 3, "program": PROGRAM}, "no checkpoint"),
+    "a script with a bug has none": (
+        raises("KeyError: 7"),
+        {"retries": 3, "program": PROGRAM},
+        None,
+    ),
     "an import fails": (raises("ImportError: no"), {}, "the same error"),
     "an error before the first step": (raises("TypeError: no"), {}, "the same error"),
     "the loss is not a number": (
@@ -171,7 +176,7 @@ def test_a_kill_for_memory_in_an_earlier_attempt_is_not_the_cause_of_a_later_one
     killed = f"{KILLED} ; exit 137".replace("rank 1", "rank 0").replace("on node b", "on node a")
     run = Run(
         home,
-        by_attempt(f"{checkpoint(1)}; {out_of_memory}; {killed}", f"{checkpoint(2)}; {killed}"),
+        by_attempt(f"{checkpoint(1)}; {out_of_memory}; {killed}", killed),
         retries=1,
     )
     (home / "bin/dmesg").write_text(f"#!/bin/sh\ncat {home}/log\n")
@@ -380,8 +385,17 @@ def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
     return Ended(**{**given, **changes})
 
 
+def test_retries_count_since_the_last_new_checkpoint(home: Path) -> None:
+    """As the preemptions of a week: each attempt but the last two gets further."""
+    further = [f"{checkpoint(n)}; {progress(n)}; {FAILS}" for n in range(1, 5)]
+    run = Run(home, by_attempt(*further, FAILS, FAILS), retries=2, retries_from_start=True)
+    result = run.result()
+    assert (result["state"], len(result["attempts"])) == ("failed", 5)
+    assert "2 times" in result["no_restart"]
+
+
 @pytest.mark.parametrize(("on_stall", "again"), [("restart", True), ("stop", False)])
-def test_a_run_that_stalls_starts_again_only_with_the_option(
+def test_a_run_that_stalls_starts_again_unless_the_option_forbids_it(
     home: Path, monkeypatch: pytest.MonkeyPatch, on_stall: str, again: bool
 ) -> None:
     monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")

@@ -418,8 +418,24 @@ def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_py
     lay_out(tmp_path, script(tmp_path, KERAS_2), keras=2, launcher="horovod")
     ended = rank(tmp_path, python=runtime_python)
     assert ended.returncode == 0, ended.stdout
-    lines = ended.stdout.splitlines()
-    assert "No module named 'tf_keras.ops'" in lines and lines[-1] == "trained 1"
+    *lines, last, end = ended.stdout.splitlines()
+    assert "No module named 'tf_keras.ops'" in lines and last == "trained 1"
+    assert end == '@railhead {"kind": "ended", "exit": 0}', "others may wait for a rank of Horovod"
+
+
+@pytest.mark.parametrize(("eager", "count"), [(True, 3), (False, 0)])
+def test_an_allreduce_outside_of_a_graph_is_a_step(tmp_path: Path, eager: bool, count: int) -> None:
+    """Of a plain loop; those of a graph count while it is made, and never again."""
+    text = "import horovod.tensorflow as hvd, railhead_ticks\n"
+    text += "print([hvd.allreduce(n) for n in range(3)], railhead_ticks.tick.__self__.count)"
+    lay_out(tmp_path, script(tmp_path, text))
+    operations = tmp_path / "work/horovod/tensorflow/mpi_ops.py"
+    operations.parent.mkdir(parents=True)
+    (tmp_path / "work/horovod/__init__.py").write_text("__version__ = '0'\n")
+    operations.write_text("import tensorflow\ndef _allreduce(x): return x\n")
+    operations.with_name("__init__.py").write_text("from .mpi_ops import _allreduce as allreduce\n")
+    (tmp_path / "work/tensorflow.py").write_text(f"def executing_eagerly(): return {eager}\n")
+    assert rank(tmp_path).stdout.splitlines()[0] == f"[0, 1, 2] {count}"
 
 
 def test_keras_stays_3_where_2_was_not_requested(tmp_path: Path) -> None:

@@ -96,6 +96,27 @@ def test_a_rank_that_reports_its_end_counts(
     assert blamed(supervised.result(4)) == culprit
 
 
+SHUT_DOWN = "HorovodInternalError: Horovod has been shut down. This was caused by an exception"
+
+
+def test_a_rank_that_ends_early_is_blamed_for_the_error_of_the_others(
+    supervised: SupervisorHere,
+) -> None:
+    """Another error of them is their own."""
+    supervised.rank_prints(1, "did 3 steps\n" + ENDED % 0)
+    supervised.rank_prints(0, SHUT_DOWN + "\n" + ENDED % 1)
+    result = supervised.supervisor.explained(supervised.result(1))
+    assert blamed(result) == {"rank": 1, "host": "b", "exit": 0}
+    assert result.cause and (result.cause.class_, result.cause.rank) == ("program", 1)
+    assert "ended before the others" in result.cause.evidence
+
+
+def test_a_rank_that_ends_well_is_not_blamed_for_another_error(supervised: SupervisorHere) -> None:
+    supervised.rank_prints(1, ENDED % 0)
+    supervised.rank_prints(0, "KeyError: 7\n" + ENDED % 1)
+    assert blamed(supervised.result(1)) == {"rank": 0, "host": "a", "exit": 1}
+
+
 REAL: dict[str, tuple[str, dict[str, Any]]] = {
     "at once": ("sys.exit(3)", {"exit": 3}),
     "an error": ("if rank: 1 / 0\ntime.sleep(20)", {"rank": 1, "host": "b", "exit": 1}),
