@@ -14,12 +14,12 @@ from training.config import resolve
 
 def events_are_best_effort(folder: Path, disk: str, by: str, is_full: str) -> None:
     """`by`: what is used up; `is_full`: already before the first event."""
-    said: list[str] = []
+    texts: list[str] = []
     place = Path(disk)
     with replaced(events, FLUSH_MS=0, AGAIN=0.0):
         if is_full:
             fill(place, by)
-        written = events.Events(place, 0, resolve({}), said.append)
+        written = events.Events(place, 0, resolve({}), texts.append)
         written.scalars(1, loss=1.0)
         fill(place, by)
         for step in range(2, 200):
@@ -31,7 +31,7 @@ def events_are_best_effort(folder: Path, disk: str, by: str, is_full: str) -> No
         written.close(201)
     steps = steps_in(place / "tensorboard")
     assert {200, 201} <= steps and (1 in steps) is not bool(is_full), steps
-    assert len(said) == (len(steps) < 201), said
+    assert len(texts) == (len(steps) < 201), texts
 
 
 def fill(disk: Path, by: str) -> None:

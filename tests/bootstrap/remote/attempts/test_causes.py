@@ -160,7 +160,7 @@ def started_rank(folder: Path, rank: int, *, is_inside: bool = False, counts: st
 
 @pytest.mark.parametrize("text", KILLS)
 def test_a_kill_of_another_process_is_not_evidence(tmp_path: Path, text: str) -> None:
-    """Of a neighbour, and of another rank; two are killed beside the one that is asked for."""
+    """Of a neighbour, and of another rank; two are killed beside the one in question."""
     lines = [text.format(*who) for who in ((9, "java"), (70, "python3"), (71, "python3"))]
     for rank in (0, 1):
         started_rank(tmp_path, rank)

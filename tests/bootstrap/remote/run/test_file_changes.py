@@ -1,4 +1,4 @@
-"""Logs and checkpoints of a program, told apart by how they change."""
+"""Logs and checkpoints of a program differ in how they change."""
 
 from __future__ import annotations
 
