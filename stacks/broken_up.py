@@ -19,8 +19,9 @@ from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .cost import cost, price_per_machine
+from .logical_names import LogicalNames
 
-# Names of resources in Pulumi's state; bootstrap reads them there.
+# Names of resources in Pulumi's state, after that of the cluster; bootstrap reads them there.
 PRICE = "price-per-machine"
 ZONES = "zones"
 
@@ -33,16 +34,20 @@ class Alternatives:
     types: Sequence[str] = ()
 
 
-def announce(config: ClusterConfig, zone: str, others: Alternatives) -> None:
+def announce(names: LogicalNames, config: ClusterConfig, zone: str, others: Alternatives) -> None:
     """Before anything is created: print which commands show and end what a broken `up` leaves, and
     record what one machine costs, and in which zones `fab up` looks for capacity in turn."""
-    pulumi.Stash(PRICE, input=encode(price_per_machine(config)) or {})
-    pulumi.Stash(ZONES, input=list(config.zones or (zone, *others.zones)))
+    each = encode(price_per_machine(config)) or {}
+    pulumi.Stash(names.of(PRICE), input=each, opts=names.known(PRICE))
+    in_turn = list(config.zones or (zone, *others.zones))
+    pulumi.Stash(names.of(ZONES), input=in_turn, opts=names.known(ZONES))
     if not pulumi.runtime.is_dry_run():
         pulumi.log.info(f"if this `up` breaks off, machines may run. {_commands(config)}")
 
 
-def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTransform:
+def on_failure(
+    names: LogicalNames, config: ClusterConfig, others: Alternatives
+) -> pulumi.ResourceTransform:
     """A transform for a component: where one of its resources fails, the commands are
     printed; after a refusal for capacity also what else may have room. Each is printed once: Pulumi
     prints the error of every resource."""
@@ -57,7 +62,7 @@ def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTr
             pulumi.log.warn(why + _commands(config))
         return False  # no other try
 
-    binding = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook("broken-up", failed)])
+    binding = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(names.of("broken-up"), failed)])
 
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if not args.custom:

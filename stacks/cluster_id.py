@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pulumi
-from pulumi.runtime.sync_await import _sync_await
 
 from railhead.installation import PROGRAM
 
-NAME = "cluster-id"  # of the resource in Pulumi's state; bootstrap reads it there
+from .logical_names import LogicalNames
+
+NAME = "id"  # of the resource in Pulumi's state, after that of the cluster; bootstrap reads it
+FORMER = "cluster-id"
 BYTES = 6
 
 
@@ -32,38 +34,45 @@ class ClusterId:
     is_new: bool
 
 
-def make_id() -> ClusterId:
-    """The stack's id: created at its first `up`, and the same at every later one."""
+def make_id(names: LogicalNames) -> ClusterId:
+    """The cluster's id: created at its first `up`, and the same at every later one."""
     created = secrets.token_hex(BYTES)
-    kept = pulumi.Stash(NAME, input=created, opts=pulumi.ResourceOptions(ignore_changes=["input"]))
-    # As Pulumi's own invokes wait for their result.
-    value = str(_sync_await(kept.output.future()) or created)
+    opts = pulumi.ResourceOptions(ignore_changes=["input"], aliases=names.former(FORMER))
+    kept = pulumi.Stash(names.of(NAME), input=created, opts=opts)
+    value = str(read(kept).get("output") or created)
     return ClusterId(kept.output, value, value == created)
 
 
+def read(kept: pulumi.Resource) -> Mapping[str, Any]:
+    """The outputs of a resource, when the engine has registered it: it waits."""
+    found = pulumi.runtime.invoke("pulumi:pulumi:getResource", {"urn": kept.urn}).value
+    return found["state"] if found else {}
+
+
 def on_every_resource(
-    types: Collection[str], prop: str, key: str, cluster_id: pulumi.Output[str]
+    types: Collection[str], prop: str, tags: Mapping[str, pulumi.Input[str]]
 ) -> pulumi.ResourceTransform:
-    """A transform for a component: adds the id to each child that can have tags.
+    """A transform for a component: adds tags, such as the id, to each child that can have them.
 
     Args:
         types: the types of the resources that can have tags.
         prop: the property with the tags: `tags` on AWS, `labels` on Google Cloud.
-        key: the tag's name.
-        cluster_id: the tag's value.
+        tags: the tags.
     """
 
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if args.type_ not in types:
             return None
         own_tags = cast("dict[str, Any] | None", args.props.get(prop))  # plain in all our calls
-        tagged = {**(own_tags or {}), key: cluster_id}
+        tagged = {**tags, **(own_tags or {})}
         return pulumi.ResourceTransformResult({**args.props, prop: tagged}, args.opts)
 
     return add
 
 
-def not_twice(machines_of: Callable[[str], Awaitable[Collection[str]]]) -> pulumi.ResourceHook:
+def not_twice(
+    names: LogicalNames, machines_of: Callable[[str], Awaitable[Collection[str]]]
+) -> pulumi.ResourceHook:
     """A hook before each creation of a machine: it is refused where the cloud has the machine of
     this number already. A killed `up` left that one in no state, and Pulumi would create a second.
 
@@ -80,7 +89,7 @@ def not_twice(machines_of: Callable[[str], Awaitable[Collection[str]]]) -> pulum
             )
 
     # Not in a preview: there a machine that will be replaced still exists.
-    return pulumi.ResourceHook("cluster-machine", check)
+    return pulumi.ResourceHook(names.of("machine"), check)
 
 
 def warn_of_others(exist: Collection[str], made: Collection[str]) -> list[str]:

@@ -16,9 +16,10 @@ from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
 from railhead.installation import PREFIX
 
-from . import cluster_id, outputs, place
+from . import cluster_id, computed, outputs, place
 from .config.settings import ClusterConfig
-from .parts import placed
+from .logical_names import Named, named, names_of
+from .parts import after, placed
 
 Props = dict[str, Any]
 INPUTS = ("cluster", "name", "running")
@@ -107,22 +108,33 @@ class Host(dynamic.Resource, module="local", name="Host"):
 
     def __init__(self, cluster: str, name: str, opts: pulumi.ResourceOptions) -> None:
         inputs = {"cluster": cluster, "name": name, "running": True}
-        super().__init__(Sshd(), name, {**inputs, **dict.fromkeys(FACTS)}, opts)
+        super().__init__(Sshd(), named(opts, name), {**inputs, **dict.fromkeys(FACTS)}, opts)
         self.facts = pulumi.Output.all(**{key: getattr(self, key) for key in ("name", *FACTS)})
 
 
-class Cluster(pulumi.ComponentResource):
+class Cluster(Named):
     """`count` SSH hosts on this machine. `document` is the cluster document."""
 
     def __init__(
-        self, name: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        config: ClusterConfig,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        existing: place.Existing = place.nobody_looks,
     ) -> None:
-        of_it = placed(opts, pulumi.ResourceOptions())
-        super().__init__("railhead:local:Cluster", name, None, of_it)
-        after = place.keep_place(config, cluster_id.make_id())
-        own = pulumi.ResourceOptions(parent=self, depends_on=[after])
-        names = [f"h{number + 1}" for number in range(config.count)]
-        hosts = [Host(config.name, each, own) for each in names]
+        """Check, then register: `name`, `opts` and `existing` as for a cluster in a cloud."""
+        computed.check(config)
+        names = names_of(name, config)
+        self.cluster = name
+        of_it = placed(opts, names.known(config.name))
+        super().__init__("railhead:local:Cluster", name, {"name": config.name}, of_it)
+        here = place.keep_place(names, config, cluster_id.make_id(names), existing)
+        own = pulumi.ResourceOptions.merge(after(opts, here), pulumi.ResourceOptions(parent=self))
+        hosts = [
+            Host(config.name, each, pulumi.ResourceOptions.merge(own, names.known(each)))
+            for each in (f"h{number + 1}" for number in range(config.count))
+        ]
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document = pulumi.Output.all(*[host.facts for host in hosts]).apply(
             lambda facts: document(config, facts)

@@ -8,26 +8,37 @@ record follows the config.
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 
 import pulumi
 
-from railhead.installation import PREFIX, PROGRAM
+from railhead.installation import PROGRAM
 
 from .cluster_id import ClusterId
 from .config.settings import ClusterConfig
+from .logical_names import LogicalNames
 
-PLACE, ACCOUNT = "cluster-place", "cluster-account"  # in Pulumi's state; bootstrap reads them there
+PLACE, ACCOUNT = "place", "account"  # in Pulumi's state, after the cluster's name; bootstrap reads
+FORMER = "cluster-{}"
 SHOWN = 5  # of what exists there
-SECONDS = 120  # to look for what exists in the recorded place
 Place = Mapping[str, str]
+# What exists with an id in a place, as texts by region: in all regions where the place has none.
+Existing = Callable[[str, Place], Mapping[str, list[str]]]
 
 
-def keep_place(config: ClusterConfig, own: ClusterId) -> pulumi.Resource:
+class NotKnown(Exception):
+    """What exists in a place is not known; the message has the reason."""
+
+
+def nobody_looks(_id: str, _place: Place) -> Mapping[str, list[str]]:
+    """For a program that looks for nothing: its stack stays where it is."""
+    raise NotKnown("its program does not look for it (`existing` of Cluster)")
+
+
+def keep_place(
+    names: LogicalNames, config: ClusterConfig, own: ClusterId, existing: Existing = nobody_looks
+) -> pulumi.Resource:
     """Record the stack's cloud, region and project. What is registered after this resource is
     registered only if the place is accepted."""
     keys = {"cloud": config.cloud, "region": config.region, "project": config.project}
@@ -35,14 +46,14 @@ def keep_place(config: ClusterConfig, own: ClusterId) -> pulumi.Resource:
 
     def check(args: pulumi.ResourceHookArgs) -> None:
         if args.old_inputs:
-            _check_recorded(own, args.old_inputs["input"], here)
-        elif not own.is_new:
-            _check_unrecorded(own, here)
+            _check_recorded(own, args.old_inputs["input"], here, existing)
+        elif not own.is_new and existing is not nobody_looks:
+            _check_unrecorded(own, here, existing)
 
-    return _kept(PLACE, here, check)
+    return _kept(names, PLACE, here, check)
 
 
-def keep_account(account: str, own: ClusterId) -> pulumi.Resource:
+def keep_account(names: LogicalNames, account: str) -> pulumi.Resource:
     """Record the account of the machines; refuse another one, which cannot see them."""
 
     def check(args: pulumi.ResourceHookArgs) -> None:
@@ -54,69 +65,73 @@ def keep_account(account: str, own: ClusterId) -> pulumi.Resource:
                 f"account is closed: {_forget()} && {_continue()}"
             )
 
-    return _kept(ACCOUNT, account, check)
+    return _kept(names, ACCOUNT, account, check)
 
 
 def _kept(
-    name: str, value: object, check: Callable[[pulumi.ResourceHookArgs], None]
+    names: LogicalNames,
+    own: str,
+    value: object,
+    check: Callable[[pulumi.ResourceHookArgs], None],
 ) -> pulumi.Resource:
     """A value in Pulumi's state that changes only where `check` accepts it."""
+    name = names.of(own)
     hook = pulumi.ResourceHook(name, check, pulumi.ResourceHookOptions(on_dry_run=True))
     hooks = pulumi.ResourceHookBinding(before_create=[hook], before_update=[hook])
-    return pulumi.Stash(name, input=value, opts=pulumi.ResourceOptions(hooks=hooks))
+    aliases = names.former(FORMER.format(own))
+    return pulumi.Stash(
+        name, input=value, opts=pulumi.ResourceOptions(hooks=hooks, aliases=aliases)
+    )
 
 
-def _check_recorded(own: ClusterId, recorded: Place, here: Place) -> None:
+def _check_recorded(own: ClusterId, recorded: Place, here: Place, existing: Existing) -> None:
     """Refuse another place while something exists in the recorded one, or may exist."""
-    existing = _existing(own, recorded)
-    if existing:
-        raise _refusal(here, recorded, existing)
+    try:
+        found = existing(own.value, recorded)
+    except NotKnown as why:
+        raise _unknown(recorded, why, back=_back(here, recorded)) from None
+    if found:
+        raise _refusal(here, recorded, found)
 
 
-def _check_unrecorded(own: ClusterId, here: Place) -> None:
+def _check_unrecorded(own: ClusterId, here: Place, existing: Existing) -> None:
     """For a stack that was created before its place was recorded: refuse a place while something
     with its id exists in another region."""
     everywhere = {key: value for key, value in here.items() if key != "region"}
-    existing = _existing(own, everywhere)
-    elsewhere = {key: each for key, each in existing.items() if key != here.get("region")}
+    try:
+        found = existing(own.value, everywhere)
+    except NotKnown as why:
+        raise _unknown(everywhere, why) from None
+    elsewhere = {key: each for key, each in found.items() if key != here.get("region")}
     for region, each in elsewhere.items():
         raise _refusal(here, {**here, "region": region}, {region: each})
 
 
-def _existing(own: ClusterId, place: Place) -> Mapping[str, list[str]]:
-    """What exists with the stack's id in a place, by region; without a region in all of them.
-
-    `bootstrap` looks, in a separate process: it does so for every cloud, also for one that is
-    not the stack's any more.
-    """
-    module = f"{PREFIX}bootstrap.clouds.existing"
-    argv = [sys.executable, "-m", module, own.value, json.dumps(place)]
-    try:
-        process = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
-        )
-        why = process.stderr.strip()
-    except subprocess.TimeoutExpired:
-        why = f"there was no answer within {SECONDS} s"
-    if why or process.returncode:
-        raise pulumi.RunError(
-            f"this stack is in {_text(place)}. What of it exists there is not known: {why}"
-        )
-    found: dict[str, list[str]] = json.loads(process.stdout)
-    return found
+def _unknown(recorded: Place, why: NotKnown, back: str = "") -> pulumi.RunError:
+    text = f"this stack is in {_text(recorded)}. What of it exists there is not known: {why}"
+    return pulumi.RunError(f"{text}\n  next: {back} && {_continue()}" if back else text)
 
 
 def _refusal(here: Place, recorded: Place, existing: Mapping[str, list[str]]) -> pulumi.RunError:
     names = [name for each in existing.values() for name in each]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    changed = [key for key in {**here, **recorded} if here.get(key) != recorded.get(key)]
-    option = f" --stack {shlex.quote(pulumi.get_stack())}"
-    back = " && ".join(_set(key, recorded.get(key)) + option for key in changed)
+    changed = _changed(here, recorded)
+    back = _back(here, recorded)
     return pulumi.RunError(
         f"{', '.join(changed)}: this stack is in {_text(recorded)}, where with its id exist: "
         f"{', '.join(names[:SHOWN])}{more}. It cannot move to {_text(here)} while they do\n"
         f"  next: {back} && {_continue()}   # or, to end all of it in {_text(recorded)}: {_end()}"
     )
+
+
+def _changed(here: Place, recorded: Place) -> list[str]:
+    return [key for key in {**here, **recorded} if here.get(key) != recorded.get(key)]
+
+
+def _back(here: Place, recorded: Place) -> str:
+    """The commands that set the recorded place again."""
+    option = f" --stack {shlex.quote(pulumi.get_stack())}"
+    return " && ".join(_set(k, recorded.get(k)) + option for k in _changed(here, recorded))
 
 
 def _set(key: str, value: str | None) -> str:

@@ -9,17 +9,18 @@ from typing import Any
 
 import pulumi
 
-from railhead.documents.cluster import ClusterDocument
 from railhead.documents.codec import encode
 
 from .clouds import CLOUDS
 from .config import settings
 from .config.validators import ConfigError
 from .cost import cost
+from .existing import by_bootstrap
 from .next_command import naming
 from .summary import Summary, summary
 
 ENGINE = ">=3.259.0"  # stashes and error hooks
+LOGICAL_NAME = "cluster"  # constant: another name of the cluster replaces nothing
 ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
 
 
@@ -32,7 +33,7 @@ def main() -> None:
         config = settings.read(values, stack=pulumi.get_stack(), others=every)
         pulumi.log.info(f"the whole cluster: {cost(config)}")
         component = importlib.import_module(CLOUDS[config.cloud].component)
-        cluster = component.Cluster(config.name, config)
+        cluster = component.Cluster(LOGICAL_NAME, config, existing=by_bootstrap)
     except ConfigError as error:
         for problem in re.split(r"\n(?! )", str(error)):
             message = settings.with_command(problem, values.get("cloud", ""))
@@ -43,17 +44,10 @@ def main() -> None:
         return summary(config, values[0], pulumi.get_stack(), values[1])
 
     short = pulumi.Output.all(cluster.document, cluster.gone).apply(summarized)
-    pulumi.export("cluster", cluster.document.apply(_not_printed))
+    pulumi.export("cluster", cluster.document.apply(encode))
     pulumi.export("next", short.apply(lambda one: one.next))
     pulumi.export("hosts", short.apply(lambda one: one.hosts))
     pulumi.export("deadline", short.apply(lambda one: one.deadline))
-
-
-def _not_printed(document: ClusterDocument | None) -> pulumi.Output[object] | None:
-    """The cluster document as a secret: nothing in it is one, but a secret takes one line of what
-    each `pulumi up` prints. Who reads it adds --show-secrets; `fab` reads it in the state, where it
-    is an output of the component, too."""
-    return pulumi.Output.secret(encode(document)) if document else None
 
 
 def _check_engine() -> None:

@@ -220,8 +220,21 @@ def state(stack: str) -> StackState:
     """What Pulumi's state has of a stack; it knows machines that no output has.
 
     Raises:
-        UsageError: there is no pulumi, no such stack, or Pulumi does not answer.
+        UsageError: there is no pulumi, no such stack, or Pulumi does not answer; or its program
+            has several clusters.
     """
+    found = any_state(stack)
+    if found.others:
+        names = " and ".join([str(found.cluster), *found.others])
+        raise UsageError(
+            f"stack {stack} has the clusters {names}; this command works on stacks with one",
+            hint=f"pulumi stack output --stack {shlex.quote(stack)}   # their hosts, for --hosts",
+        )
+    return found
+
+
+def any_state(stack: str) -> StackState:
+    """As `state`, also of a stack with several clusters."""
     if not shutil.which("pulumi"):
         raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
     exported = _exported(stack)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 from railhead.documents.cluster import Price
@@ -20,9 +21,11 @@ from .clouds import CLOUDS, STATE_TYPES, StateTypes
 
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
-# The names of the stashes; stacks/ makes them.
-ID, PLACE, ACCOUNT = "cluster-id", "cluster-place", "cluster-account"
+# The names of the stashes, after that of their cluster; stacks/ makes them.
+ID, PLACE, ACCOUNT = "id", "place", "account"
 PRICE, ZONES, SCHEDULE_PREFIX = "price-per-machine", "zones", "schedule-prefix"
+OWN = "cluster"  # the logical name of the cluster in our own program
+FORMER = {ID: "cluster-id", PLACE: "cluster-place", ACCOUNT: "cluster-account"}  # until 0.1.0
 SECRET = "4dabf18193072939515e22adb298388d"  # the key by which Pulumi marks an encrypted value
 COMPONENTS = frozenset(f"railhead:{name}:Cluster" for name in CLOUDS)
 PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
@@ -105,8 +108,9 @@ class StackState:
     `account` are those that the stack recorded; its config may have others. `price` is that of one
     machine. `kinds` are the types of all resources except Pulumi's own. `schedules` are the names
     of the deadlines that are separate resources. `zones` are those that may have capacity, in
-    the order in which they are tried. `ids` are those of all resources of the cloud. `is_copy`: it
-    was read from a copy, because the state itself is damaged.
+    the order in which they are tried. `ids` are those of all resources of the cloud. `others` are
+    further clusters of its program, with their ids. `is_copy`: it was read from a copy, because the
+    state itself is damaged.
     """
 
     stack: str
@@ -126,6 +130,7 @@ class StackState:
     account: str | None = None
     first_name: str | None = None
     is_copy: bool = False
+    others: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def is_cluster(self) -> bool:
@@ -147,19 +152,21 @@ def read_state(stack: str, exported: object) -> StackState:
     """The state of `stack`: as `resources_of`. UsageError also where its price is damaged."""
     resources = resources_of(stack, exported)
     outputs = next((r.outputs for r in resources if r.type == ROOT), {})
-    component = next((r for r in resources if r.type in COMPONENTS), None)
+    components = [r for r in resources if r.type in COMPONENTS]
+    component = components[0] if components else None
     document = (component and component.outputs.get("document")) or outputs.get("cluster")
-    price = _stash(resources, PRICE).get("input")
-    zones = _stash(resources, ZONES).get("input")
+    stash = partial(_stash, resources, component.name if component else OWN)
+    price = stash(PRICE).get("input")
+    zones = stash(ZONES).get("input")
     what = f"{PRICE} in Pulumi's state of stack {stack}"
-    place = _place(resources)
+    place = _place(resources, stash(PLACE).get("input"))
     schedules = [r.inputs for r in resources if r.type in SCHEDULES]
     machines = tuple(machine for r in resources if (machine := _machine(r, schedules)))
     return StackState(
         stack=stack,
         document=document if isinstance(document, Mapping) and SECRET not in document else None,
-        cluster=component.name if component else None,
-        cluster_id=_text(_stash(resources, ID).get("output")),
+        cluster=_text(component.inputs.get("name")) or component.name if component else None,
+        cluster_id=_text(stash(ID).get("output")),
         cloud=place.cloud,
         region=place.region,
         project=place.project,
@@ -170,16 +177,20 @@ def read_state(stack: str, exported: object) -> StackState:
         schedules=tuple(str(schedule.get("name")) for schedule in schedules),
         zones=tuple(map(str, zones)) if isinstance(zones, list) else (),
         ids=tuple(r.id for r in resources if r.is_made and r.id and not r.external),
-        account=_text(_stash(resources, ACCOUNT).get("input"))
+        account=_text(stash(ACCOUNT).get("input"))
         or next((m.account for m in machines if m.account), None),
-        first_name=_first_name(resources),
+        first_name=_first_name(_text(stash(SCHEDULE_PREFIX).get("output"))),
+        others={
+            each.name: _text(_stash(resources, each.name, ID).get("output"))
+            for each in components[1:]
+        },
     )
 
 
-def _place(resources: Sequence[Resource]) -> RecordedPlace:
+def _place(resources: Sequence[Resource], recorded: Mapping[str, Any] | None) -> RecordedPlace:
     """The recorded place; that of the provider where an older version recorded none."""
     try:
-        place = decode(RecordedPlace, dict(_stash(resources, PLACE).get("input") or {}))
+        place = decode(RecordedPlace, dict(recorded or {}))
     except ValueError:
         place = RecordedPlace()
     if place.cloud in CLOUDS:
@@ -191,15 +202,17 @@ def _place(resources: Sequence[Resource]) -> RecordedPlace:
     return RecordedPlace(PROVIDERS[provider.type], region, project)
 
 
-def _first_name(resources: Sequence[Resource]) -> str | None:
+def _first_name(prefix: str | None) -> str | None:
     """The cluster's name in the names of its schedules, `railhead-NAME-INSTANCE`."""
-    prefix = _text(_stash(resources, SCHEDULE_PREFIX).get("output")) or ""
-    return prefix.removeprefix("railhead-") or None
+    return (prefix or "").removeprefix("railhead-") or None
 
 
-def _stash(resources: Sequence[Resource], name: str) -> Mapping[str, Any]:
-    """The outputs of the stash of this name, which has what the program stored in the state."""
-    return next((r.outputs for r in resources if r.type == STASH and r.name == name), {})
+def _stash(resources: Sequence[Resource], cluster: str, name: str) -> Mapping[str, Any]:
+    """The outputs of a stash of a cluster, which has what the program stored in the state. Until
+    0.1.0 its name was a constant."""
+    stashes = {r.name: r.outputs for r in resources if r.type == STASH}
+    names = (f"{cluster}-{name}", FORMER.get(name, name))
+    return next((stashes[one] for one in names if one in stashes), {})
 
 
 def _machine(

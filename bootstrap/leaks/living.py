@@ -44,7 +44,8 @@ def read() -> Living:
     """Read the states of all stacks of the backend, and the records of this computer."""
     states, unread, following = _states()
     stacks = {own: state.stack for state in states for own in state.ids}
-    stacks |= {state.cluster_id: state.stack for state in states if state.cluster_id}
+    ids = [(own, s.stack) for s in states for own in (s.cluster_id, *s.others.values())]
+    stacks |= {own: stack for own, stack in ids if own}
     clusters, damaged = _recorded()
     recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
     elsewhere = {one.cluster_id: one.cluster for one in _elsewhere()}
@@ -71,7 +72,7 @@ def _states() -> tuple[list[StackState], list[str], str]:
     states: list[StackState] = []
 
     def one(stack: str) -> None:
-        states.append(pulumi_stack.state(stack))
+        states.append(pulumi_stack.any_state(stack))
 
     outcomes = all_within(one, names, seconds=STATE_SECONDS, at_once=AT_ONCE)
     unread = [

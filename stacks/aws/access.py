@@ -6,6 +6,7 @@ import pulumi
 from pulumi_aws import ec2, s3
 
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import Part, keeping, unique
 from . import identity, schedule
 
@@ -39,7 +40,7 @@ def _key(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.KeyPair:
     """The operator's key without its comment: another comment must not replace machines."""
     fields = config.public_key.split()[:2]
     return ec2.KeyPair(
-        "key",
+        named(opts, "key"),
         key_name=unique("railhead", config.name),
         public_key=" ".join(fields),
         opts=keeping(opts, "keyName"),

@@ -9,7 +9,9 @@ from pulumi_aws import s3
 
 from railhead.documents.runs.manifest import SHORT_LIVED
 
+from .. import computed
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import Part, keeping, unique
 
 OLD_VERSIONS_DAYS = 7
@@ -28,10 +30,10 @@ class Bucket(Part):
     def __init__(self, config: ClusterConfig, opts: pulumi.ResourceOptions) -> None:
         super().__init__("aws:Bucket", "bucket", opts)
         self.bucket = _bucket(config, self.inner)
-        settings = pulumi.ResourceOptions(parent=self.bucket, deleted_with=self.bucket)
-        _restrict(self.bucket, settings)
-        _encrypt(self.bucket, settings)
-        _lifecycle(self.bucket, _versioning(self.bucket, settings), settings)
+        self.settings = pulumi.ResourceOptions(parent=self.bucket, deleted_with=self.bucket)
+        _restrict(self)
+        _encrypt(self)
+        _lifecycle(self, _versioning(self))
         self.register_outputs({"bucket": self.bucket.id})
 
 
@@ -41,8 +43,8 @@ def _bucket(config: ClusterConfig, opts: pulumi.ResourceOptions) -> s3.Bucket:
     # checkov:skip=CKV_AWS_144: a copy in another region doubles the cost; `fab fetch` has a copy
     # checkov:skip=CKV2_AWS_62: nothing uses events
     return s3.Bucket(
-        "results",
-        bucket=config.bucket_name or unique("railhead", config.name),
+        named(opts, "results"),
+        bucket=computed.bucket_name(config) or unique("railhead", config.name),
         force_destroy=False,
         opts=opts if config.bucket_name else keeping(opts, "bucket"),
     )
@@ -61,57 +63,55 @@ def tls_only(arn: str) -> dict[str, object]:
     return {"Version": "2012-10-17", "Statement": [refusal]}
 
 
-def _restrict(bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> None:
+def _restrict(part: Bucket) -> None:
     """No public access, and TLS only."""
     block = s3.BucketPublicAccessBlock(
-        "not-public",
-        bucket=bucket.id,
+        part.named("not-public"),
+        bucket=part.bucket.id,
         block_public_acls=True,
         block_public_policy=True,
         ignore_public_acls=True,
         restrict_public_buckets=True,
-        opts=opts,
+        opts=part.settings,
     )
     # AWS does not take a policy and a public access block at the same moment.
-    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[block]))
+    after = pulumi.ResourceOptions.merge(part.settings, pulumi.ResourceOptions(depends_on=[block]))
     s3.BucketPolicy(
-        "tls-only",
-        bucket=bucket.id,
-        policy=bucket.arn.apply(lambda arn: json.dumps(tls_only(arn))),
+        part.named("tls-only"),
+        bucket=part.bucket.id,
+        policy=part.bucket.arn.apply(lambda arn: json.dumps(tls_only(arn))),
         opts=after,
     )
 
 
-def _encrypt(bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> None:
+def _encrypt(part: Bucket) -> None:
     """With S3's own keys: a KMS key costs, and needs permissions that the hosts do not have."""
     default = s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
         # checkov:skip=CKV_AWS_145: a KMS key costs, and needs permissions that hosts do not have
         sse_algorithm="AES256"
     )
     s3.BucketServerSideEncryptionConfiguration(
-        "encryption",
-        bucket=bucket.id,
+        part.named("encryption"),
+        bucket=part.bucket.id,
         rules=[
             s3.BucketServerSideEncryptionConfigurationRuleArgs(
                 apply_server_side_encryption_by_default=default
             )
         ],
-        opts=opts,
+        opts=part.settings,
     )
 
 
-def _versioning(bucket: s3.Bucket, opts: pulumi.ResourceOptions) -> s3.BucketVersioning:
+def _versioning(part: Bucket) -> s3.BucketVersioning:
     return s3.BucketVersioning(
-        "versions",
-        bucket=bucket.id,
+        part.named("versions"),
+        bucket=part.bucket.id,
         versioning_configuration=s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
-        opts=opts,
+        opts=part.settings,
     )
 
 
-def _lifecycle(
-    bucket: s3.Bucket, versioning: s3.BucketVersioning, opts: pulumi.ResourceOptions
-) -> None:
+def _lifecycle(part: Bucket, versioning: s3.BucketVersioning) -> None:
     """Removes old versions, those of checkpoints earlier, and the parts of unfinished uploads."""
     old, old_checkpoints = (
         s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(noncurrent_days=days)
@@ -123,8 +123,8 @@ def _lifecycle(
         days_after_initiation=UPLOADS_DAYS
     )
     s3.BucketLifecycleConfiguration(
-        "lifecycle",
-        bucket=bucket.id,
+        part.named("lifecycle"),
+        bucket=part.bucket.id,
         rules=[
             s3.BucketLifecycleConfigurationRuleArgs(
                 id="old-versions-and-abandoned-uploads",
@@ -140,5 +140,7 @@ def _lifecycle(
                 noncurrent_version_expiration=old_checkpoints,
             ),
         ],
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[versioning])),
+        opts=pulumi.ResourceOptions.merge(
+            part.settings, pulumi.ResourceOptions(depends_on=[versioning])
+        ),
     )

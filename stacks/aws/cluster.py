@@ -12,10 +12,11 @@ import pulumi_aws as aws
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, outputs, place
+from .. import broken_up, cluster_id, computed, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
-from ..parts import known_by_former_names, placed
+from ..logical_names import LogicalNames, Named, known_by_former_names, names_of
+from ..parts import after, given_provider, placed
 from ..quotas import QuotaNeed
 from . import image, quota, schedule, user_data
 from .access import Access
@@ -53,7 +54,7 @@ class Lookups:
     is_other_family: bool
 
 
-class Cluster(pulumi.ComponentResource):
+class Cluster(Named):
     """`count` machines in one zone, each with its deadlines; their network, role and bucket.
 
     `document` is the cluster document; None where only a quota was requested. `gone` are the ids of
@@ -61,34 +62,57 @@ class Cluster(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        config: ClusterConfig,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        existing: place.Existing = place.nobody_looks,
     ) -> None:
-        """Check, then register; `opts` as in `parts.placed`.
+        """Check, then register.
+
+        Args:
+            name: the logical name, with which those of all its resources begin.
+            config: the requested cluster. What a program computes may be an Output in it:
+                computed.COMPUTED; the checks before the first resource need the rest.
+            opts: as in `parts.placed`, and a provider of AWS.
+            existing: looks for what exists where the stack was, before it may move.
 
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
+            RunError: an argument is refused.
         """
-        placed(opts, pulumi.ResourceOptions())  # refuses first
-        own = cluster_id.make_id()
-        provider = _provider(name, config, own.value, place.keep_place(config, own))
+        computed.check(config)
+        names = names_of(name, config)
+        own = cluster_id.make_id(names)
+        here = place.keep_place(names, config, own, existing)
+        given = given_provider(opts, "aws")
+        provider = given or _provider(names, config, own.value, here)
         invoke = pulumi.InvokeOptions(provider=provider)
         who = caller(config, invoke)
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
-        place.keep_account(who.account, own)
+        if given:
+            _check_region(config, invoke)
+        place.keep_account(names, who.account)
         requests = quota.check(config, own.value, invoke)
-        found = None if requests else _look_up(config, who, own.value, invoke)
+        found = None if requests else _look_up(names, config, who, own.value, invoke)
         own_id = own.output
+        every = tags(config, pulumi.get_stack()) if given else {}
         transforms = [
-            cluster_id.on_every_resource(TYPES, "tags", ID, own_id),
-            known_by_former_names(name, COMPONENT, "aws:s3/bucket:Bucket", FORMER),
+            cluster_id.on_every_resource(TYPES, "tags", {**config.labels, **every, ID: own_id}),
+            known_by_former_names(names, config.name, COMPONENT, "aws:s3/bucket:Bucket", FORMER),
         ]
         if found:
-            transforms.append(broken_up.on_failure(config, found.others))
-            broken_up.announce(config, found.location.zone, found.others)
-        of_it = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
-        super().__init__(COMPONENT, name, None, placed(opts, of_it))
-        after = opts.depends_on if opts else None
-        self.inner = pulumi.ResourceOptions(parent=self, depends_on=after)
+            transforms.append(broken_up.on_failure(names, config, found.others))
+            broken_up.announce(names, config, found.location.zone, found.others)
+        of_it = pulumi.ResourceOptions(
+            providers=[provider], transforms=transforms, aliases=names.former(config.name)
+        )
+        self.cluster = name
+        super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
+        # Its own provider waits for the place; for one that is given all others do.
+        waits = after(opts, *([here] if given else []))
+        self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
@@ -109,7 +133,7 @@ class Cluster(pulumi.ComponentResource):
             ami=found.ami,
             network=Network(config, found.location, opts),
             access=Access(config, found.account, own_id, store, opts),
-            tags={**tags(config, pulumi.get_stack()), ID: own_id},
+            tags={**config.labels, **tags(config, pulumi.get_stack()), ID: own_id},
             not_twice=found.not_twice,
             is_other_family=found.is_other_family,
         )
@@ -119,25 +143,39 @@ class Cluster(pulumi.ComponentResource):
 
 
 def _provider(
-    name: str, config: ClusterConfig, own_id: str, after: pulumi.Resource
+    names: LogicalNames, config: ClusterConfig, own_id: str, after: pulumi.Resource
 ) -> aws.Provider:
     """Its default tags are in the launch of a machine, also for the disk: an account may demand
     tags there. The provider adds the disk's own tags later."""
+    known = {key: value for key, value in config.labels.items() if isinstance(value, str)}
     return aws.Provider(
-        "aws",
+        names.of("aws"),
         region=config.region,
         default_tags=aws.ProviderDefaultTagsArgs(
-            tags={**tags(config, pulumi.get_stack()), ID: own_id}
+            tags={**known, **tags(config, pulumi.get_stack()), ID: own_id}
         ),
         opts=pulumi.ResourceOptions(
             depends_on=[after],
-            aliases=[pulumi.Alias(name=name)],  # until 0.1.0
+            aliases=names.former("aws", config.name),  # the second until 0.1.0
         ),
     )
 
 
+def _check_region(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> None:
+    """Refuse a provider of a program that is in another region than its config."""
+    region = aws.get_region(opts=invoke).region
+    if region != config.region:
+        raise pulumi.RunError(
+            f"region: the config has {config.region}, and the provider in opts has {region}"
+        )
+
+
 def _look_up(
-    config: ClusterConfig, who: Caller, own_id: str, opts: pulumi.InvokeOptions
+    names: LogicalNames,
+    config: ClusterConfig,
+    who: Caller,
+    own_id: str,
+    opts: pulumi.InvokeOptions,
 ) -> Lookups:
     check_names(config, own_id, opts)
     location = choose_location(config, opts)
@@ -148,7 +186,7 @@ def _look_up(
         ami,
         who.account,
         others,
-        not_twice(own_id, opts),
+        not_twice(names, own_id, opts),
         is_other_family(config, own_id, opts),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
+from ..logical_names import named
 from .user_data import cloud_config
 
 SECRET = ["userData", "userDataBase64"]  # the names under which an instance returns it
@@ -51,7 +52,9 @@ class HostKey(dynamic.Resource, module="aws", name="HostKey"):
     def __init__(self, name: str, opts: pulumi.ResourceOptions) -> None:
         hidden = pulumi.ResourceOptions(additional_secret_outputs=["private"])
         props = {"public": None, "private": None}
-        super().__init__(Maker(), name, props, pulumi.ResourceOptions.merge(opts, hidden))
+        super().__init__(
+            Maker(), named(opts, name), props, pulumi.ResourceOptions.merge(opts, hidden)
+        )
 
     def user_data(self, hours: float) -> pulumi.Output[str]:
         """The user data of a machine with this deadline, which gives the key to it at its first

@@ -8,6 +8,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..next_command import with_stack
 from ..parts import Part
 from . import host_key, image, schedule, user_data
@@ -53,7 +54,7 @@ def _machine(
     own = host_key.HostKey(f"host-{number}", opts) if config.host_keys == "injected" else None
     # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nothing reads it
     instance = ec2.Instance(
-        f"host-{number}",
+        named(opts, f"host-{number}"),
         ami=inputs.ami,
         instance_type=config.machine_type,
         subnet_id=inputs.network.subnet,

@@ -14,7 +14,9 @@ from pulumi_aws import iam, s3
 
 from railhead.documents.uri import BucketUri
 
+from .. import computed
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import keeping, unique
 
 
@@ -25,7 +27,7 @@ def instance_profile(
     if not bucket and not config.data_buckets:
         return None
     role = iam.Role(
-        "role",
+        named(opts, "role"),
         name=unique("railhead", config.name, "host"),
         description=f"Hosts of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("ec2.amazonaws.com")),
@@ -37,11 +39,12 @@ def instance_profile(
         own = bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn)))
         rights.append(_rights("bucket", role, own, opts))
     if config.data_buckets:
-        data = json.dumps(data_permissions(config.data_buckets))
+        prefixes = pulumi.Output.all(*[one for _, one in computed.data_buckets(config)])
+        data = prefixes.apply(lambda found: json.dumps(data_permissions(found)))
         rights.append(_rights("data", role, data, opts))
     ready = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=rights))
     return iam.InstanceProfile(
-        "profile",
+        named(opts, "profile"),
         name=unique("railhead", config.name, "host"),
         role=role.name,
         opts=keeping(ready, "name"),
@@ -51,7 +54,7 @@ def instance_profile(
 def _rights(
     name: str, role: iam.Role, policy: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> pulumi.Resource:
-    return iam.RolePolicy(name, role=role.id, policy=policy, opts=opts)
+    return iam.RolePolicy(named(opts, name), role=role.id, policy=policy, opts=opts)
 
 
 def data_permissions(prefixes: Sequence[BucketUri]) -> dict[str, object]:

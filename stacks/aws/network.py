@@ -4,11 +4,14 @@ group that places machines close together."""
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 
 import pulumi
 from pulumi_aws import ec2, vpc
 
+from .. import computed
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import Part, keeping, unique
 from .zone import Location
 
@@ -54,7 +57,7 @@ def _placement(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.Place
     if config.spot:
         return None
     return ec2.PlacementGroup(
-        "placement",
+        named(opts, "placement"),
         name=unique("railhead", config.name),
         strategy="cluster",
         opts=keeping(opts, "name"),
@@ -65,7 +68,7 @@ def _vpc(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.Vpc:
     """A new VPC."""
     # checkov:skip=CKV2_AWS_11: flow logs are billed by the GB, and ranks send each other many
     new = ec2.Vpc(
-        "vpc",
+        named(opts, "vpc"),
         cidr_block=str(BLOCK),
         enable_dns_hostnames=True,
         enable_dns_support=True,
@@ -73,7 +76,7 @@ def _vpc(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.Vpc:
         opts=opts,
     )
     # AWS makes a default group with every VPC, which lets its members connect: empty it.
-    ec2.DefaultSecurityGroup("default", vpc_id=new.id, opts=opts)
+    ec2.DefaultSecurityGroup(named(opts, "default"), vpc_id=new.id, opts=opts)
     return new
 
 
@@ -87,7 +90,7 @@ def _subnet(
     """
     blocks = list(BLOCK.subnets(new_prefix=20))
     return ec2.Subnet(
-        "subnet",
+        named(opts, "subnet"),
         vpc_id=new.id,
         cidr_block=str(blocks[(ord(location.zone[-1]) - ord("a")) % len(blocks)]),
         availability_zone=location.zone,
@@ -102,20 +105,20 @@ def _routes(
     config: ClusterConfig, new: ec2.Vpc, subnet: ec2.Subnet, opts: pulumi.ResourceOptions
 ) -> tuple[pulumi.Resource, ...]:
     """To the internet through a gateway; to S3 inside AWS, which is free."""
-    gateway = ec2.InternetGateway("gateway", vpc_id=new.id, opts=opts)
-    table = ec2.RouteTable("routes", vpc_id=new.id, opts=opts)
+    gateway = ec2.InternetGateway(named(opts, "gateway"), vpc_id=new.id, opts=opts)
+    table = ec2.RouteTable(named(opts, "routes"), vpc_id=new.id, opts=opts)
     out = ec2.Route(
-        "out",
+        named(opts, "out"),
         route_table_id=table.id,
         destination_cidr_block=EVERYWHERE,
         gateway_id=gateway.id,
         opts=opts,
     )
     joined = ec2.RouteTableAssociation(
-        "joined", route_table_id=table.id, subnet_id=subnet.id, opts=opts
+        named(opts, "joined"), route_table_id=table.id, subnet_id=subnet.id, opts=opts
     )
     to_s3 = ec2.VpcEndpoint(
-        "s3",
+        named(opts, "s3"),
         vpc_id=new.id,
         service_name=f"com.amazonaws.{config.region}.s3",
         vpc_endpoint_type="Gateway",
@@ -133,16 +136,18 @@ def _group(
     Rules are separate resources: rules in the group's arguments would remove these at every `up`.
     """
     group = ec2.SecurityGroup(
-        "group",
+        named(opts, "group"),
         name=unique("railhead", config.name),  # AWS refuses names that begin with sg-
         vpc_id=vpc_id,
         description=f"Hosts of the cluster {config.name}",
         opts=keeping(opts, "name", "description"),
     )
-    rules: list[pulumi.Resource] = [_ssh(group.id, cidr, opts) for cidr in config.ssh_cidrs]
+    rules: list[pulumi.Resource] = [
+        _ssh(group.id, name, cidr, opts) for name, cidr in computed.networks(config)
+    ]
     rules.append(
         vpc.SecurityGroupIngressRule(
-            "among",
+            named(opts, "among"),
             security_group_id=group.id,
             referenced_security_group_id=group.id,
             ip_protocol="-1",
@@ -152,7 +157,7 @@ def _group(
     )
     rules.append(
         vpc.SecurityGroupEgressRule(
-            "anywhere",
+            named(opts, "anywhere"),
             security_group_id=group.id,
             cidr_ipv4=EVERYWHERE,
             ip_protocol="-1",
@@ -164,14 +169,16 @@ def _group(
 
 
 def _ssh(
-    group: pulumi.Output[str], cidr: str, opts: pulumi.ResourceOptions
+    group: pulumi.Output[str],
+    name: str,
+    cidr: str | pulumi.Output[str],
+    opts: pulumi.ResourceOptions,
 ) -> vpc.SecurityGroupIngressRule:
-    four = _version(cidr) == 4
     return vpc.SecurityGroupIngressRule(
-        f"ssh-{cidr}",
+        named(opts, f"ssh-{name}"),
         security_group_id=group,
-        cidr_ipv4=cidr if four else None,
-        cidr_ipv6=None if four else cidr,
+        cidr_ipv4=computed.mapped(cidr, partial(_of_version, 4)),
+        cidr_ipv6=computed.mapped(cidr, partial(_of_version, 6)),
         ip_protocol="tcp",
         from_port=22,
         to_port=22,
@@ -180,5 +187,6 @@ def _ssh(
     )
 
 
-def _version(cidr: str) -> int:
-    return ipaddress.ip_network(cidr).version
+def _of_version(version: int, cidr: str) -> str | None:
+    """A network if it is of this IP version."""
+    return cidr if ipaddress.ip_network(cidr).version == version else None

@@ -10,6 +10,7 @@ from pulumi_aws import servicequotas
 
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
+from ..logical_names import named
 from ..next_command import with_stack
 from ..quotas import QuotaNeed, QuotaState, comparison
 from .lookups import usage
@@ -61,12 +62,13 @@ def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
     """
     granted = with_stack(GRANTED, pulumi.get_stack())
     for need in needs:
+        opts = pulumi.ResourceOptions(parent=parent, retain_on_delete=True)
         servicequotas.ServiceQuota(
-            need.code,
+            named(opts, need.code),
             service_code=need.service,
             quota_code=need.code,
             value=float(need.amount),
-            opts=pulumi.ResourceOptions(parent=parent, retain_on_delete=True),
+            opts=opts,
         )
         pulumi.log.info(
             f"only the quota is requested, no machines are created. AWS's answer: "

@@ -20,6 +20,7 @@ from railhead.documents.cluster import DocumentDeadline
 
 from .. import deadline
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import keeping, unique
 from .identity import trust
 from .tags import ID
@@ -52,7 +53,7 @@ def stop_role(
     group = f"arn:aws:scheduler:{config.region}:{account}:schedule-group/default"
     whose = {"aws:SourceAccount": account, "aws:SourceArn": group}
     role = iam.Role(
-        "deadline-role",
+        named(opts, "deadline-role"),
         name=unique("railhead", config.name, "deadline"),
         description=f"Stops the machines of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("scheduler.amazonaws.com", StringEquals=whose)),
@@ -61,13 +62,13 @@ def stop_role(
     )
     instances = f"arn:aws:ec2:{config.region}:{account}:instance/*"
     rights = iam.RolePolicy(
-        "deadline",
+        named(opts, "deadline"),
         role=role.id,
         policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own))),
         opts=opts,
     )
     first = pulumi.Stash(
-        "schedule-prefix", input=f"railhead-{config.name}", opts=keeping(opts, "input")
+        named(opts, "schedule-prefix"), input=f"railhead-{config.name}", opts=keeping(opts, "input")
     )
     return StopRole(role, rights, first.output)
 
@@ -95,7 +96,7 @@ def schedule(
     """The schedule of one instance. It fires `deadline_hours` after the instance was created."""
     verb = "terminate" if config.spot else "stop"
     return scheduler.Schedule(
-        f"host-{number}",
+        named(opts, f"host-{number}"),
         name=pulumi.Output.concat(stopper.prefix, "-", machine.id),
         description=f"The deadline of {config.name}-{number}",
         schedule_expression=machine.id.apply(lambda _: _expression(config.deadline_hours)),

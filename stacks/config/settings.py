@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from railhead.documents.names import login_name
 from railhead.documents.uri import BucketUri
@@ -20,10 +21,17 @@ from .rules import Valid, contradictions
 from .schema import KEYS, Key
 from .validators import ConfigError, one_of
 
+if TYPE_CHECKING:
+    from pulumi import Input, Output
+
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """The requested cluster. docs/config.md describes each key."""
+    """The requested cluster. docs/config.md describes each key.
+
+    `labels` are more tags (on Google Cloud labels) of what is billed; a program of one's own gives
+    them. What may be an Output there, has the type of one.
+    """
 
     cloud: str
     name: str
@@ -41,15 +49,16 @@ class ClusterConfig:
     disk_gb: int = 100
     disk_mbps: int = 250
     image: str = ""
-    ssh_cidrs: tuple[str, ...] = ()
+    ssh_cidrs: tuple[Input[str], ...] = ()
     ssh_user: str | None = None
     public_key: str = field(default="", repr=False)
     key_file: str | None = None
     host_keys: str = "console"
     network: str | None = None
     bucket: bool = False
-    bucket_name: str | None = None
-    data_buckets: tuple[BucketUri, ...] = ()
+    bucket_name: Input[str] | None = None
+    data_buckets: tuple[BucketUri | Output[str], ...] = ()
+    labels: Mapping[str, Input[str]] = field(default_factory=dict)
     quotas: str = "check"
     contact_email: str | None = None
     price_per_hour: float | None = None
@@ -86,7 +95,7 @@ def read(
     except ConfigError as error:
         raise ConfigError(with_command(str(error))) from None
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
-    foreign = {name: text for name, text in values.items() if name not in keys}
+    foreign = {name: text for name, text in values.items() if text and name not in keys}
     errors = [_unknown(name, cloud) for name, text in foreign.items() if not _default(name, text)]
     found: dict[str, object] = {}
     for key in keys.values():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_gcp import storage
 
+from .. import computed
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import Part, keeping, unique
 from .labels import labels
 from .zone import Location
@@ -33,8 +35,8 @@ def _bucket(
     config has one."""
     # checkov:skip=CKV_GCP_62: access logs need a second bucket, and nothing reads them
     return storage.Bucket(
-        "results",
-        name=config.bucket_name or unique("railhead", config.name),
+        named(opts, "results"),
+        name=computed.bucket_name(config) or unique("railhead", config.name),
         project=location.project,
         location=location.region.upper(),
         labels=labels(config),

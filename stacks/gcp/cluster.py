@@ -12,11 +12,11 @@ import pulumi_gcp as gcp
 from railhead.documents.cluster import ClusterDocument, DocumentDeadline, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, outputs, place
+from .. import broken_up, cluster_id, computed, outputs, place
 from ..config.settings import ClusterConfig
 from ..cost import price
-from ..parts import known_by_former_names, placed
-from ..quotas import QuotaNeed
+from ..logical_names import LogicalNames, Named, known_by_former_names, names_of
+from ..parts import after, given_provider, placed
 from . import image, network, quota
 from .bucket import Bucket
 from .hosts import Host, HostInputs
@@ -45,7 +45,7 @@ class Lookups:
     not_twice: pulumi.ResourceHook
 
 
-class Cluster(pulumi.ComponentResource):
+class Cluster(Named):
     """`count` machines in one zone, with their network, service account and bucket.
 
     `document` is the cluster document; None where only quotas were requested. `gone` are the ids of
@@ -53,47 +53,63 @@ class Cluster(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        config: ClusterConfig,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        existing: place.Existing = place.nobody_looks,
     ) -> None:
-        """Check, then register; `opts` as in `parts.placed`.
+        """Check, then register.
+
+        Args:
+            name: the logical name, with which those of all its resources begin.
+            config: the requested cluster. What a program computes may be an Output in it:
+                computed.COMPUTED; the checks before the first resource need the rest.
+            opts: as in `parts.placed`, and a provider of Google Cloud.
+            existing: looks for what exists where the stack was, before it may move.
 
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
+            RunError: an argument is refused.
         """
-        placed(opts, pulumi.ResourceOptions())  # refuses first
-        own = cluster_id.make_id()
-        provider = _provider(name, config, place.keep_place(config, own))
+        computed.check(config)
+        names = names_of(name, config)
+        own = cluster_id.make_id(names)
+        here = place.keep_place(names, config, own, existing)
+        given = given_provider(opts, "gcp")
+        provider = given or _provider(names, config, here)
         invoke = pulumi.InvokeOptions(provider=provider)
-        found = _look_up(config, own.value, invoke)
+        found = _look_up(names, config, own.value, invoke)
         requests = quota.check(config, own.value, found.location, found.google, invoke)
         if requests:
-            quota.refuse_others(requests, config, found.google)
+            quota.request(requests, config, own.value, found.google)
         own_id = own.output
         transforms = [
-            cluster_id.on_every_resource(TYPES, "labels", ID, own_id),
+            cluster_id.on_every_resource(TYPES, "labels", {**config.labels, ID: own_id}),
             on_every_resource_without_labels(config, own_id),
-            known_by_former_names(name, COMPONENT, "gcp:storage/bucket:Bucket", FORMER),
+            known_by_former_names(
+                names, config.name, COMPONENT, "gcp:storage/bucket:Bucket", FORMER
+            ),
         ]
         if not requests:
             types = same_gpus(config.machine_type)
             others = broken_up.Alternatives(found.location.others, types)
-            transforms.append(broken_up.on_failure(config, others))
-            broken_up.announce(config, found.location.zone, others)
-        of_it = pulumi.ResourceOptions(providers=[provider], transforms=transforms)
-        super().__init__(COMPONENT, name, None, placed(opts, of_it))
-        after = opts.depends_on if opts else None
-        self.inner = pulumi.ResourceOptions(parent=self, depends_on=after)
+            transforms.append(broken_up.on_failure(names, config, others))
+            broken_up.announce(names, config, found.location.zone, others)
+        of_it = pulumi.ResourceOptions(
+            providers=[provider], transforms=transforms, aliases=names.former(config.name)
+        )
+        self.cluster = name
+        super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
+        # Its own provider waits for the place; for one that is given all others do.
+        waits = after(opts, *([here] if given else []))
+        self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
-            self._request(config, requests) if requests else self._make(config, own_id, found)
+            pulumi.Output.from_input(None) if requests else self._make(config, own_id, found)
         )
         self.register_outputs({"document": self.document.apply(encode)})
-
-    def _request(
-        self, config: ClusterConfig, requests: Sequence[QuotaNeed]
-    ) -> pulumi.Output[Document]:
-        quota.request(requests, config, self)
-        return pulumi.Output.from_input(None)
 
     def _make(
         self, config: ClusterConfig, own_id: pulumi.Output[str], found: Lookups
@@ -113,11 +129,11 @@ class Cluster(pulumi.ComponentResource):
         return _document(config, own_id, hosts, store.name if store else None)
 
 
-def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> gcp.Provider:
+def _provider(names: LogicalNames, config: ClusterConfig, after: pulumi.Resource) -> gcp.Provider:
     """The project also pays for requests: with a user's credentials some APIs, Cloud Quotas among
     them, refuse requests that no project pays for."""
     return gcp.Provider(
-        "gcp",
+        names.of("gcp"),
         project=config.project,
         region=config.region,
         default_labels=labels(config),
@@ -125,12 +141,14 @@ def _provider(name: str, config: ClusterConfig, after: pulumi.Resource) -> gcp.P
         billing_project=config.project,
         opts=pulumi.ResourceOptions(
             depends_on=[after],
-            aliases=[pulumi.Alias(name=name)],  # until 0.1.0
+            aliases=names.former("gcp", config.name),  # the second until 0.1.0
         ),
     )
 
 
-def _look_up(config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions) -> Lookups:
+def _look_up(
+    names: LogicalNames, config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions
+) -> Lookups:
     chosen = image.choose_image(config)
     google = rest.connect(str(config.project), invoke)
     apis.check(config, google)
@@ -140,7 +158,7 @@ def _look_up(config: ClusterConfig, own_id: str, invoke: pulumi.InvokeOptions) -
     image.check(chosen, config, google, invoke)
     oslogin.check(config, google, invoke)
     own = network.existing(config.network, location, invoke) if config.network else None
-    return Lookups(location, chosen, own, google, existing.not_twice(own_id, google))
+    return Lookups(location, chosen, own, google, existing.not_twice(names, own_id, google))
 
 
 def _document(

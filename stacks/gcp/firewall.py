@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pulumi
 from pulumi_gcp import compute
 
+from .. import computed
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import keeping, unique
 from .labels import tag
 from .zone import Location
@@ -30,7 +34,8 @@ def make_rules(
     rules = [
         _rule(
             config, location, network, opts, "ssh",
-            allows=[ssh], priority=ALLOW, source_ranges=list(config.ssh_cidrs),
+            allows=[ssh], priority=ALLOW,
+            source_ranges=[cidr for _, cidr in computed.networks(config)],
         ),
         _rule(
             config, location, network, opts, "inside",
@@ -59,11 +64,11 @@ def _rule(
     priority: int,
     allows: list[compute.FirewallAllowArgs] | None = None,
     denies: list[compute.FirewallDenyArgs] | None = None,
-    source_ranges: list[str] | None = None,
+    source_ranges: Sequence[pulumi.Input[str]] | None = None,
     source_tags: list[str] | None = None,
 ) -> compute.Firewall:
     return compute.Firewall(
-        name,
+        named(opts, name),
         name=unique(config.name, name),
         project=location.project,
         network=network,

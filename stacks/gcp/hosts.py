@@ -9,6 +9,7 @@ from pulumi_gcp import compute
 
 from .. import deadline
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import Part
 from .identity import SCOPE
 from .image import Image
@@ -59,7 +60,7 @@ def _machine(
     `desired_status` stays unset: an `up` neither starts nor stops a machine.
     """
     return compute.Instance(
-        f"host-{number}",
+        named(opts, f"host-{number}"),
         name=f"{config.name}-{number}",
         project=inputs.location.project,
         zone=inputs.location.zone,

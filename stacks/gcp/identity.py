@@ -9,7 +9,9 @@ from pulumi_gcp import serviceaccount, storage
 
 from railhead.documents.uri import BucketUri
 
+from .. import computed
 from ..config.settings import ClusterConfig
+from ..logical_names import named
 from ..parts import Part, keeping
 from .zone import Location
 
@@ -48,8 +50,8 @@ class Access(Part):
             member = self.account.apply(lambda email: f"serviceAccount:{email}")
             if bucket:
                 _own_bucket(bucket, member, self.inner)
-            for prefix in config.data_buckets:
-                _data(prefix, member, self.inner)
+            for name, prefix in computed.data_buckets(config):
+                _data(name, prefix, member, self.inner)
         self.register_outputs({"account": self.account})
 
 
@@ -61,7 +63,7 @@ def _account(
 ) -> serviceaccount.Account:
     """One that exists is this stack's own, left by a killed `up`: it is taken over."""
     return serviceaccount.Account(
-        "hosts",
+        named(opts, "hosts"),
         project=location.project,
         account_id=own_id.apply(lambda own: account_id(config.name, own)),
         create_ignore_already_exists=True,
@@ -75,9 +77,11 @@ def _own_bucket(
 ) -> None:
     """Read everywhere, write below runs/. Not elsewhere: later machines install the wheels that
     are stored there, and train on the data below data/, which the operator uploads."""
-    storage.BucketIAMMember("hosts-read", bucket=bucket.name, role=READS, member=member, opts=opts)
     storage.BucketIAMMember(
-        "hosts-write",
+        named(opts, "hosts-read"), bucket=bucket.name, role=READS, member=member, opts=opts
+    )
+    storage.BucketIAMMember(
+        named(opts, "hosts-write"),
         bucket=bucket.name,
         role=WRITES,
         member=member,
@@ -88,16 +92,21 @@ def _own_bucket(
     )
 
 
-def _data(prefix: BucketUri, member: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
+def _data(
+    name: str,
+    prefix: computed.Data,
+    member: pulumi.Output[str],
+    opts: pulumi.ResourceOptions,
+) -> None:
     """One member of one role in a bucket that is not ours: a binding or a policy would remove
     the rights of others."""
     storage.BucketIAMMember(
-        f"data-{prefix.bucket}/{prefix.prefix}",
-        bucket=prefix.bucket,
+        named(opts, f"data-{name}"),
+        bucket=computed.mapped(prefix, lambda one: one.bucket),
         role=READS,
         member=member,
         condition=storage.BucketIAMMemberConditionArgs(
-            title=_title(prefix), expression=below(prefix)
+            title=computed.mapped(prefix, _title), expression=computed.mapped(prefix, below)
         ),
         opts=opts,
     )

@@ -9,6 +9,7 @@ from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
+from ..logical_names import named
 from ..parts import Part, keeping, unique
 from . import firewall
 from .zone import Location
@@ -56,7 +57,7 @@ def _network(
     config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
 ) -> compute.Network:
     return compute.Network(
-        "vpc",
+        named(opts, "vpc"),
         name=unique(config.name),
         project=location.project,
         auto_create_subnetworks=False,
@@ -74,7 +75,7 @@ def _subnet(
     """With private access to Google's own services."""
     # checkov:skip=CKV_GCP_26: flow logs are billed by the GB, and ranks send each other many
     return compute.Subnetwork(
-        "subnet",
+        named(opts, "subnet"),
         name=unique(config.name),
         project=location.project,
         region=location.region,

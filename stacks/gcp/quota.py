@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pulumi
-from pulumi.runtime.sync_await import _sync_await
 from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
-from ..next_command import naming
 from ..quotas import QuotaNeed, QuotaState, comparison
-from .lookups import preferences, usage
-from .lookups.rest import Google
+from .lookups import existing, preferences, usage
+from .lookups.preferences import Preference
+from .lookups.rest import Google, LookupFailed
 from .lookups.usage import Usage
 from .zone import Location
 
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
+LOG_IN = "gcloud auth application-default login"
 
 
 def check(
@@ -81,56 +81,53 @@ def amount_in(rows: Sequence[Row], place: str) -> float | None:
     return None
 
 
-def request(needs: Sequence[QuotaNeed], config: ClusterConfig, parent: pulumi.Resource) -> None:
-    """Request the needed amounts; each is more than the current value.
+def request(
+    needs: Sequence[QuotaNeed], config: ClusterConfig, own_id: str, google: Google | None
+) -> None:
+    """Request the needed amounts, by a call of our own and not by a resource: Google has one
+    request for a quota and a place, of whoever makes it first, and cannot withdraw it. It is
+    never made smaller.
 
-    A request outlives the stack: Google cannot withdraw one, and others may use what was
-    granted.
+    Raises:
+        ConfigError: the stack has machines, which would be removed, or Google does not answer.
     """
-    for need in needs:
-        cloudquota.SQuotaPreference(
-            need.code.lower(),
-            parent=f"projects/{config.project}",
-            name=f"railhead-{need.code}-{need.place}".lower(),
-            service=need.service,
-            quota_id=need.code,
-            dimensions=preferences.dimensions(need),
-            quota_config=cloudquota.SQuotaPreferenceQuotaConfigArgs(
-                preferred_value=str(need.amount)
-            ),
-            contact_email=config.contact_email,
-            justification=f"GPU training on {config.count} machines, cluster {config.name}",
-            opts=pulumi.ResourceOptions(parent=parent, retain_on_delete=True),
-        )
+    if google is None:
+        raise ConfigError(f"quotas: Google gave no token\n  next: {LOG_IN}")
+    try:
+        _refuse_machines(existing.own(google, own_id), config)
+        listed = [*preferences.every(google)]
+        for need in needs:
+            _request(need, preferences.current(need, listed), config, google)
+    except LookupFailed as why:
+        page = f"{CONSOLE}?project={config.project}"
+        raise ConfigError(
+            f"quotas: Google refused: {why}\n  next: in the console: {page}"
+        ) from None
     pulumi.log.info(
         "only the quotas are requested, no machines are created. Google's answer: "
         f"{CONSOLE}?project={config.project}"
     )
 
 
-def refuse_others(needs: Sequence[QuotaNeed], config: ClusterConfig, google: Google | None) -> None:
-    """An error if the stack has machines: one that only requests quotas has none, so they would be
-    removed. Also if another stack, or a person, has requested one of these quotas: Google has one
-    request for each, and refuses a second.
+def _request(
+    need: QuotaNeed, there: Preference | None, config: ClusterConfig, google: Google
+) -> None:
+    what = f"quota {need.name} ({need.code}, {need.place})"
+    if there and there.preferred is not None and there.preferred >= need.amount:
+        pulumi.log.info(f"{what}: {there}; this stack needs {need.amount}")
+        return
+    if not pulumi.runtime.is_dry_run():
+        why = f"GPU training on {config.count} machines, cluster {config.name}"
+        preferences.send(need, there, why, str(config.contact_email), google)
+    pulumi.log.info(f"{what}: {there or 'requested none'}; now {need.amount} are requested")
 
-    It waits for the state, and nothing else may be registered meanwhile: where the state is in a
-    folder, Pulumi cannot read it while it writes it.
-    """
-    own = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    outputs = pulumi.StackReference(own)
-    if _sync_await(outputs.get_output("cluster").future()) is not None:
-        message = (
-            "quotas: request makes no machines, and would remove those of this stack\n"
-            f"  next: pulumi config rm quotas, and request it in the console: "
-            f"{CONSOLE}?project={config.project}"
-        )
-        raise pulumi.RunError(naming(message, pulumi.get_stack()))
-    if _sync_await(outputs.get_output("next").future()):
-        return  # the requests are its own, and may be changed
-    if requested := preferences.requested(needs, google):
+
+def _refuse_machines(machines: Sequence[str], config: ClusterConfig) -> None:
+    if machines:
         raise ConfigError(
-            "\n".join(f"quotas: there is a request already: {one}" for one in requested)
-            + f"\n  next: change it in the console: {CONSOLE}?project={config.project}"
+            f"quotas: request makes no machines, and would remove those of this stack: "
+            f"{', '.join(machines)}\n  next: pulumi config rm quotas, and request it in the "
+            f"console: {CONSOLE}?project={config.project}"
         )
 
 

@@ -85,9 +85,7 @@ def up(campaign: Campaign) -> dict[str, Any]:
     begun = time.monotonic()
     campaign.on_stack("up", "--yes")
     created = time.monotonic()
-    output = campaign.pulumi(
-        "stack", "output", "cluster", "--json", "--show-secrets", "--stack", STACK
-    )
+    output = campaign.pulumi("stack", "output", "cluster", "--json", "--stack", STACK)
     document = json.loads(output)
     campaign.on_stack("start")
     campaign.on_stack("exec", "--cmd", "true")

@@ -207,12 +207,9 @@ class Stack:
         return self._operate("destroy", "--yes", "--skip-preview", *args)
 
     def output(self) -> dict[str, Any]:
-        """What `pulumi stack output --json --show-secrets` prints."""
+        """What `pulumi stack output --json` prints."""
         by_type = {one["type"]: one.get("outputs") or {} for one in self.resources()}
-        outputs: dict[str, Any] = dict(by_type["pulumi:pulumi:Stack"])
-        if "cluster" in outputs:  # a secret, and an output of the component, which is none
-            components = [kind for kind in by_type if kind.endswith(":Cluster")]
-            outputs["cluster"] = by_type[components[0]]["document"]
+        outputs: dict[str, Any] = by_type["pulumi:pulumi:Stack"]
         return outputs
 
     def resources(self) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A stack that an earlier version made, and one that gets another name: nothing is replaced.
 
-tests/cases/stacks has states that commit bb5e36f made on the engine and the stand-ins, before
-logical names were constants and a cluster had parts.
+tests/cases/stacks has states that two commits made on the engine and the stand-ins: bb5e36f, before
+logical names were constants and a cluster had parts; b06f49e, before they had the cluster's name.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from engine.aws import OnAws, tags
 from engine.gcp import OnGcp
 from engine.stack import Done, Stack
@@ -36,26 +37,34 @@ def changes(done: Done) -> set[tuple[str, str, str]]:
     return {(s.op, s.type, s.name) for s in steps}
 
 
-def check_all_is_kept(stack: Stack, before: dict[str, str]) -> None:
+NEW_PARTS = {"bb5e36f": {"Access", "Bucket", "Host", "Network"}, "b06f49e": set()}
+
+
+def check_all_is_kept(stack: Stack, cloud: str, commit: str) -> None:
     """A preview replaces, creates and deletes nothing in the cloud; the parts of the cluster are
-    new."""
+    new, if the commit had none."""
+    before = take_over(stack, f"{commit}-{cloud}.json")
     preview = stack.preview().ended(0)
     assert {op for op, _, _ in changes(preview)} <= {"update"}, changes(preview)
     parts = [step for step in preview.steps if step.type.startswith("railhead:")]
     kinds = {step.type.rpartition(":")[2] for step in parts if step.op == "create"}
-    assert kinds == {"Access", "Bucket", "Host", "Network"}
+    assert kinds == NEW_PARTS[commit]
+    kept = [step.name for step in preview.steps if step.op not in ("create", "update")]
+    assert not [name for name in kept if "cluster" in name], "no value of the state is lost"
     assert len(before) > 10
 
 
-def test_a_stack_on_aws_of_an_earlier_version_is_kept(aws: OnAws) -> None:
+@pytest.mark.parametrize("commit", NEW_PARTS)
+def test_a_stack_on_aws_of_an_earlier_version_is_kept(aws: OnAws, commit: str) -> None:
     aws.stack.config(ssh_cidrs="203.0.113.7/32,2001:db8::/64", host_keys="injected")
     aws.stack.config(data_buckets="s3://images/v1,s3://images/v2")
-    check_all_is_kept(aws.stack, take_over(aws.stack, "bb5e36f-aws.json"))
+    check_all_is_kept(aws.stack, "aws", commit)
 
 
-def test_a_stack_on_google_cloud_of_an_earlier_version_is_kept(gcp: OnGcp) -> None:
+@pytest.mark.parametrize("commit", NEW_PARTS)
+def test_a_stack_on_google_cloud_of_an_earlier_version_is_kept(gcp: OnGcp, commit: str) -> None:
     gcp.stack.config(bucket=True, data_buckets="gs://images/v1", ssh_cidrs="203.0.113.7/32")
-    check_all_is_kept(gcp.stack, take_over(gcp.stack, "bb5e36f-gcp.json"))
+    check_all_is_kept(gcp.stack, "gcp", commit)
 
 
 def test_a_renamed_stack_on_aws_keeps_all(aws: OnAws) -> None:
@@ -90,8 +99,8 @@ def check_no_machine_with_results_is_replaced(aws: OnAws) -> None:
 def check_one_host_can_be_the_target(aws: OnAws) -> None:
     aws.stack.config(count=2).up().ended(0)
     aws.stack.config(deadline_hours=4, machine_type="g4dn.2xlarge")
-    done = aws.stack.up("--target", "**::host-2").ended(0)
-    assert {step.name for step in done.steps if not step.type.startswith(OWN)} == {"host-2"}
+    done = aws.stack.up("--target", "**::cluster-host-2").ended(0)
+    assert {step.name for step in done.steps if not step.type.startswith(OWN)} == {"cluster-host-2"}
     sizes = {tags(one)["Name"]: one["InstanceType"] for one in aws.instances()}
     assert sizes == {"other-1": "g4dn.xlarge", "other-2": "g4dn.2xlarge"}
 

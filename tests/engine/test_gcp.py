@@ -24,7 +24,6 @@ from railhead.documents.cluster import DocumentDeadline
 # Every step starts an engine and a program: seconds alone, a minute beside other work.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ALL_GPUS, T4 = "GPUS-ALL-REGIONS-per-project", "NVIDIA-T4-GPUS-per-project-region"
-PREFERENCE = "gcp:cloudquota/sQuotaPreference:SQuotaPreference"
 
 
 def rows(value: int, region: str | None = None) -> list[dict[str, Any]]:
@@ -60,7 +59,7 @@ def stack(engine: Path, tmp_path: Path, cloud: Cloud) -> Iterator[Stack]:
 
 
 def changes(done: Done) -> set[str]:
-    """What the engine did in the cloud, as in "create Instance host-1"."""
+    """What the engine did in the cloud, as in "create Instance cluster-host-1"."""
     steps = [step for step in done.ended(0).steps if step.type.startswith("gcp:")]
     return {f"{step.op} {step.type.rpartition(':')[2]} {step.name}" for step in steps}
 
@@ -85,7 +84,7 @@ def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> No
     stack.refresh("--expect-no-changes").ended(0)
 
     check_that_a_bucket_with_objects_outlives_a_destroy(stack, cloud)
-    assert changes(stack.up()) == changes(seen) - {"create Bucket results"}
+    assert changes(stack.up()) == changes(seen) - {"create Bucket cluster-results"}
     gone = stack.destroy()
     assert changes(gone) == {each.replace("create", "delete") for each in changes(seen)}
     assert not cloud.things and not stack.resources()
@@ -104,20 +103,24 @@ def check_that_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Clo
 def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, cloud: Cloud) -> None:
     stack.up().ended(0)
     before = set(cloud.things)
-    both = {"update Instance host-1", "update Instance host-2"}
+    both = {"update Instance cluster-host-1", "update Instance cluster-host-2"}
     # Another person's up changes labels and descriptions and replaces nothing. Nor does another
     # deadline: the provider would replace machines to move theirs, so it stays, and the document
     # has it.
     stack.config(owner="bob", deadline_hours=4)
-    firewalls = {"update Firewall inside", "update Firewall ssh"}
-    assert changes(stack.up()) == {*both, *firewalls, "update Bucket results"}
+    firewalls = {"update Firewall cluster-inside", "update Firewall cluster-ssh"}
+    assert changes(stack.up()) == {*both, *firewalls, "update Bucket cluster-results"}
     for host in cloud.every(INSTANCE).values():
         assert host.request.body["labels"]["railhead-owner"] == "bob"
-    assert changes(stack.config(count=3).up()) == {"create Instance host-3"}
+    assert changes(stack.config(count=3).up()) == {"create Instance cluster-host-3"}
     seconds = [each["seconds"] for each in stack.output()["cluster"]["deadlines"]]
     assert seconds == [28800, 28800, 14400]
     stack.config(count=2, ssh_cidrs="198.51.100.9/32", machine_type="n1-standard-16")
-    assert changes(stack.up()) == {*both, "delete Instance host-3", "update Firewall ssh"}
+    assert changes(stack.up()) == {
+        *both,
+        "delete Instance cluster-host-3",
+        "update Firewall cluster-ssh",
+    }
     (ssh,) = [one for path, one in cloud.things.items() if "firewalls/t4-ssh" in path]
     assert ssh.request.body["sourceRanges"] == ["198.51.100.9/32"]
     assert set(cloud.things) == before
@@ -127,7 +130,7 @@ def check_that_a_request_removes_no_machine(stack: Stack, cloud: Cloud) -> None:
     before = dict(cloud.things)
     cloud.quotas[T4] = rows(1, "us-central1")
     stack.config(count=2, quotas="request", contact_email="ann@example.com")
-    stack.up().ended(1, "would remove those of this stack", "pulumi config rm --stack t4 quotas")
+    stack.up().ended(1, "Google gave no token", "gcloud auth application-default login")
     assert cloud.things == before
     stack.config(count=1, quotas=None, contact_email=None)
     cloud.quotas[T4] = rows(8, "us-central1")
@@ -138,13 +141,15 @@ def test_what_replaces_machines_takes_the_old_ones_away_first(stack: Stack, clou
     check_that_a_request_removes_no_machine(stack, cloud)
     done = stack.config(spot=True).config(image="ubuntu-2404")
     cloud.quotas[f"PREEMPTIBLE-{T4}"] = rows(1, "us-central1")
-    ops = {step.op for step in done.up().ended(0).steps if step.name == "host-1"}
+    ops = {step.op for step in done.up().ended(0).steps if step.name == "cluster-host-1"}
     assert ops == {"delete-replaced", "replace", "create-replacement"}
     (host,) = cloud.every(INSTANCE).values()
     assert host.request.body["scheduling"]["provisioningModel"] == "SPOT"
 
 
-def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, cloud: Cloud) -> None:
+def test_too_small_a_quota_is_reported_requested_and_then_used(
+    stack: Stack, cloud: Cloud, rest: Rest
+) -> None:
     cloud.quotas[T4] = rows(0, "us-central1")
     for done in (stack.preview(), stack.up()):
         done.ended(
@@ -156,16 +161,18 @@ def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, clo
     assert not [one for one in stack.resources() if one["type"].startswith("gcp:")]
 
     stack.config(quotas="request", contact_email="ann@example.com")
-    result = stack.up().ended(0, "no machines are created")
-    assert changes(result) == {f"create SQuotaPreference {T4.lower()}"}
+    stack.preview().ended(0, "now 2 are requested")
+    assert rest.preferences == [], "a preview requests nothing"
+    assert not changes(stack.up().ended(0, "no machines are created"))
     assert list(stack.output()) == ["next"] and "the quota is requested" in stack.output()["next"]
-    assert not changes(stack.up("--expect-no-changes"))
+    assert [one["quotaConfig"] for one in rest.preferences] == [{"preferredValue": "2"}]
+    stack.up("--expect-no-changes").ended(0, "requested 2, granted none; this stack needs 2")
 
     cloud.quotas[T4] = rows(2, "us-central1")
     stack.up().ended(0)
-    assert instances(cloud) == ["t4-1", "t4-2"] and len(cloud.every(PREFERENCE)) == 1
+    assert instances(cloud) == ["t4-1", "t4-2"] and len(rest.preferences) == 1
     stack.destroy().ended(0)
-    assert [one.kind for one in cloud.things.values()] == [PREFERENCE]
+    assert not cloud.things and len(rest.preferences) == 1
 
 
 def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, cloud: Cloud) -> None:
@@ -175,7 +182,7 @@ def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, clo
     # The engine starts no step after a refusal: the others exist if they were begun before it.
     assert "host-3" in failed.text and {*instances(cloud)} <= {"t4-1", "t4-2"}
     cloud.refuse.clear()
-    assert "create Instance host-3" in changes(stack.up())
+    assert "create Instance cluster-host-3" in changes(stack.up())
     assert instances(cloud) == ["t4-1", "t4-2", "t4-3"]
     stack.destroy().ended(0)
     assert not cloud.things
@@ -207,7 +214,7 @@ def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
     (host,) = cloud.every(INSTANCE).values()
     assert host.request.body["serviceAccounts"][0]["email"].startswith("rh-t4-")
     gone = changes(stack.config(data_buckets="gs://images/v2").up())
-    assert gone == {"delete BucketIAMMember data-images/v1"}
+    assert gone == {"delete BucketIAMMember cluster-data-images/v1"}
     stack.destroy().ended(0)
     assert not cloud.things
 
@@ -269,7 +276,7 @@ def test_machines_with_gpus_of_their_own_and_without(
     stack.config(owner="bob").up().ended(0)
     assert changes == []
     replaced = stack.config(machine_type="e2-standard-4").up().ended(0)
-    assert "replace" in {step.op for step in replaced.steps if step.name == "host-1"}
+    assert "replace" in {step.op for step in replaced.steps if step.name == "cluster-host-1"}
     (host,) = cloud.every(INSTANCE).values()
     assert host.request.body["scheduling"]["onHostMaintenance"] == "MIGRATE"
     described = stack.output()["cluster"]["hosts"][0]

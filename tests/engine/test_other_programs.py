@@ -34,9 +34,9 @@ def example(language: str, word: str) -> str:
 
 
 def test_another_program_reads_the_outputs_of_a_stack(stack: Stack, tmp_path: Path) -> None:
-    up = stack.up().ended(0, "cluster : [secret]")
+    up = stack.up().ended(0)
+    assert "[secret]" not in up.text, "nothing in the document is one"
     document = stack.output()["cluster"]
-    assert document["hosts"][0]["host_key"] not in up.text, "the document is not printed"
     reader = tmp_path / "reader"
     reader.mkdir()
     (reader / "Pulumi.yaml").write_text(PROJECT)

@@ -11,7 +11,7 @@ from tests.stacks.mocks import Made, Resource
 
 
 def changes(before: Made, after: Made) -> dict[str, str]:
-    """`update` or `replace` of each resource that changes, by type and name: `Instance host-1`."""
+    """`update` or `replace` of each resource that changes, by type and name: `Vpc cluster-vpc`."""
     old = {(one.type, one.name): one for one in before.resources}
     done = {}
     for one in after.resources:

@@ -53,6 +53,7 @@ class Resource:
     deleted_with: str
     secret_outputs: tuple[str, ...]
     aliases: tuple[str, ...]  # those that are whole URNs
+    former: tuple[str, ...]  # those that are names
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class World:
 
     def state(self, kind: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
         if kind == STASH:  # the engine's own: keeps the value of the first `up`
-            inputs = {**inputs, "output": CLUSTER_ID if name == "cluster-id" else inputs["input"]}
+            inputs = {**inputs, "output": CLUSTER_ID if name.endswith("-id") else inputs["input"]}
         compute = self.computed.get(kind)
         added = compute(name, inputs) if compute else {}
         return {"arn": f"arn:mock:{name}", "id": f"{name}-id", **inputs, **added}
@@ -285,4 +286,5 @@ def _resource(request: Any, urn: str) -> Resource:
         deleted_with=request.deletedWith,
         secret_outputs=tuple(request.additionalSecretOutputs),
         aliases=tuple(alias.urn for alias in request.aliases if alias.urn),
+        former=tuple(alias.spec.name for alias in request.aliases if alias.spec.name),
     )

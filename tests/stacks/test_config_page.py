@@ -6,16 +6,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import yaml
 from places import ROOT
 
 from pages import config as config_page
 from pages.marked import filled
 from stacks.aws import machine_types as aws
-from stacks.config import validators
+from stacks.config import settings, validators
 from stacks.config.schema import KEYS, Key
 from stacks.gcp import machine_types as gcp
 
+SET_BY_ALL = ("cloud", "region", "machine_type", "ssh_cidrs")
 PAGE = (ROOT / "docs" / "config.md").read_text()
 
 
@@ -29,10 +31,22 @@ def declared(key: Key, default: str) -> dict[str, Any]:
 
 
 def test_pulumi_has_the_types_and_defaults_of_the_keys() -> None:
-    """Not those that depend on the cloud or the user: a default of Pulumi.yaml is for all."""
-    config = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    """Not those that depend on the cloud or the user: a default of Pulumi.yaml is for all. What
+    everybody sets has its type there, with no value."""
     same = [key for key in KEYS if key.default and "{" not in key.default and not key.defaults]
-    assert config == {key.name: declared(key, str(key.default)) for key in same}
+    wanted = {key.name: declared(key, str(key.default)) for key in same}
+    wanted |= dict.fromkeys(SET_BY_ALL, {"type": "string", "default": ""})
+    for path in (ROOT / "Pulumi.yaml", ROOT / "railhead/project/Pulumi.yaml"):
+        assert yaml.safe_load(path.read_text())["config"] == wanted
+
+
+def test_an_empty_text_is_no_value() -> None:
+    """Also of a key that the stack's cloud does not have."""
+    empty = dict.fromkeys(SET_BY_ALL, "")
+    local = settings.read({**empty, "cloud": "local"}, stack="s")
+    assert (local.region, local.machine_type, local.ssh_cidrs) == (None, "", ())
+    with pytest.raises(validators.ConfigError, match="ssh_cidrs: not set"):
+        settings.read({**empty, "cloud": "aws"}, stack="s")
 
 
 def test_the_tables_are_those_of_the_code() -> None:

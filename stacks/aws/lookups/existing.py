@@ -10,6 +10,7 @@ from pulumi_aws import ec2
 from ... import cluster_id, names
 from ...config.settings import ClusterConfig
 from ...config.validators import ConfigError
+from ...logical_names import LogicalNames
 from ..tags import CLUSTER, ID, OWNER, STACK
 from .calls import lookup
 
@@ -113,7 +114,9 @@ def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] |
     return found or None
 
 
-def not_twice(own_id: str, opts: pulumi.InvokeOptions) -> pulumi.ResourceHook:
+def not_twice(
+    logical: LogicalNames, own_id: str, opts: pulumi.InvokeOptions
+) -> pulumi.ResourceHook:
     """A hook before each creation of a machine: as in `cluster_id.not_twice`."""
 
     async def machines_of(number: str) -> list[str]:
@@ -125,7 +128,7 @@ def not_twice(own_id: str, opts: pulumi.InvokeOptions) -> pulumi.ResourceHook:
         found = await pulumi.runtime.invoke_async(INSTANCES, args, opts)
         return [str(one) for one in found["ids"]]
 
-    return cluster_id.not_twice(machines_of)
+    return cluster_id.not_twice(logical, machines_of)
 
 
 def name_others(

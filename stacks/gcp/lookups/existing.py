@@ -10,6 +10,7 @@ import pulumi
 
 from ... import cluster_id, names
 from ...config.settings import ClusterConfig
+from ...logical_names import LogicalNames
 from ..labels import CLUSTER, ID, OWNER
 from .rest import Google, LookupFailed
 
@@ -63,7 +64,7 @@ def zone(config: ClusterConfig, own_id: str, google: Google | None) -> str | Non
     return next((one for one in zones if one.rpartition("-")[0] == config.region), None)
 
 
-def not_twice(own_id: str, google: Google | None) -> pulumi.ResourceHook:
+def not_twice(logical: LogicalNames, own_id: str, google: Google | None) -> pulumi.ResourceHook:
     """A hook before each creation of a machine: as in `cluster_id.not_twice`. Compute itself
     refuses a second machine of a name, in the same zone."""
 
@@ -71,7 +72,7 @@ def not_twice(own_id: str, google: Google | None) -> pulumi.ResourceHook:
         found = await asyncio.to_thread(_listed, google, own_id) if google else []
         return [one for one in found if one.endswith(f"-{number}")]
 
-    return cluster_id.not_twice(machines_of)
+    return cluster_id.not_twice(logical, machines_of)
 
 
 def name_others(
@@ -93,6 +94,15 @@ def name_others(
 
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
     return every.apply(warn)  # it accepts a coroutine, as any awaitable
+
+
+def own(google: Google, own_id: str) -> list[str]:
+    """The names of the machines with this stack's id.
+
+    Raises:
+        LookupFailed: Compute does not list them.
+    """
+    return sorted(str(one.get("name")) for _, one in _machines(google, f"labels.{ID}={own_id}"))
 
 
 def _listed(google: Google, own_id: str) -> list[str]:

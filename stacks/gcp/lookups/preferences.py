@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import pulumi
-
 from ...quotas import EVERYWHERE, QuotaNeed
-from .rest import MOST_PAGES, Google, LookupFailed
+from .rest import MOST_PAGES, Google
 
 
 def dimensions(need: QuotaNeed) -> dict[str, str]:
@@ -16,26 +15,65 @@ def dimensions(need: QuotaNeed) -> dict[str, str]:
     return {} if need.place == EVERYWHERE else {"region": need.place}
 
 
-def requested(needs: Sequence[QuotaNeed], google: Google | None) -> list[str]:
-    """For each of these quotas that was requested before, whoever did: the amounts. Empty where
-    Cloud Quotas does not answer."""
-    if google is None:
-        return []
-    try:
-        every = [*_every(google)]
-    except LookupFailed as why:
-        pulumi.log.warn(f"Cloud Quotas does not list the requests of this project: {why}")
-        return []
-    return [
-        f"{need.name} ({need.code}, {need.place}): {_amounts(one.get('quotaConfig', {}))}"
-        for need in needs
-        for one in every
-        if (one.get("service"), one.get("quotaId"), one.get("dimensions", {}))
-        == (need.service, need.code, dimensions(need))
-    ]
+@dataclass(frozen=True)
+class Preference:
+    """The request for a quota in a place, whoever made it. None: no such amount yet."""
+
+    name: str
+    preferred: float | None
+    granted: float | None
+
+    def __str__(self) -> str:
+        has, gets = (
+            "none" if one is None else f"{one:g}" for one in (self.preferred, self.granted)
+        )
+        return f"requested {has}, granted {gets}"
 
 
-def _every(google: Google) -> Iterator[dict[str, Any]]:
+def current(need: QuotaNeed, listed: Sequence[dict[str, Any]]) -> Preference | None:
+    """The request for this quota among all of the project; None where there is none."""
+    for one in listed:
+        what = one.get("service"), one.get("quotaId"), one.get("dimensions", {})
+        if what == (need.service, need.code, dimensions(need)):
+            amounts = one.get("quotaConfig", {})
+            preferred, granted = (
+                _amount(amounts, f"{key}Value") for key in ("preferred", "granted")
+            )
+            return Preference(str(one.get("name")), preferred, granted)
+    return None
+
+
+def send(
+    need: QuotaNeed, there: Preference | None, justification: str, email: str, google: Google
+) -> None:
+    """Request the amount: by the request that exists, or by a new one. The provider's own resource
+    creates one again after each create (terraform-provider-google#22342), and its changes are
+    refused (#21935).
+
+    Raises:
+        LookupFailed: Cloud Quotas refuses.
+    """
+    path = f"projects/{google.project}/locations/global/quotaPreferences"
+    own = f"railhead-{need.code.partition('-per-project')[0]}-{need.place}".lower()
+    name = there.name if there else f"{path}/{own}"
+    body = {
+        "name": name,
+        "service": need.service,
+        "quotaId": need.code,
+        "dimensions": dimensions(need),
+        "quotaConfig": {"preferredValue": str(need.amount)},
+        "contactEmail": email,
+        "justification": justification,
+    }
+    google.patch("cloudquotas", f"v1/{name}", body, allowMissing="true")
+
+
+def every(google: Google) -> Iterator[dict[str, Any]]:
+    """All requests of the project.
+
+    Raises:
+        LookupFailed: Cloud Quotas does not answer.
+    """
     path = f"v1/projects/{google.project}/locations/global/quotaPreferences"
     query: dict[str, str] = {}
     for _ in range(MOST_PAGES):
@@ -46,6 +84,8 @@ def _every(google: Google) -> Iterator[dict[str, Any]]:
         query = {"pageToken": page["nextPageToken"]}
 
 
-def _amounts(quota: dict[str, Any]) -> str:
-    granted = quota.get("grantedValue", "none")
-    return f"requested {quota.get('preferredValue', 'unknown')}, granted {granted}"
+def _amount(amounts: dict[str, Any], key: str) -> float | None:
+    try:
+        return float(amounts[key])  # int64, which is a text in JSON
+    except (KeyError, TypeError, ValueError):
+        return None

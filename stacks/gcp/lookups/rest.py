@@ -1,7 +1,7 @@
 """Requests to Google's REST APIs that Pulumi's provider does not have, with the provider's token.
 
-They read only. A request that fails is not an error of the stack: what it would have returned is
-unknown, and the caller logs that.
+They read only, except the request for a quota. One that fails to read is not an error of the
+stack: what it would have returned is unknown, and the caller logs that.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ class Google:
         """
         return self._send(api, path, json.dumps(body).encode())
 
+    def patch(self, api: str, path: str, body: Mapping[str, Any], **query: str) -> dict[str, Any]:
+        """As `post`, for what exists already."""
+        path = f"{path}?{parse.urlencode(query)}"
+        return self._send(api, path, json.dumps(body).encode(), "PATCH")
+
     def pages(self, path: str, wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each zone with what is there, of a list of Compute over all zones of the project.
 
@@ -80,13 +85,15 @@ class Google:
                 return
             query["pageToken"] = page["nextPageToken"]
 
-    def _send(self, api: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _send(
+        self, api: str, path: str, body: bytes | None, method: str | None = None
+    ) -> dict[str, Any]:
         headers = {
             "Authorization": f"Bearer {self.token}",
             "X-Goog-User-Project": self.project,
             "Content-Type": "application/json",
         }
-        sent = request.Request(address(api) + path, body, headers)
+        sent = request.Request(address(api) + path, body, headers, method=method)
         opener = request.build_opener(_NoRedirect)  # with the proxies of this moment
         try:
             with opener.open(sent, timeout=SECONDS) as response:

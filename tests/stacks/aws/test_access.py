@@ -18,8 +18,8 @@ ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 
 def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     cluster = made()
-    (mine,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "bucket"]
-    arn = "arn:mock:results"
+    (mine,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "cluster-bucket"]
+    arn = "arn:mock:cluster-results"
     may = [
         (action, *statement["Resource"])
         for statement in policy(mine.inputs["policy"])
@@ -36,14 +36,14 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     ]
     assert not {kind for kind in cluster.kinds if "ttachment" in kind}, "no managed policies"
     none = made(bucket=False)
-    assert not [one for one in none.every(ROLE_POLICY) if one.name != "deadline"]
+    assert not [one for one in none.every(ROLE_POLICY) if one.name != "cluster-deadline"]
     assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
 
 
 def test_a_host_has_its_rights_before_it_boots() -> None:
     """Else the first upload of a short run is refused."""
     cluster = made(data_buckets="s3://images")
-    needed = {one.urn for one in cluster.every(ROLE_POLICY) if one.name != "deadline"}
+    needed = {one.urn for one in cluster.every(ROLE_POLICY) if one.name != "cluster-deadline"}
     assert len(needed) == 2
     assert needed <= set(cluster.one("aws:iam/instanceProfile:InstanceProfile").depends_on)
 
@@ -64,7 +64,7 @@ def allowed(one: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("bucket", [True, False])
 def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None:
     cluster = made(bucket=bucket, data_buckets="s3://images/cassava/v1/, s3://all")
-    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "data"]
+    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "cluster-data"]
     images, everything = "arn:aws:s3:::images", "arn:aws:s3:::all"
     assert allowed(data) == [
         (["s3:ListBucket"], [images], ["cassava/v1/*"]),
@@ -73,7 +73,7 @@ def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None
         (["s3:GetObject"], [f"{everything}/*"], None),
     ]
     names = {one.name for one in cluster.every(ROLE_POLICY)}
-    assert ("bucket" in names) == bucket
+    assert ("cluster-bucket" in names) == bucket
     profile = cluster.one("aws:iam/instanceProfile:InstanceProfile")
     assert data.urn in profile.depends_on, "a host that boots before its rights reads nothing"
     assert all("iamInstanceProfile" in host.inputs for host in cluster.every(INSTANCE))
@@ -81,7 +81,7 @@ def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None
 
 def test_ten_long_prefixes_fit_into_a_role() -> None:
     given = ",".join(f"s3://a-bucket-of-data-{n}/{'folder/' * 12}{n}" for n in range(10))
-    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "data"]
+    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "cluster-data"]
     assert len(data.inputs["policy"]) < 10_240, "AWS counts all policies of a role together"
 
 
@@ -89,9 +89,11 @@ def test_ten_long_prefixes_fit_into_a_role() -> None:
 def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
     cluster = made(spot=spot, count=3, deadline_hours=5)
     schedules = {one.name: one for one in cluster.every(SCHEDULE)}
-    assert sorted(schedules) == ["host-1", "host-2", "host-3"], "a fixed name for each number"
+    assert sorted(schedules) == ["cluster-host-1", "cluster-host-2", "cluster-host-3"], (
+        "a fixed name for each number"
+    )
     for number, schedule in schedules.items():
-        name = number.replace("host", "c")
+        name = number.replace("cluster-host", "c")
         assert schedule.inputs["name"] == f"railhead-c-i-{name}"
         target = schedule.inputs["target"]
         assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
@@ -106,7 +108,7 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
         assert {*schedule.replace_on_changes} == {*REPLACING}
         assert kept == {*schedule.inputs}, "an update would send the time of the state"
         assert "scheduleExpression" in schedule.ignore_changes, "an `up` must not move it"
-    (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "deadline"]
+    (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "cluster-deadline"]
     (statement,) = policy(rights.inputs["policy"])
     assert statement["Action"] == ["ec2:StopInstances", "ec2:TerminateInstances"]
     assert statement["Resource"] == ["arn:aws:ec2:us-east-1:123456789012:instance/*"]
@@ -119,7 +121,7 @@ def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
     """And what it needs exists before the first machine: nothing of it can fail later."""
     cluster = made(count=3)
     hosts = {one.name: one for one in cluster.every(INSTANCE)}
-    (rights,) = [one.urn for one in cluster.every(ROLE_POLICY) if one.name == "deadline"]
+    (rights,) = [one.urn for one in cluster.every(ROLE_POLICY) if one.name == "cluster-deadline"]
     assert all(rights in host.depends_on for host in hosts.values())
     for schedule in cluster.every(SCHEDULE):
         waits = {one.name for one in hosts.values() if one.urn in schedule.depends_on}
@@ -129,13 +131,13 @@ def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
 
 def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
     roles = {one.name: one for one in made().every("aws:iam/role:Role")}
-    (who,) = policy(roles["deadline-role"].inputs["assumeRolePolicy"])
+    (who,) = policy(roles["cluster-deadline-role"].inputs["assumeRolePolicy"])
     assert who["Principal"] == {"Service": "scheduler.amazonaws.com"}
     assert who["Condition"]["StringEquals"] == {
         "aws:SourceAccount": "123456789012",
         "aws:SourceArn": "arn:aws:scheduler:us-east-1:123456789012:schedule-group/default",
     }
-    (host,) = policy(roles["role"].inputs["assumeRolePolicy"])
+    (host,) = policy(roles["cluster-role"].inputs["assumeRolePolicy"])
     assert host["Principal"] == {"Service": "ec2.amazonaws.com"}
 
 

@@ -44,7 +44,7 @@ def test_the_bucket_is_private_and_outlives_a_destroy_with_its_settings() -> Non
     (refusal,) = policy(cluster.one("aws:s3/bucketPolicy:BucketPolicy").inputs["policy"])
     assert (refusal["Effect"], refusal["Principal"]) == ("Deny", "*")
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    assert set(refusal["Resource"]) == {"arn:mock:results", "arn:mock:results/*"}
+    assert set(refusal["Resource"]) == {f"arn:mock:cluster-results{end}" for end in ("", "/*")}
     settings = [one for one in cluster.resources if one.type.startswith("aws:s3/bucket")]
     assert all(one.deleted_with == bucket.urn for one in settings if one != bucket)
     assert "aws:s3/bucket:Bucket" not in made(bucket=False).kinds

@@ -14,7 +14,7 @@ def same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda count: "0a" * count)
 
 
-HOSTS = ("Instance host-1", "Instance host-2")
+HOSTS = ("Instance cluster-host-1", "Instance cluster-host-2")
 
 
 @pytest.mark.parametrize(("before", "after"), [(False, True), (True, False)])
@@ -28,7 +28,7 @@ def test_another_spot_replaces_the_machines(before: bool, after: bool) -> None:
 def test_the_role_of_the_deadlines_stays_the_same_whatever_spot_is() -> None:
     """An `up` that breaks off in between leaves schedules that can act."""
     done = changes(made(spot=True, bucket=False), made(spot=False, bucket=False))
-    assert "RolePolicy deadline" not in done
+    assert "RolePolicy cluster-deadline" not in done
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ def test_a_later_config_changes_no_schedule() -> None:
     """An update would send the time that Pulumi's state has, and `fab extend` has moved it."""
     before = made(deadline_hours=5, disk_gb=100, bucket=False)
     done = changes(before, made(deadline_hours=9, disk_gb=200, bucket=False))
-    assert done["Instance host-1"] == "update"
+    assert done["Instance cluster-host-1"] == "update"
     assert not [one for one in done if one.startswith("Schedule ")]

@@ -63,7 +63,7 @@ def test_everything_with_tags_has_the_clusters_id() -> None:
     assert untagged == UNTAGGED
     kept = {one.name: one for one in cluster.every(STASH)}
     assert kept["cluster-id"].ignore_changes == ("input",)
-    assert kept["price-per-machine"].inputs["input"]["per_hour"] == 0.526
+    assert kept["cluster-price-per-machine"].inputs["input"]["per_hour"] == 0.526
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -119,7 +119,7 @@ def test_the_longest_name_still_fits() -> None:
     for schedule in cluster.every(SCHEDULE):
         assert (
             schedule.inputs["name"]
-            == f"railhead-{'c' * 30}-i-{schedule.name.replace('host', 'c' * 30)}"
+            == f"railhead-{'c' * 30}-i-{schedule.name.replace('cluster-host', 'c' * 30)}"
         )
     assert len(cluster.one(BUCKET).inputs["bucket"]) <= 63
 
@@ -214,7 +214,7 @@ def test_the_document_is_the_golden_one() -> None:
     assert document["hosts"] == [
         {**one, "id": f"i-{one['name']}", "address": one["address"]} for one in golden["hosts"]
     ]
-    assert document["bucket"] == "s3://results-id"
+    assert document["bucket"] == "s3://cluster-results-id"
     for deadline, wanted in zip(document["deadlines"], golden["deadlines"], strict=True):
         assert deadline.keys() == wanted.keys()
         assert (deadline["kind"], deadline["host"]) == (wanted["kind"], wanted["host"])

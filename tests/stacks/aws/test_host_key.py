@@ -52,7 +52,7 @@ def test_the_console_is_the_default() -> None:
 
 def test_every_host_is_given_a_key_of_its_own() -> None:
     cluster = with_keys(count=3)
-    assert [one.name for one in cluster.every(HOST_KEY)] == ["host-1", "host-2", "host-3"]
+    assert [one.name for one in cluster.every(HOST_KEY)] == [f"cluster-host-{n}" for n in (1, 2, 3)]
     for host, output in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):

@@ -53,7 +53,7 @@ def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
 def zones_in_turn(cluster: Made) -> Any:
     """The zone of the hosts, and the zones in which `fab up` looks for capacity in turn."""
     (zone,) = {one.inputs["availabilityZone"] for one in cluster.every(SUBNET)}
-    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "zones"]
+    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "cluster-zones"]
     return zone, turn
 
 
@@ -73,7 +73,7 @@ def test_zones_of_an_existing_network_are_those_with_a_public_subnet() -> None:
     there = world(subnets={"us-east-1b": ["subnet-2"], "us-east-1d": ["subnet-4"]})
     cluster = made(there, network="vpc-0a1b2c3d")
     assert {host.inputs["subnetId"] for host in cluster.every(INSTANCE)} == {"subnet-2"}
-    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "zones"]
+    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "cluster-zones"]
     assert turn == ["us-east-1b", "us-east-1d"]
 
 

@@ -151,7 +151,7 @@ def _file(text: str) -> str:
 
 def program(settings: ClusterConfig) -> Any:
     """The program of a stack."""
-    return lambda: pulumi.export("cluster", Cluster(settings.name, settings).document.apply(encode))
+    return lambda: pulumi.export("cluster", Cluster("cluster", settings).document.apply(encode))
 
 
 def made(where: World | None = None, **values: Any) -> Made:

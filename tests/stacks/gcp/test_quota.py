@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoDetailResult as Detail
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
-from standins.gcp.rest import PREFERENCES, Rest
+from standins.gcp.rest import PREFERENCES, REQUEST, Rest
 
 from stacks.gcp.machine_types import SERVICE
 from stacks.gcp.quota import amount_in
 from stacks.quotas import QuotaNeed, QuotaState
-from tests.stacks.mocks import make, refused
+from tests.stacks.mocks import Made, make, preview, refused
 
 from .world import (
     ALL_GPUS,
     INSTANCE,
-    PREFERENCE,
-    STACK_REFERENCE,
     T4,
     T4_SPOT,
     asking,
@@ -89,7 +87,7 @@ def test_just_enough_beside_others_is_enough_and_one_less_is_not(
 def test_each_quota_is_compared_with_what_the_machines_need(spot: bool, code: str) -> None:
     changes: dict[str, Any] = {"count": 3, "gpu_count": 2, "spot": spot}
     enough = {code: [row("6", "us-central1")], ALL_GPUS: [row("6")]}
-    assert PREFERENCE not in made(world(enough), **changes).kinds
+    assert made(world(enough), **changes).kinds
     for small in (
         {**enough, code: [row("5", "us-central1")]},
         {**enough, ALL_GPUS: [row("5")]},
@@ -126,32 +124,42 @@ def test_what_cannot_be_read_is_unknown_and_stops_nothing(unknown: Any) -> None:
     assert len(everything.every(INSTANCE)) == 2
 
 
+def requesting(
+    quotas: dict[str, Any], rest: Rest | None = None, *, seen: bool = False, **changes: Any
+) -> tuple[Made, Rest]:
+    """A stack that requests quotas, or its preview, and the project after it."""
+    rest = rest or Rest()
+    with asking(rest) as token:
+        run = preview if seen else make
+        return run(cluster(config(**{**ASKING, **changes})), world(quotas, **token)), rest
+
+
 def test_a_request_makes_no_machine() -> None:
-    small = world({T4: [row("0", "us-central1")], ALL_GPUS: [row("0")]})
-    everything = made(small, gpu_count=2, **ASKING)
-    assert everything.kinds == {PREFERENCE}
-    everywhere, region = everything.every(PREFERENCE)
-    assert everywhere.inputs["quotaId"] == ALL_GPUS and not everywhere.inputs["dimensions"]
-    assert region.inputs["quotaId"] == T4
-    assert region.inputs["dimensions"] == {"region": "us-central1"}
-    for preference in (everywhere, region):
-        assert preference.inputs["quotaConfig"] == {"preferredValue": "4"}
-        assert preference.inputs["contactEmail"] == "ann@example.com"
-        assert preference.inputs["parent"] == "projects/p-12345"
-        assert "ignoreSafetyChecks" not in preference.inputs
-        assert preference.retain_on_delete
-    assert everything.outputs.get("cluster") is None
+    small = {T4: [row("0", "us-central1")], ALL_GPUS: [row("0")]}
+    everything, rest = requesting(small, gpu_count=2)
+    assert not everything.kinds and everything.outputs.get("cluster") is None
+    everywhere, region = rest.preferences
+    assert everywhere["quotaId"] == ALL_GPUS and not everywhere["dimensions"]
+    assert region["quotaId"] == T4 and region["dimensions"] == {"region": "us-central1"}
+    assert region["name"].startswith("projects/p-12345/locations/global/quotaPreferences/railhead-")
+    for one in (everywhere, region):
+        assert one["quotaConfig"] == {"preferredValue": "4"}
     assert "no machines are created" in everything.text
 
 
+def test_a_preview_of_a_request_sends_nothing() -> None:
+    seen, rest = requesting({T4: [row("0", "us-central1")]}, seen=True)
+    assert rest.preferences == [] and "requested none; now 2 are requested" in seen.text
+
+
 def test_only_quotas_that_are_too_small_are_requested() -> None:
-    everything = made(world({ALL_GPUS: [row("1")]}), **ASKING)
-    assert [one.inputs["quotaId"] for one in everything.every(PREFERENCE)] == [ALL_GPUS]
+    _, rest = requesting({ALL_GPUS: [row("1")]})
+    assert [one["quotaId"] for one in rest.preferences] == [ALL_GPUS]
 
 
 def test_once_granted_the_same_config_makes_the_machines() -> None:
     everything = made(**ASKING)
-    assert PREFERENCE not in everything.kinds and INSTANCE in everything.kinds
+    assert INSTANCE in everything.kinds
 
 
 def test_a_request_that_could_be_a_decrease_is_refused() -> None:
@@ -162,31 +170,47 @@ def test_a_request_that_could_be_a_decrease_is_refused() -> None:
 
 def preference(**changes: Any) -> dict[str, Any]:
     """A request of another stack, or of a person."""
-    quota = {"preferredValue": "2", "grantedValue": "1"}
+    quota = {"preferredValue": "1", "grantedValue": "1"}
     place = {"region": "us-central1"}
     usual = {"service": SERVICE, "quotaId": T4, "dimensions": place, "quotaConfig": quota}
-    return {**usual, **changes}
+    return {"name": "projects/p-12345/locations/global/quotaPreferences/anns", **usual, **changes}
 
 
-@pytest.mark.parametrize("listed", [200, 403])
-@pytest.mark.parametrize("own", [False, True], ids=["of others", "its own"])
-def test_a_quota_that_was_requested_before_is_not_requested_again(own: bool, listed: int) -> None:
+@pytest.mark.parametrize(("preferred", "then"), [("1", "2"), ("2", "2"), ("9", "9"), ("0", "2")])
+def test_the_request_that_exists_is_increased_and_never_decreased(
+    preferred: str, then: str
+) -> None:
     """Google has one request for each quota and place, and refuses a second."""
+    asked = {"preferredValue": preferred, "grantedValue": "1"}
     others = [preference(quotaId=T4_SPOT), preference(dimensions={"region": "us-east1"})]
-    rest = Rest(preferences=[*others, preference()])
-    if listed != 200:
-        rest.refused[PREFERENCES] = listed
+    others = [{**one, "name": f"{one['name']}-{n}"} for n, one in enumerate(others)]
+    rest = Rest(preferences=[*others, preference(quotaConfig=asked)])
+    everything, _ = requesting({T4: [row("1", "us-central1")]}, rest)
+    assert [one["quotaConfig"]["preferredValue"] for one in rest.preferences] == ["1", "1", then]
+    assert f"requested {preferred}, granted 1" in everything.text
+
+
+@pytest.mark.parametrize("method", [PREFERENCES, REQUEST])
+def test_a_refused_request_is_one_sentence_and_the_console(method: str) -> None:
+    rest = Rest(refused={method: 403})
     with asking(rest) as token:
         there = world({T4: [row("1", "us-central1")]}, **token)
-        outputs = {"outputs": {"next": "wait"} if own else {}}
-        there.computed = {**there.computed, STACK_REFERENCE: lambda name, inputs: outputs}
-        if own or listed != 200:
-            everything = make(cluster(config(**ASKING)), there)
-            assert [one.inputs["quotaId"] for one in everything.every(PREFERENCE)] == [T4]
-            return
         message, left = refused(cluster(config(**ASKING)), there)
-    assert f"({T4}, us-central1): requested 2, granted 1" in message and "us-east1" not in message
-    assert "next: change it in the console" in message and PREFERENCE not in left.kinds
+    assert f"quotas: Google refused: HTTP 403: {method} is refused" in message
+    assert "iam-admin/quotas?project=p-12345" in message and not left.kinds
+    assert rest.preferences == []
+    message, _ = refused(cluster(config(**ASKING)), world({T4: [row("1", "us-central1")]}))
+    assert "Google gave no token" in message and "next: gcloud auth" in message
+
+
+def test_a_request_removes_no_machine() -> None:
+    rest = Rest(instances={"t4-1": "TERMINATED"})
+    with asking(rest) as token:
+        there = world({T4: [row("0", "us-central1")]}, **token)
+        message, left = refused(cluster(config(**ASKING)), there)
+    assert "would remove those of this stack: t4-1" in message
+    assert "next: pulumi config rm quotas" in message and not left.kinds
+    assert rest.preferences == []
 
 
 REGION: dict[str, tuple[float, float]] = {
@@ -237,9 +261,8 @@ def test_own_machines_are_no_others() -> None:
 
 
 def test_a_request_has_room_for_what_others_use() -> None:
-    with asking(Rest(quotas={"us-central1": REGION})) as token:
-        request = made(world(**token), **ASKING).one(PREFERENCE).inputs
-    assert request["quotaConfig"] == {"preferredValue": "17"}
+    _, rest = requesting({}, Rest(quotas={"us-central1": REGION}))
+    assert [one["quotaConfig"] for one in rest.preferences] == [{"preferredValue": "17"}]
 
 
 def test_what_compute_does_not_say_is_unknown() -> None:

@@ -14,8 +14,8 @@ from .world import FIREWALL, INSTANCE, NETWORK, SUBNET, cluster, config, made, w
 def test_ssh_from_the_operator_and_everything_inside_and_nothing_else() -> None:
     everything = made(ssh_cidrs=("203.0.113.7/32", "198.51.100.0/24"), count=3)
     rules = {rule.name: rule.inputs for rule in everything.every(FIREWALL)}
-    assert set(rules) == {"ssh", "inside"}
-    ssh, inside = rules["ssh"], rules["inside"]
+    assert set(rules) == {"cluster-ssh", "cluster-inside"}
+    ssh, inside = rules["cluster-ssh"], rules["cluster-inside"]
     assert ssh["allows"] == [{"protocol": "tcp", "ports": ["22"]}]
     assert ssh["sourceRanges"] == ["203.0.113.7/32", "198.51.100.0/24"]
     assert inside["allows"] == [{"protocol": "all"}]
@@ -37,10 +37,15 @@ def test_in_a_network_that_was_there_all_else_is_denied_before_its_own_rules() -
     everything = made(network="default")
     assert not everything.kinds & {NETWORK, SUBNET}
     rules = {rule.name: rule.inputs for rule in everything.every(FIREWALL)}
-    deny = rules["nothing-else"]
+    deny = rules["cluster-nothing-else"]
     assert deny["denies"] == [{"protocol": "all"}] and "allows" not in deny
     assert deny["sourceRanges"] == ["0.0.0.0/0"] and deny["targetTags"] == ["railhead-t4"]
-    assert rules["ssh"]["priority"] == rules["inside"]["priority"] < deny["priority"] < 1000
+    assert (
+        rules["cluster-ssh"]["priority"]
+        == rules["cluster-inside"]["priority"]
+        < deny["priority"]
+        < 1000
+    )
 
 
 @pytest.mark.parametrize("network", [None, "default"])

@@ -71,7 +71,7 @@ def test_the_machines_read_data_below_the_named_prefixes_only(bucket: bool) -> N
     prefixes = data_prefixes("data_buckets", "gs://images/cassava/v1/, gs://all")
     everything = made(bucket=bucket, data_buckets=prefixes)
     account = everything.one(ACCOUNT).inputs["accountId"]
-    data = [one for one in everything.every(MEMBER) if one.name.startswith("data-")]
+    data = [one for one in everything.every(MEMBER) if one.name.startswith("cluster-data-")]
     for one in data:
         member = f"serviceAccount:{account}@p-12345.iam.gserviceaccount.com"
         assert one.inputs["member"] == member

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib import parse
 
+from google.protobuf import json_format
+
 from . import server
 from .discovery import DOCUMENTS
 from .server import Answer, Call
@@ -23,6 +25,7 @@ APIS = ("compute", "serviceusage", "cloudresourcemanager", "oslogin")
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 TOKEN = "ya29.of-a-test"
 PREFERENCES = "cloudquotas.projects.locations.quotaPreferences.list"
+REQUEST = "cloudquotas.projects.locations.quotaPreferences.patch"
 CLUSTER_ID = "0a1b2c3d4e5f"  # of the stack under test, as tests/stacks/mocks.py has it
 T4 = "nvidia-tesla-t4"
 # Where n1 is, unless a test says otherwise: n1 is not in every zone.
@@ -64,6 +67,7 @@ class Rest:
             "compute.images.list": self._images,
             "oslogin.users.getLoginProfile": self._profile,
             PREFERENCES: self._preferences,
+            REQUEST: lambda params: self._request(params, body),
         }
         if method == "cloudresourcemanager.projects.testIamPermissions":
             return 200, {"permissions": sorted(self.permissions & set(body["permissions"]))}
@@ -127,6 +131,25 @@ class Rest:
         if "pageToken" not in params:
             return {"quotaPreferences": self.preferences[:1], "nextPageToken": "2"}
         return {"quotaPreferences": self.preferences[1:]}
+
+    def _request(self, params: Mapping[str, str], body: Any) -> Any:
+        """Cloud Quotas has one for a quota and its dimensions, and changes no dimensions."""
+        from google.cloud import cloudquotas_v1  # it takes a second to load
+
+        message: Any = cloudquotas_v1.QuotaPreference.pb()
+        json_format.ParseDict(body, message())
+        assert body["contactEmail"], "an increase needs it"
+        assert params["allowMissing"] == "true" and "updateMask" not in params
+        assert body["name"].endswith(f"/quotaPreferences/{params['name']}")
+        what = ("service", "quotaId", "dimensions")
+        same = [one for one in self.preferences if all(one[key] == body[key] for key in what)]
+        named = [one for one in self.preferences if one["name"] == body["name"]]
+        assert same == named, "there is one for this quota, or this name is that of another"
+        kept = same[0] if same else {"quotaConfig": {}}
+        kept |= {key: body[key] for key in ("name", *what)}
+        kept["quotaConfig"] |= body["quotaConfig"]
+        self.preferences = [*(one for one in self.preferences if one is not kept), kept]
+        return {**kept, "reconciling": True}
 
     def _profile(self, params: Mapping[str, str]) -> Any:
         return {
@@ -192,6 +215,8 @@ def _methods() -> dict[str, tuple[str, str, set[str]]]:
     # Cloud Quotas has no discovery document in the package.
     listed = r"v1/projects/(?P<project>[^/]+)/locations/global/quotaPreferences"
     found[PREFERENCES] = ("GET", listed, {"pageSize", "pageToken", "filter", "orderBy"})
+    changed = {"updateMask", "allowMissing", "validateOnly", "ignoreSafetyChecks"}
+    found[REQUEST] = ("PATCH", rf"{listed}/(?P<name>[^/]+)", changed)
     return found
 
 

@@ -48,7 +48,7 @@ def start(answer: Callable[[Call], Answer]) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_DELETE = _reply
+        do_GET = do_POST = do_PATCH = do_DELETE = _reply
 
         def log_message(self, *_: Any) -> None:
             pass

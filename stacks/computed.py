@@ -1,0 +1,102 @@
+"""What a program of one's own may compute: settings that are Outputs, checked when they are known.
+
+The checks before the first resource need all other settings: whether the account, the region and
+its quotas have room for these machines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import pulumi
+
+from railhead.documents.uri import BucketUri
+
+from .config import validators
+from .config.data_buckets import data_prefixes
+from .config.rules import WIDEST
+from .config.settings import ClusterConfig
+from .config.validators import ConfigError
+
+T = TypeVar("T")
+U = TypeVar("U")
+Data = BucketUri | pulumi.Output[BucketUri]
+COMPUTED = ("bucket_name", "data_buckets", "labels", "ssh_cidrs")
+OURS = "railhead"  # with which the tags and labels of a cluster itself begin
+
+
+def check(config: ClusterConfig) -> None:
+    """Refuse an Output in a setting that must be known before the first resource.
+
+    Raises:
+        RunError: it names the setting, and those that may be Outputs.
+    """
+    fields = [one.name for one in dataclasses.fields(config) if one.name not in COMPUTED]
+    for name in fields:
+        if isinstance(getattr(config, name), pulumi.Output):
+            raise pulumi.RunError(
+                f"{name}: an Output; the checks before the first resource need its value. Only "
+                f"{', '.join(COMPUTED)} may be Outputs"
+            )
+    for key in config.labels:
+        if key.startswith(OURS):
+            raise pulumi.RunError(
+                f"labels: {key}: names that begin with {OURS} are the cluster's own"
+            )
+
+
+def networks(config: ClusterConfig) -> Iterator[tuple[str, str | pulumi.Output[str]]]:
+    """The networks of ssh_cidrs, each with a name for its rule: itself, or its number if it is an
+    Output."""
+    for number, one in enumerate(config.ssh_cidrs, start=1):
+        if isinstance(one, pulumi.Output):
+            yield str(number), one.apply(_network)
+        elif isinstance(one, str):
+            yield one, one
+
+
+def _network(text: str) -> str:
+    (found,) = _read("ssh_cidrs", validators.cidrs, text)
+    network = ipaddress.ip_network(found)
+    if network.prefixlen < WIDEST[network.version]:
+        raise pulumi.RunError(f"ssh_cidrs: {found} is wider than /{WIDEST[network.version]}")
+    return found
+
+
+def bucket_name(config: ClusterConfig) -> pulumi.Input[str] | None:
+    """The name of the bucket; None where the stack chooses one."""
+    name = config.bucket_name
+    if isinstance(name, pulumi.Output):
+        return name.apply(partial(_read, "bucket_name", validators.bucket_name))
+    return name
+
+
+def data_buckets(config: ClusterConfig) -> Iterator[tuple[str, Data]]:
+    """The data of data_buckets, each with a name: its address, or its number if it is an Output."""
+    for number, one in enumerate(config.data_buckets, start=1):
+        if isinstance(one, pulumi.Output):
+            yield str(number), one.apply(_prefix)
+        elif isinstance(one, BucketUri):
+            yield f"{one.bucket}/{one.prefix}", one
+
+
+def _prefix(text: str) -> BucketUri:
+    (found,) = _read("data_buckets", data_prefixes, text)
+    return found
+
+
+def _read(key: str, reader: Callable[[str, str], T], text: str) -> T:
+    """The value of a text, as of the config's; RunError, without a traceback, for a mistake."""
+    try:
+        return reader(key, text)
+    except ConfigError as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+def mapped(value: T | pulumi.Output[T], of: Callable[[T], U]) -> U | pulumi.Output[U]:
+    """What a function makes of a value, when that is known."""
+    return value.apply(of) if isinstance(value, pulumi.Output) else of(value)
