@@ -17,9 +17,9 @@ from railhead.documents.clouds import is_no_capacity
 from railhead.documents.codec import encode
 from railhead.installation import PROGRAM
 
+from .component.logical_names import LogicalNames
 from .config.settings import ClusterConfig
 from .cost import cost, price_per_machine
-from .logical_names import LogicalNames
 
 # Names of resources in Pulumi's state, after that of the cluster; bootstrap reads them there.
 PRICE = "price-per-machine"

@@ -17,7 +17,7 @@ import pulumi
 
 from railhead.installation import PROGRAM
 
-from .logical_names import LogicalNames
+from .component.logical_names import LogicalNames
 
 NAME = "id"  # of the resource in Pulumi's state, after that of the cluster; bootstrap reads it
 FORMER = "cluster-id"

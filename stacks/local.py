@@ -16,10 +16,11 @@ from railhead.documents.cluster import ClusterDocument, DocumentHost, Ssh
 from railhead.documents.codec import decode, encode
 from railhead.installation import PREFIX
 
-from . import cluster_id, computed, outputs, place
+from . import cluster_id, outputs, place
+from .component import computed
+from .component.logical_names import Named, named, names_of
+from .component.parts import after, placed
 from .config.settings import ClusterConfig
-from .logical_names import Named, named, names_of
-from .parts import after, placed
 
 Props = dict[str, Any]
 INPUTS = ("cluster", "name", "running")

@@ -16,8 +16,8 @@ import pulumi
 from railhead.installation import PROGRAM
 
 from .cluster_id import ClusterId
+from .component.logical_names import LogicalNames
 from .config.settings import ClusterConfig
-from .logical_names import LogicalNames
 
 PLACE, ACCOUNT = "place", "account"  # in Pulumi's state, after the cluster's name; bootstrap reads
 FORMER = "cluster-{}"

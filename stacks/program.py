@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
+import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
 from railhead.documents.codec import encode
+from railhead.installation import PREFIX
 
 from .clouds import CLOUDS
 from .config import settings
 from .config.validators import ConfigError
 from .cost import cost
-from .existing import by_bootstrap
 from .next_command import naming
+from .place import NotKnown, Place
 from .summary import Summary, summary
 
 ENGINE = ">=3.259.0"  # stashes and error hooks
 LOGICAL_NAME = "cluster"  # constant: another name of the cluster replaces nothing
+SECONDS = 120  # to look for what exists where the stack was
 ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
 
 
@@ -33,7 +38,7 @@ def main() -> None:
         config = settings.read(values, stack=pulumi.get_stack(), others=every)
         pulumi.log.info(f"the whole cluster: {cost(config)}")
         component = importlib.import_module(CLOUDS[config.cloud].component)
-        cluster = component.Cluster(LOGICAL_NAME, config, existing=by_bootstrap)
+        cluster = component.Cluster(LOGICAL_NAME, config, existing=_existing)
     except ConfigError as error:
         for problem in re.split(r"\n(?! )", str(error)):
             message = settings.with_command(problem, values.get("cloud", ""))
@@ -48,6 +53,27 @@ def main() -> None:
     pulumi.export("next", short.apply(lambda one: one.next))
     pulumi.export("hosts", short.apply(lambda one: one.hosts))
     pulumi.export("deadline", short.apply(lambda one: one.deadline))
+
+
+def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:
+    """What exists with the id, as `bootstrap` finds it, in a separate process: for every cloud,
+    also for one that is not the stack's any more.
+
+    Raises:
+        NotKnown: the cloud does not answer, or refuses.
+    """
+    argv = [sys.executable, "-m", f"{PREFIX}bootstrap.clouds.existing", own_id, json.dumps(place)]
+    try:
+        process = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+        )
+        why = process.stderr.strip()
+    except subprocess.TimeoutExpired:
+        raise NotKnown(f"there was no answer within {SECONDS} s") from None
+    if why or process.returncode:
+        raise NotKnown(why)
+    found: dict[str, list[str]] = json.loads(process.stdout)
+    return found
 
 
 def _check_engine() -> None:

@@ -187,10 +187,10 @@ def read_state(stack: str, exported: object) -> StackState:
     )
 
 
-def _place(resources: Sequence[Resource], recorded: Mapping[str, Any] | None) -> RecordedPlace:
+def _place(resources: Sequence[Resource], recorded: object) -> RecordedPlace:
     """The recorded place; that of the provider where an older version recorded none."""
     try:
-        place = decode(RecordedPlace, dict(recorded or {}))
+        place = decode(RecordedPlace, recorded or {})
     except ValueError:
         place = RecordedPlace()
     if place.cloud in CLOUDS:

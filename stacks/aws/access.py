@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2, s3
 
+from ..component.logical_names import named
+from ..component.parts import Part, keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import Part, keeping, unique
 from . import identity, schedule
 
 

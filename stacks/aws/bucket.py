@@ -9,10 +9,10 @@ from pulumi_aws import s3
 
 from railhead.documents.runs.manifest import SHORT_LIVED
 
-from .. import computed
+from ..component import computed
+from ..component.logical_names import named
+from ..component.parts import Part, keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import Part, keeping, unique
 
 OLD_VERSIONS_DAYS = 7
 OLD_CHECKPOINTS_DAYS = 1  # they are gigabytes, and are overwritten many times a day

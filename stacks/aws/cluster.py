@@ -12,11 +12,12 @@ import pulumi_aws as aws
 from railhead.documents.cluster import ClusterDocument, DocumentHost
 from railhead.documents.codec import encode
 
-from .. import broken_up, cluster_id, computed, outputs, place
+from .. import broken_up, cluster_id, outputs, place
+from ..component import computed
+from ..component.logical_names import LogicalNames, Named, known_by_former_names, names_of
+from ..component.parts import after, given_provider, placed
 from ..config.settings import ClusterConfig
 from ..cost import price
-from ..logical_names import LogicalNames, Named, known_by_former_names, names_of
-from ..parts import after, given_provider, placed
 from ..quotas import QuotaNeed
 from . import image, quota, schedule, user_data
 from .access import Access

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-from ..logical_names import named
+from ..component.logical_names import named
 from .user_data import cloud_config
 
 SECRET = ["userData", "userDataBase64"]  # the names under which an instance returns it

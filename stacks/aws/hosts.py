@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
+from ..component.logical_names import named
+from ..component.parts import Part
 from ..config.settings import ClusterConfig
-from ..logical_names import named
 from ..next_command import with_stack
-from ..parts import Part
 from . import host_key, image, schedule, user_data
 from .access import Access
 from .network import Network

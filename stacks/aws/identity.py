@@ -14,10 +14,10 @@ from pulumi_aws import iam, s3
 
 from railhead.documents.uri import BucketUri
 
-from .. import computed
+from ..component import computed
+from ..component.logical_names import named
+from ..component.parts import keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import keeping, unique
 
 
 def instance_profile(

@@ -9,10 +9,10 @@ from functools import partial
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from .. import computed
+from ..component import computed
+from ..component.logical_names import named
+from ..component.parts import Part, keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import Part, keeping, unique
 from .zone import Location
 
 BLOCK = ipaddress.ip_network("10.77.0.0/16")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pulumi
 from pulumi_aws import servicequotas
 
+from ..component.logical_names import named
 from ..config.settings import ClusterConfig
 from ..config.validators import ConfigError
-from ..logical_names import named
 from ..next_command import with_stack
 from ..quotas import QuotaNeed, QuotaState, comparison
 from .lookups import usage

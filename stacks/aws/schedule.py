@@ -19,9 +19,9 @@ from pulumi_aws import ec2, iam, scheduler
 from railhead.documents.cluster import DocumentDeadline
 
 from .. import deadline
+from ..component.logical_names import named
+from ..component.parts import keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import keeping, unique
 from .identity import trust
 from .tags import ID
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pulumi
 from pulumi_gcp import storage
 
-from .. import computed
+from ..component import computed
+from ..component.logical_names import named
+from ..component.parts import Part, keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import Part, keeping, unique
 from .labels import labels
 from .zone import Location
 

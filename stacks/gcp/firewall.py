@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_gcp import compute
 
-from .. import computed
+from ..component import computed
+from ..component.logical_names import named
+from ..component.parts import keeping, unique
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import keeping, unique
 from .labels import tag
 from .zone import Location
 

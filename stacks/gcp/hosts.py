@@ -8,9 +8,9 @@ import pulumi
 from pulumi_gcp import compute
 
 from .. import deadline
+from ..component.logical_names import named
+from ..component.parts import Part
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import Part
 from .identity import SCOPE
 from .image import Image
 from .labels import ID, labels, tag

@@ -9,10 +9,10 @@ from pulumi_gcp import serviceaccount, storage
 
 from railhead.documents.uri import BucketUri
 
-from .. import computed
+from ..component import computed
+from ..component.logical_names import named
+from ..component.parts import Part, keeping
 from ..config.settings import ClusterConfig
-from ..logical_names import named
-from ..parts import Part, keeping
 from .zone import Location
 
 # Objects: list and read; below runs/ also write and remove, which an overwrite needs. Nothing on

@@ -101,7 +101,7 @@ def test_up_makes_hosts_that_let_us_in_and_destroy_ends_them(stack: Stack, home:
     assert stack.preview().ended(0).summary == {"create": 6}
     assert not (home / ".railhead").exists()
     done = stack.up().ended(0, "fab train", "it costs nothing")
-    assert {step.name for step in done.steps if step.type == HOST} == {"h1", "h2"}
+    assert {step.name for step in done.steps if step.type == HOST} == {"cluster-h1", "cluster-h2"}
     inventory = cluster(stack)
     assert [ssh(inventory, host.name) for host in inventory.hosts] == ["in", "in"]
     hosts = local_cluster.existing("test")
@@ -121,13 +121,13 @@ def test_up_again_changes_nothing(running: Stack) -> None:
 
 def test_one_more_and_one_less_leave_the_others_running(running: Stack) -> None:
     before = pids()
-    assert running.config(count=3).preview().ended(0).changed == {"h3": "create"}
-    assert running.up().ended(0).changed == {"h3": "create"}
+    assert running.config(count=3).preview().ended(0).changed == {"cluster-h3": "create"}
+    assert running.up().ended(0).changed == {"cluster-h3": "create"}
     inventory = cluster(running)
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
     assert ssh(inventory, "h3") == "in"
     gone = local_cluster.existing("test")[2]
-    assert running.config(count=2).up().ended(0).changed == {"h3": "delete"}
+    assert running.config(count=2).up().ended(0).changed == {"cluster-h3": "delete"}
     assert pids() == before
     assert processes.of(gone.folder) == [] and not gone.folder.exists()
 
@@ -135,12 +135,12 @@ def test_one_more_and_one_less_leave_the_others_running(running: Stack) -> None:
 def test_a_dead_host_shows_and_is_started_again(running: Stack) -> None:
     before, inventory = pids(), cluster(running)
     kill("h2")
-    assert running.refresh().ended(0).changed == {"h2": "update"}
+    assert running.refresh().ended(0).changed == {"cluster-h2": "update"}
     assert {name: host["running"] for name, host in made(running).items()} == {
         "h1": True,
         "h2": False,
     }
-    assert running.up().ended(0).changed == {"h2": "update"}
+    assert running.up().ended(0).changed == {"cluster-h2": "update"}
     after = cluster(running)
     assert ssh(after, "h2") == "in"
     assert [host.host_key for host in after.hosts] == [host.host_key for host in inventory.hosts]
@@ -149,8 +149,8 @@ def test_a_dead_host_shows_and_is_started_again(running: Stack) -> None:
 
 def test_a_host_that_was_removed_by_hand_is_made_again(running: Stack) -> None:
     local_cluster.remove("test", ["h1"])
-    assert running.refresh().ended(0).changed == {"h1": "delete"}
-    assert running.up().ended(0).changed == {"h1": "create"}
+    assert running.refresh().ended(0).changed == {"cluster-h1": "delete"}
+    assert running.up().ended(0).changed == {"cluster-h1": "create"}
     assert ssh(cluster(running), "h1") == "in"
 
 

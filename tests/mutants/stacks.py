@@ -38,8 +38,8 @@ MUTANTS = [
     ),
     Mutant(
         what="a stack of an earlier version loses all its machines at the next `up`",
-        file="stacks/parts.py",
-        old="pulumi.ResourceOptions(aliases=[*urns])",
+        file="stacks/component/logical_names.py",
+        old="pulumi.ResourceOptions(aliases=aliases)",
         new="pulumi.ResourceOptions()",
         caught_by=("tests/engine/test_former_names.py", "-k", "earlier"),
     ),
@@ -87,12 +87,10 @@ MUTANTS = [
     ),
     Mutant(
         what="a request for more quota removes the machines of a stack on Google Cloud",
-        file="stacks/gcp/cluster.py",
-        old="            quota.refuse_others(requests, config, found.google)",
-        new="            pass",
-        caught_by=(
-            "tests/engine/test_gcp.py::test_what_replaces_machines_takes_the_old_ones_away_first",
-        ),
+        file="stacks/gcp/quota.py",
+        old="        _refuse_machines(existing.own(google, own_id), config)",
+        new="        pass",
+        caught_by=("tests/stacks/gcp/test_quota.py", "-k", "removes_no_machine"),
     ),
     Mutant(
         what="machines of Google Cloud that can only migrate are to be stopped for maintenance",
@@ -102,10 +100,10 @@ MUTANTS = [
         caught_by=("tests/stacks/gcp/test_hosts.py",),
     ),
     Mutant(
-        what="a quota that another stack has requested is requested again",
+        what="a request makes an earlier one smaller",
         file="stacks/gcp/quota.py",
-        old="    if requested := preferences.requested(needs, google):",
-        new="    if requested := preferences.requested((), google):",
+        old="there.preferred >= need.amount",
+        new="there.preferred == need.amount",
         caught_by=("tests/stacks/gcp/test_quota.py",),
     ),
     Mutant(
@@ -120,8 +118,8 @@ MUTANTS = [
     Mutant(
         what="a cluster's id changes with every `up`: `fab` no longer finds its machines",
         file="stacks/cluster_id.py",
-        old='opts=pulumi.ResourceOptions(ignore_changes=["input"])',
-        new="opts=None",
+        old='ignore_changes=["input"], ',
+        new="",
         caught_by=(f"{AWS}test_cluster.py", "-k", "clusters_id"),
     ),
     Mutant(

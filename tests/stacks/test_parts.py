@@ -9,10 +9,10 @@ import pytest
 
 from stacks.aws import bucket as aws_bucket
 from stacks.aws.tags import TYPES as TAGGED
+from stacks.component.parts import unique
 from stacks.gcp import bucket as gcp_bucket
 from stacks.gcp import zone
 from stacks.gcp.labels import TYPES as LABELLED
-from stacks.parts import unique
 from tests.stacks.aws import world as aws
 from tests.stacks.gcp import world as gcp
 from tests.stacks.mocks import Made, make

@@ -8,9 +8,9 @@ import pulumi
 from pulumi_aws import ec2
 
 from ... import cluster_id, names
+from ...component.logical_names import LogicalNames
 from ...config.settings import ClusterConfig
 from ...config.validators import ConfigError
-from ...logical_names import LogicalNames
 from ..tags import CLUSTER, ID, OWNER, STACK
 from .calls import lookup
 

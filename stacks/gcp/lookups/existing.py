@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 
 from ... import cluster_id, names
+from ...component.logical_names import LogicalNames
 from ...config.settings import ClusterConfig
-from ...logical_names import LogicalNames
 from ..labels import CLUSTER, ID, OWNER
 from .rest import Google, LookupFailed
 

@@ -181,10 +181,10 @@ def test_the_request_that_exists_is_increased_and_never_decreased(
     preferred: str, then: str
 ) -> None:
     """Google has one request for each quota and place, and refuses a second."""
-    asked = {"preferredValue": preferred, "grantedValue": "1"}
+    sent = {"preferredValue": preferred, "grantedValue": "1"}
     others = [preference(quotaId=T4_SPOT), preference(dimensions={"region": "us-east1"})]
     others = [{**one, "name": f"{one['name']}-{n}"} for n, one in enumerate(others)]
-    rest = Rest(preferences=[*others, preference(quotaConfig=asked)])
+    rest = Rest(preferences=[*others, preference(quotaConfig=sent)])
     everything, _ = requesting({T4: [row("1", "us-central1")]}, rest)
     assert [one["quotaConfig"]["preferredValue"] for one in rest.preferences] == ["1", "1", then]
     assert f"requested {preferred}, granted 1" in everything.text

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
-from .config.settings import ClusterConfig
+from ..config.settings import ClusterConfig
 
 # The clusters of each program, by its root resource: logical names, and names in the cloud.
 _MADE: WeakKeyDictionary[pulumi.Resource, dict[str, str]] = WeakKeyDictionary()

@@ -1,0 +1,1 @@
+"""What the components of all clouds share: their parts, the names of these, and Outputs in them."""
