@@ -165,7 +165,7 @@ def read_state(stack: str, exported: object) -> StackState:
     return StackState(
         stack=stack,
         document=document if isinstance(document, Mapping) and SECRET not in document else None,
-        cluster=_text(component.inputs.get("name")) or component.name if component else None,
+        cluster=_cluster_name(component) if component else None,
         cluster_id=_text(stash(ID).get("output")),
         cloud=place.cloud,
         region=place.region,
@@ -181,10 +181,15 @@ def read_state(stack: str, exported: object) -> StackState:
         or next((m.account for m in machines if m.account), None),
         first_name=_first_name(_text(stash(SCHEDULE_PREFIX).get("output"))),
         others={
-            each.name: _text(_stash(resources, each.name, ID).get("output"))
+            _cluster_name(each): _text(_stash(resources, each.name, ID).get("output"))
             for each in components[1:]
         },
     )
+
+
+def _cluster_name(component: Resource) -> str:
+    """The name of a cluster, which until 0.1.0 its component had."""
+    return _text(component.inputs.get("name")) or component.name
 
 
 def _place(resources: Sequence[Resource], recorded: object) -> RecordedPlace:
