@@ -44,9 +44,7 @@ def check(config: ClusterConfig) -> None:
             )
     for key in config.labels:
         if key.startswith(OURS):
-            raise pulumi.RunError(
-                f"labels: {key}: names that begin with {OURS} are the cluster's own"
-            )
+            raise pulumi.RunError(f"labels: {key}: those that begin with {OURS} are the cluster's")
 
 
 def networks(config: ClusterConfig) -> Iterator[tuple[str, str | pulumi.Output[str]]]:

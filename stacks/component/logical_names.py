@@ -67,9 +67,7 @@ def names_of(cluster: str, config: ClusterConfig) -> LogicalNames:
     program = pulumi.runtime.get_root_resource()
     made = _MADE.setdefault(program, {}) if program else {}
     if cluster in made:
-        raise pulumi.RunError(
-            f"two clusters of this program are called {cluster!r} in Pulumi's state"
-        )
+        raise pulumi.RunError(f"{cluster!r} is the logical name of two clusters of this program")
     if config.name in made.values():
         raise pulumi.RunError(
             f"name: two clusters of this program are called {config.name!r}, and so would their "

@@ -173,6 +173,8 @@ def _run(
             asyncio.run(run_in_stack(lambda: _without_result(program)))
         except Exception as error:
             return error
+        finally:
+            settings.SETTINGS.outputs.clear()  # what has failed stays there, for the next program
         return None
 
     return made, contextvars.Context().run(inside)

@@ -173,9 +173,8 @@ def test_a_computed_value_is_checked_when_it_is_known(changes: dict[str, Any], s
         late = pulumi.Stash("late", input=changes).output
         ((key, value),) = changes.items()
         found = late.apply(lambda _: value if isinstance(value, str) else value[0])
-        AwsCluster(
-            "mine", replace(aws.config(), **{key: found if key == "bucket_name" else (found,)})
-        )
+        computed: dict[str, Any] = {key: found if key == "bucket_name" else (found,)}
+        AwsCluster("mine", replace(aws.config(), **computed))
 
     message, _ = refused(program, aws.world())
     assert says in message

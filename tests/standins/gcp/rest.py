@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +56,7 @@ class Rest:
         """The status and the JSON of a call of a REST method."""
         if method in self.refused:
             return self.refused[method], _error(self.refused[method], f"{method} is refused")
-        answers = {
+        answers: dict[str, Callable[[Mapping[str, str]], Any]] = {
             "serviceusage.services.batchGet": self._services,
             "compute.projects.get": lambda _: self._quotas("global"),
             "compute.regions.get": lambda params: self._quotas(params["region"]),
@@ -67,7 +67,7 @@ class Rest:
             "compute.images.list": self._images,
             "oslogin.users.getLoginProfile": self._profile,
             PREFERENCES: self._preferences,
-            REQUEST: lambda params: self._request(params, body),
+            REQUEST: functools.partial(self._request, body),
         }
         if method == "cloudresourcemanager.projects.testIamPermissions":
             return 200, {"permissions": sorted(self.permissions & set(body["permissions"]))}
@@ -132,12 +132,12 @@ class Rest:
             return {"quotaPreferences": self.preferences[:1], "nextPageToken": "2"}
         return {"quotaPreferences": self.preferences[1:]}
 
-    def _request(self, params: Mapping[str, str], body: Any) -> Any:
+    def _request(self, body: Any, params: Mapping[str, str]) -> Any:
         """Cloud Quotas has one for a quota and its dimensions, and changes no dimensions."""
         from google.cloud import cloudquotas_v1  # it takes a second to load
 
-        message: Any = cloudquotas_v1.QuotaPreference.pb()
-        json_format.ParseDict(body, message())
+        known: Any = cloudquotas_v1.QuotaPreference
+        json_format.ParseDict(body, known.pb()())
         assert body["contactEmail"], "an increase needs it"
         assert params["allowMissing"] == "true" and "updateMask" not in params
         assert body["name"].endswith(f"/quotaPreferences/{params['name']}")
