@@ -24,9 +24,9 @@ from __future__ import annotations
 import errno
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 
+from railhead.documents.lazy import dataclass
 from railhead.installation import PROGRAM
 
 DONE, FAILED, USAGE, BELOW_THRESHOLD, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 4, 130

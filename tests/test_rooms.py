@@ -91,6 +91,7 @@ PURE = {
     "bootstrap.remote.evaluation.thresholds",
     "bootstrap.remote.locks",
     "bootstrap.remote.programs",
+    "bootstrap.remote.regular_files",
     "bootstrap.remote.rank.groups",
     "bootstrap.remote.run.checkpoint_files",
     "bootstrap.remote.run.controller",

@@ -10,13 +10,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any
 
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.outputs import ErrorOutput
 from railhead.installation import PROGRAM
 
@@ -148,8 +148,8 @@ def error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutpu
         following = str(_with_target(error.next, options)) or None
         return ErrorOutput(error=error.message, next=following, exit_code=error.code)
     if isinstance(error, Exit):
-        message, _, following = (error.message or "").partition("\n  next: ")
-        return ErrorOutput(error=message, next=following or None, exit_code=error.code)
+        message, _, hint = (error.message or "").partition("\n  next: ")
+        return ErrorOutput(error=message, next=hint or None, exit_code=error.code)
     if isinstance(error, KeyboardInterrupt):
         return ErrorOutput(error="interrupted", exit_code=INTERRUPTED)
     return ErrorOutput(error=INTERNAL, exit_code=FAILED)

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options import jobs
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import Only, Option, chosen, only

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import TargetOptions
 
 from ..console.output import print_lines

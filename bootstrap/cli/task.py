@@ -6,13 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from fabric import Connection
 from fabric import main as fabrics
 from invoke import Context, Exit, Task
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.jobs import JobOptions, merged
 from railhead.documents.options.option import Only, Option, chosen, from_texts
 from railhead.installation import FABRICS

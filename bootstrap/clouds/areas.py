@@ -7,8 +7,10 @@ Cloud.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import RailheadError
 from ..inventory.clouds import CLOUDS

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Protocol
+
+from railhead.documents.lazy import dataclass
 
 from ..console.output import Reporter, print_lines
 from ..console.wait import Clock, wait_until

@@ -6,9 +6,9 @@ Hosts upload with remote/run/upload.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Manifest
 from railhead.documents.uri import bucket_uri
 

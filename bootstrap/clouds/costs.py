@@ -7,7 +7,8 @@ amount is shown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import Command
 from .base import Cost

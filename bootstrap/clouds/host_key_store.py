@@ -6,8 +6,7 @@ login. Machines may not write here: they write below runs/ only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
 
 from .bucket import Bucket

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import RailheadError
 from ..inventory.clouds import CLOUDS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.lazy import dataclass
 
 from ..errors import typed_options
 

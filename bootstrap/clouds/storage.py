@@ -6,8 +6,9 @@ s3 and gcs implement it. An object that was written twice has two versions, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from railhead.documents.lazy import dataclass
 
 from ..remote.buckets.objects import Objects
 from .base import Refused

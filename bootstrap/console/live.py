@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
+
+from railhead.documents.lazy import dataclass
 
 from . import notebook
 from .colours import board_line, colored, has_colours, is_terminal

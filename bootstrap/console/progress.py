@@ -6,8 +6,10 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from railhead.documents.lazy import dataclass
 
 from .text import bar, duration, percent, size
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+from railhead.documents.lazy import dataclass
 
 T = TypeVar("T")
 

@@ -14,12 +14,13 @@ import shlex
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
 
 from ..console.output import ByteReporter
 from ..console.text import size
@@ -27,7 +28,7 @@ from ..console.threads import in_threads
 from ..errors import RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.files import atomic_write
-from ..remote.run.manifest import size_and_sha256
+from ..remote.regular_files import size_and_sha256
 from ..ssh.bundle_files import check_name
 
 MANIFEST = "manifest.json"  # of shards

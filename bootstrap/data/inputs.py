@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunData
 
 from ..errors import UsageError

@@ -6,9 +6,9 @@ The state of all hosts is read first, the space is computed, then all hosts rece
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from railhead.documents.agent.data import DataState, NeededParts, ReceiveData
+from railhead.documents.lazy import dataclass
 
 from ..console.live import Board
 from ..console.progress import Transfer

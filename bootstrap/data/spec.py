@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import DISTRIBUTIONS, MODES
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 

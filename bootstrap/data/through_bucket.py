@@ -7,10 +7,10 @@ connections instead; what a host downloaded is not sent again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from railhead.documents.agent.commands import Grown, Line
 from railhead.documents.agent.request import LONG
+from railhead.documents.lazy import dataclass
 
 from ..clouds import bucket
 from ..console.live import Board

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from railhead.documents.codec import encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.stored_data import StoredData
 
 from ..clouds.storage import Store

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from railhead.documents import cluster
 from railhead.documents.codec import decode
 from railhead.documents.doctor import Check
 from railhead.documents.endpoint import Deployed
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs import run
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.run_record import RunRecord

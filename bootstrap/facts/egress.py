@@ -9,7 +9,8 @@ fails.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 # The variables and functions remain in the shell that runs the facts. For apt, the target is its
 # proxy, otherwise the first mirror in its lists; for wheels, a proxy or an index from the

@@ -10,9 +10,9 @@ import ipaddress
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 

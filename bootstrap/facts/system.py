@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from railhead.documents.lazy import dataclass
 
 from ..console.text import lines
 from ..inventory.clouds import CLOUDS

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 RESET = "restart the machine, or as root: nvidia-smi --gpu-reset -i {bus}"
 REPLACE = f"{RESET}; if it happens again, the card is broken: use another machine"

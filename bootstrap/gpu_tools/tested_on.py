@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode, encode, key
+from railhead.documents.lazy import dataclass
 
 from ..errors import RailheadError
 

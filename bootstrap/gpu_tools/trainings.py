@@ -13,11 +13,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.evaluation import Evaluation
 
 from ..console import log

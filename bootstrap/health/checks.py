@@ -7,11 +7,11 @@ is much slower than the others is a finding too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median_low
 
 from railhead.documents.health import Device
+from railhead.documents.lazy import dataclass
 
 from ..console.text import count, size
 from ..errors import Command, Hint

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median_low
+
+from railhead.documents.lazy import dataclass
 
 from ..console.text import clean, columns_of, count, size
 from ..errors import Hint

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions, TeardownOptions
 from railhead.documents.options.option import shortened, text_value
 from railhead.documents.options.runs import (

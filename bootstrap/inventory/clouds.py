@@ -8,10 +8,10 @@ used, because its SDK loads slowly.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.lazy import dataclass
 
 CLOUDS_FOLDER = f"{__name__.removesuffix('.inventory.clouds')}.clouds"
 

@@ -11,11 +11,11 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 
 from ..errors import Command, Hint
 from . import pulumi_cli

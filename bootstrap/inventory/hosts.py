@@ -10,9 +10,10 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
 from railhead.documents.options.option import shortened
 

@@ -6,7 +6,6 @@ It is written before the first process starts, so that `fab teardown` works afte
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from railhead.documents.runs.run_record import RunRecord
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError
 from ..remote import locks
+from .caches import cache as cache
 from .document import from_document, to_document
 from .files import atomic_folder, atomic_write, set_aside
 from .hosts import Inventory, check_name
@@ -32,16 +32,6 @@ NAME_HOSTS = "the same command with --hosts user@first,user@second   # or with -
 def home() -> Path:
     """The current user's ~/.railhead."""
     return Path.home() / ".railhead"
-
-
-def cache(kind: str) -> Path:
-    """~/.cache/railhead/<kind>, created if it is missing; XDG_CACHE_HOME replaces ~/.cache."""
-    configured = os.environ.get("XDG_CACHE_HOME", "")
-    # By the XDG rules, a path that is not absolute is ignored.
-    caches = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
-    folder = caches / "railhead" / kind
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def cluster_folder(name: str) -> Path:

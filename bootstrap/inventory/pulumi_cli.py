@@ -15,10 +15,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.installation import IS_WHEEL
 
 from ..console import log

@@ -7,7 +7,8 @@ import re
 import shlex
 import shutil
 import socket
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import Command, Hint, UsageError
 from . import pulumi_cli

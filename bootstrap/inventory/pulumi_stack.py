@@ -6,11 +6,12 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 
 from ..console.output import print_lines
 from ..errors import Command, Hint, RailheadError, UsageError

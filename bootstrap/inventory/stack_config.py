@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from invoke.util import yaml  # type: ignore[attr-defined]
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import login_name, owner_name
 
 from . import pulumi_cli

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
 
 from . import local_state

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
 from railhead.documents.cluster import Price
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
 from .clouds import CLOUDS, STATE_TYPES, StateTypes

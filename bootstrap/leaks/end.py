@@ -7,8 +7,9 @@ the areas are listed again until nothing is left, or nothing changes any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.leaks import Leak
 
 from ..clouds.areas import MACHINE, Resource

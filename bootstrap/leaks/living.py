@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds.machines import Place
 from ..console.threads import all_within

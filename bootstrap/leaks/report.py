@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.leaks import (
     LEAKED,
     LIVING,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.leaks import FAILED, OK, SKIPPED, UNREACHABLE, LeakArea
 
 from ..clouds.areas import Area, Forbidden, Incomplete, Resource, areas, clouds_with_areas

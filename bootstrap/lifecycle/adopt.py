@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from railhead.documents.clouds import COMMON_FACTS, POWER_OFF
 from railhead.documents.cluster import DocumentDeadline
+from railhead.documents.lazy import dataclass
 
 from ..clouds.machines import Machine, Place, list_machines
 from ..console.output import Reporter

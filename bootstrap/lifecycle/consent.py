@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds import bucket
 from ..clouds.base import Cloud

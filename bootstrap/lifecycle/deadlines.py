@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import DeadlineOptions
 from railhead.documents.options.option import from_texts, number_text
 

@@ -6,7 +6,9 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds import base, bucket, host_key_store
 from ..clouds.base import STOPPED, Cloud, Cost, InstanceState

@@ -7,7 +7,9 @@ are searched by their tags, in the places of this computer's records and of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds.machines import Machine, Place, list_machines
 from ..errors import Command, Hint, RailheadError, UsageError

@@ -10,7 +10,8 @@ import shlex
 import socket
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds import base
 from ..errors import (

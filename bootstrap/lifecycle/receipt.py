@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.outputs import ReceiptLine, TeardownOutput
 
 from ..clouds.base import STOPPED, Cost, InstanceState

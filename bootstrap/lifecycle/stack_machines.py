@@ -7,7 +7,9 @@ also machines that are in no state. Every command that shows, stops or ends mach
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds import base
 from ..clouds import machines as machines_of_cloud

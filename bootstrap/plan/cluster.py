@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..facts.host import HostFacts
 from ..inventory.hosts import Inventory

@@ -8,7 +8,9 @@ Nothing here has run on a GPU.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
 from ..facts.gpu import TOO_OLD, Card

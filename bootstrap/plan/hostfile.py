@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..facts.host import HostFacts
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import ssl
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
 

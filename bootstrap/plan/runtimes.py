@@ -9,9 +9,11 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
 from ..facts.gpu import TOO_OLD

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatch
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
 from ..facts.host import HostFacts

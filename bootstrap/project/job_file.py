@@ -7,10 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.jobs import KEYS, PLACES, JobOptions, Table, checked, table_of
 
 from ..console.output import print_lines

@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, Request, build_opener
+
+from railhead.documents.lazy import dataclass
 
 from . import apt_upstream
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.agent.commands import CommandResult, Grown, Line
 from railhead.documents.agent.request import LONG
+from railhead.documents.lazy import dataclass
 
 from ..console.live import Board
 from ..console.output import Reporter, TransferReporter

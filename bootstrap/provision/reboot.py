@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..console.output import Reporter
 from ..console.wait import wait_until

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..console.output import Reporter
 from ..console.text import clean

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.codec import decode, encode, key
+from railhead.documents.lazy import dataclass
 
 from ..clouds import bucket
 from ..clouds.bucket import WHEELS, Bucket

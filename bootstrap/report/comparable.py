@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.evaluation import NONE
 
 from ..console.text import clean

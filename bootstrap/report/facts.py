@@ -10,13 +10,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.evaluation import NONE, Evaluation
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.result import Attempt, Result

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.outputs import ListedRun
 
 from ..clouds.bucket import Bucket, bucket_of

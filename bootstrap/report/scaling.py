@@ -4,9 +4,10 @@ more ranks do not pay. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+from railhead.documents.lazy import dataclass
 
 from ..console.charts.chart import Curve, Panel, chart
 from ..console.markup import Markup, element

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..console.charts.chart import Panel, sheet
 from ..console.output import print_lines

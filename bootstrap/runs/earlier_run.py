@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import Option, options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.run import BuiltIn, RunData, RunDocument, Script

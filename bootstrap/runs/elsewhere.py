@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from railhead.documents.codec import encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.run_record import RunRecord
 

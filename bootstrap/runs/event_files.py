@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatch
 from itertools import groupby
 from pathlib import PurePosixPath
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import home_name
 
 from ..clouds.bucket import Bucket

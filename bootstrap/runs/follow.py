@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.takeover import is_lost_lease
 

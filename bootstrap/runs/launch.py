@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import SHORT_NAME, is_short
 from railhead.documents.runs.evaluation import Threshold
 from railhead.documents.runs.run import (

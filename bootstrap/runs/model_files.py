@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from railhead.documents.lazy import dataclass
 
 from ..console.text import clean
 from ..errors import Command, Hint, UsageError

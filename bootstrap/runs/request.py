@@ -9,11 +9,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.run import BuiltIn, Program, Script

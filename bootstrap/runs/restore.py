@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from railhead.documents.agent.commands import CommandResult
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Restored
 
 from ..console.live import board_of

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.result import LINE
 from railhead.documents.runs.state import RunState
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import Dial, Listen, Ports
 from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunBucket, RunData, RunDocument, Runtime, Script
 from railhead.documents.runs.run_record import RunRecord
 

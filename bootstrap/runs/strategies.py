@@ -6,10 +6,10 @@ A new strategy is a row here, and an adapter and its name in the training packag
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import Role
 
 from ..errors import UsageError

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.documents.agent.runs import PlacePrograms
+from railhead.documents.lazy import dataclass
 
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
+from ..inventory.host_programs import archive
 from ..plan.runtimes import LOCKS, REPO, choose_runtime
 from ..provision import uv, wheels
 from ..remote.programs import NAME
-from ..ssh.bundle import Bundle, archive, pack_folder, pack_training
+from ..ssh.bundle import Bundle, pack_folder, pack_training
 from .place import EndpointPlace
 
 LOCK = LOCKS / "serving.txt"

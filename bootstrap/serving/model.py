@@ -6,8 +6,9 @@ import hashlib
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
 from ..runs.model_files import (

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from railhead.documents.agent.files import TextFile
 from railhead.documents.endpoint import Deployed
+from railhead.documents.lazy import dataclass
 
 from ..console.output import Reporter, printable
 from ..errors import Command, RailheadError

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
+
+from railhead.documents.lazy import dataclass
 
 from ..clouds.base import Deadline
 from ..errors import Command

@@ -10,11 +10,12 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.endpoint import Deployed
+from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Number, Shown
 
 from ..console.text import clean

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.serving import RAILHEAD, TENSORFLOW_SERVING, DeployOptions
 
 from ..errors import Command, UsageError

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..console.output import confirm, print_lines
 from ..errors import Command, Hint, UsageError

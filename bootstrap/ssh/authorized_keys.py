@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from railhead.documents.agent.files import Read, Replace, TextFile
+from railhead.documents.lazy import dataclass
 
 from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory.files import read_given

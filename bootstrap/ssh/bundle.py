@@ -10,16 +10,16 @@ import os
 import re
 import stat
 import tarfile
-import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from dataclasses import field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import railhead.documents
 from railhead.documents.agent.files import BundleFile
+from railhead.documents.lazy import dataclass
 
 from ..errors import RailheadError, UsageError
 from .bundle_files import LocalFile, files_in, unreadable
@@ -76,27 +76,6 @@ def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
     files = [LocalFile(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
     _refuse_large(root, files, limit)
     return Bundle(root, tuple(_read(file) for file in files))
-
-
-@cache
-def archive() -> bytes:
-    """What hosts run, as an archive from which Python imports: `remote` and `railhead.documents`.
-
-    Equal sources give equal bytes.
-    """
-    modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
-    for top, folder in (("remote", REMOTE), ("railhead/documents", DOCUMENTS)):
-        for path in folder.rglob("*.py"):
-            if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there
-                modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
-    modules["__main__.py"] = modules.pop("remote/__main__.py")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as target:
-        for name, text in sorted(modules.items()):
-            entry = zipfile.ZipInfo(name)  # its time is fixed
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            target.writestr(entry, text)
-    return packed.getvalue()
 
 
 def pack_training(repo: Path) -> Bundle:

@@ -18,8 +18,10 @@ import re
 import stat
 import subprocess
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ..console.output import print_lines
 from ..errors import UsageError

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from railhead.documents.lazy import dataclass
 
 from ..plan.cluster import SurveyedCluster
 from .connect import STARTING, Sessions, everywhere

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 _TOKEN = re.compile(
     r"""(?P<deep>(?:^|(?<=/))\*{2,}(?:\\?/|$))    # `**` that fills a whole part of the path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 import paramiko
 from paramiko.hostkeys import HostKeyEntry, HostKeys
 from paramiko.ssh_exception import BadHostKeyException, SSHException
+
+from railhead.documents.lazy import dataclass
 
 from ..inventory.hosts import Host, Inventory
 

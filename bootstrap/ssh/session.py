@@ -52,13 +52,14 @@ from ..console import log
 from ..console.output import Reporter, TransferReporter
 from ..errors import Command, RailheadError
 from ..facts.host import HostFacts, parse, script
+from ..inventory.host_programs import archive, head
 from ..inventory.hosts import Host
+from ..remote.regular_files import size_and_sha256
 from ..remote.run.controller import AGENT
-from ..remote.run.manifest import size_and_sha256
 from ..untrusted import decode, unpack
 from .bounded_channel import BoundedChannel, Unresponsive
 from .bounded_channel import ConnectionLost as ConnectionLost
-from .bundle import Bundle, archive, tar
+from .bundle import Bundle, tar
 from .connection import OPEN_SECONDS, Connection
 
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
@@ -79,15 +80,27 @@ LOOP = (
     ' case $l in @go) eval "$s"; s=;; *) s="$s$n$l";; esac; done'
 )
 LOGIN = "exec /bin/sh -c " + shlex.quote(LOOP)  # the command for whatever shell the account has
-# Python takes modules from archives, and this one is a file in memory.
+# Python takes modules from archives, and this one is a file in memory. A host that an agent has
+# prepared keeps it (remote/agent/kept_programs.py), so that it is sent to each host once.
 START_AGENT = f"""
-import os, sys
+import os, sys, zlib
+name, checksum, size = sys.stdin.buffer.readline().decode().split()
+kept = os.path.expanduser(f"~/.railhead/programs/{{name}}.pyz")
+try:
+    with open(kept, "rb") as file:
+        packed = file.read()
+except OSError:
+    packed = b""
+sent = zlib.crc32(packed) != int(checksum)
+if sent:
+    print('{{"event": {{"needed": true}}}}', flush=True)
+    packed = sys.stdin.buffer.read(int(size))
 archive = os.memfd_create({AGENT.decode()})
 with open(archive, "wb", closefd=False) as file:
-    file.write(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))
+    file.write(packed)
 sys.path.insert(0, f"/proc/self/fd/{{archive}}")
 from remote.agent import agent
-agent.main()
+agent.main(kept if sent else "")
 """
 
 
@@ -209,12 +222,14 @@ class Session:
         """Start the agent in the channel, with the host's `python`; a second call does nothing."""
         if self._agent:
             return
-        source = archive()
-        command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
+        packed, command = archive(), shlex.join([python, "-I", "-S", "-c", START_AGENT])
         with self._logged(f"start the agent with {python}"), self._channel.operation(OPEN):
             self._agent = True  # or nothing, if it does not take the archive
-            self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
+            self._send(f"exec {command}\n@go\n{head(packed)}\n".encode())
             first = next(self._messages())
+            if first.get("event") == {"needed": True}:
+                self._send(packed)
+                first = next(self._messages())
             _document(Hello, first.get("event"), "a greeting of the agent")
 
     def call(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from railhead.documents.lazy import dataclass
 
 from ..console.text import count, duration, size
 

@@ -5,7 +5,7 @@ docs/security.md shows the table. A module that reads such a thing is in a row: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from railhead.documents.lazy import dataclass
 
 NOTHING = "nothing"
 

@@ -18,13 +18,13 @@ from ..console import log
 from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import Command, Hint, RailheadError, UsageError
+from ..inventory.host_programs import archive
 from ..lifecycle import power
 from ..provision.local_environment import python_of
 from ..runs import event_files
 from ..runs.event_files import HostEvents, bring_from_bucket
 from ..runs.follow import RunConnection
 from ..runs.run import Run, read_state
-from ..ssh.bundle import archive
 from .attach import connected, find
 
 EVERY = 5.0  # seconds between two checks for new events

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
 from railhead.documents.runs.run import Script

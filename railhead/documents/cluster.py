@@ -5,10 +5,10 @@ tests/cases/documents/cluster-*.json are examples of every form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 SCHEMA = 1
 

@@ -10,7 +10,7 @@ import operator
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from itertools import repeat
 from typing import (
     Annotated,
@@ -23,6 +23,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+from railhead.documents.lazy import dataclass
 
 T = TypeVar("T")
 LARGEST = 2**63  # of any number, exclusive

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Integer
 from railhead.documents.names import NAME
 

@@ -6,11 +6,11 @@ docs/schemas has the JSON Schema of each. A key that is null is not known or doe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.codec import key
 from railhead.documents.doctor import Diagnosis
+from railhead.documents.lazy import dataclass
 from railhead.documents.leaks import LeakReport
 
 SCHEMA = 1

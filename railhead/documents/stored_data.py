@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.lazy import dataclass
 
 SCHEMES = tuple(facts.scheme for facts in COMMON_FACTS.values())
 FORMS = " or ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)

@@ -13,7 +13,7 @@ from typing import Any
 
 from standins.programs import changed_archive
 
-from bootstrap.ssh.bundle import archive
+from bootstrap.inventory.host_programs import archive, head
 from bootstrap.ssh.session import START_AGENT
 
 
@@ -35,8 +35,12 @@ class Agent:
         )
         source = archive() if alive is None else source_with(alive)
         self.requests = self.answered = 0  # requests
-        self.send(b"%d\n%s" % (len(source), source))
-        self.hello = self.line()["event"]
+        self.send(f"{head(source)}\n".encode())
+        first = self.line()["event"]
+        self.was_sent = first == {"needed": True}
+        if self.was_sent:
+            self.send(source)
+        self.hello = self.line()["event"] if self.was_sent else first
 
     @property
     def is_idle(self) -> bool:

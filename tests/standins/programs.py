@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
+from bootstrap.inventory.host_programs import archive
 from bootstrap.remote.programs import NAME
-from bootstrap.ssh.bundle import archive
 
 UNPACKING = Lock()  # threads that came first at the same time would each remove the others' folder
 
@@ -75,6 +75,8 @@ def changed_archive(module: str, old: str, new: str) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive())) as packed, zipfile.ZipFile(made, "w") as target:
         for name in packed.namelist():
+            if name.endswith(".pyc"):
+                continue
             text = packed.read(name).decode()
             if name == f"remote/{module}":
                 assert old in text

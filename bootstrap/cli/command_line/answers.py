@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from invoke import Task
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import Option
 from railhead.installation import PROGRAM
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.documents.prices import PRICE_LISTS
 
 from ...errors import RailheadError, UsageError

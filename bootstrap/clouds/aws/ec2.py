@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.lazy import dataclass
 
 from ..machines import MOST_PAGES, too_many
 from .client import AwsClient, ask

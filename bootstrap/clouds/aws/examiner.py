@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from railhead.documents.doctor import Check
+from railhead.documents.lazy import dataclass
 
 from ...console.text import count
 from ...errors import RailheadError

@@ -9,8 +9,10 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from railhead.documents.lazy import dataclass
 
 from ..machines import MOST_PAGES, too_many
 from .client import AwsClient

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from railhead.documents.doctor import Check
+from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from ..base import Refused

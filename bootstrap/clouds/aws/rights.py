@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..request import (
     Part,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from ...remote.buckets.s3 import S3Objects

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from railhead.documents.lazy import dataclass
 
 from ..base import Refused
 from .client import UNAUTHORIZED, AwsClient, ask

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 
 from ...errors import Command, Hint, RailheadError, UsageError
 from ..base import MISSING, Deadline, Refused

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import TypeVar
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.prices import PRICE_LISTS
 
 from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Incomplete, Lists, Resource

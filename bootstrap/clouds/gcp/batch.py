@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser, Parser
 from typing import Any
+
+from railhead.documents.lazy import dataclass
 
 MAX_CALLS = 100
 BOUNDARY = "railhead-batch"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.installation import ADD_STACKS
 
 from ...console import log

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta, timezone
+
+from railhead.documents.lazy import dataclass
 
 from .listed import Aggregated, OfScope
 

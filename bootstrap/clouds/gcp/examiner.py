@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from railhead.documents.codec import decode
 from railhead.documents.doctor import Check
+from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from ..base import Refused

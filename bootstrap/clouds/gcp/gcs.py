@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from ...remote.buckets.gcs import GcsObjects

@@ -6,7 +6,8 @@ stacks/gcp/labels.py writes them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 CLUSTER, ID, OWNER = "railhead-cluster", "railhead-id", "railhead-owner"
 STACK = "railhead-stack"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.lazy import dataclass
 
 from ..request import StackRequest, with_bucket
 

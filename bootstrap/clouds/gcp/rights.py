@@ -6,7 +6,7 @@ REST methods that Pulumi's provider and `fab` call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from railhead.documents.lazy import dataclass
 
 from ..request import Part, StackRequest, with_bucket, with_own_network, with_quota_request
 

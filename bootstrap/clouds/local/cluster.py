@@ -14,11 +14,11 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import encode
+from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError, UsageError
 from ...inventory import local_state

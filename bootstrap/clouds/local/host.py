@@ -11,9 +11,9 @@ import hashlib
 import os
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.installation import INSTALL_SSHD
 
 from ...console import log

@@ -15,8 +15,10 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 MARK = "RAILHEAD_LOCAL"  # in the environment of every process of a local host: its folder
 SIGNAL_SECONDS = 3.0  # seconds that a process gets to end, for each signal

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 SMALLEST = 1e-100  # a smaller span counts as zero: its ticks cannot be computed
 DECADES = 100.0  # the largest value over the smallest one, from which an axis is logarithmic

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..markup import Markup, element, joined
 from .axes import Axis, axis, label

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from railhead.documents.lazy import dataclass
 
 from ..markup import Markup, element, joined
 from ..text import duration

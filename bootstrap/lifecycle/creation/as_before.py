@@ -8,8 +8,10 @@ a new machine, which may be earlier than the time to which it was moved.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
+
+from railhead.documents.lazy import dataclass
 
 from ...clouds import base
 from ...clouds.base import STOPPED, Deadline

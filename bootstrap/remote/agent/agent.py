@@ -38,12 +38,20 @@ def operation(name: str) -> Operation:
     return ops[name]
 
 
-def main() -> None:
-    """Serve until the channel closes. First remove temporary folders that ended runs left."""
+def main(keep: str = "") -> None:
+    """Serve until the channel closes. First remove temporary folders that ended runs left.
+
+    Args:
+        keep: where to put the archive that this agent is from; "" if it is there.
+    """
     runs = glob.escape(os.path.expanduser("~/.railhead/runs"))
     if any(glob.iglob(f"{runs}/*/memory")) or any(glob.iglob(f"{runs}/*/tmp")):
         from . import temporary
 
         with contextlib.suppress(OSError):
             temporary.drop_temporary_of_ended()
+    if keep:
+        from . import kept_programs
+
+        kept_programs.keep(keep)
     serve(operation)

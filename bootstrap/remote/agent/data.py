@@ -27,7 +27,7 @@ from railhead.documents.agent.data import (
 )
 
 from .. import locks
-from ..run.manifest import size_and_sha256
+from ..regular_files import size_and_sha256
 from .channel import IN, operations, send_event
 from .files import clear, drop_others, make_private, replace
 

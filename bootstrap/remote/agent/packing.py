@@ -18,7 +18,8 @@ from typing import IO, cast
 
 from railhead.documents.agent.packing import Collect, Collected, Digest, Get, GetFile, Sent
 
-from ..run.manifest import GROWING, Listing, open_regular, tree
+from ..regular_files import open_regular
+from ..run.manifest import GROWING, Listing, tree
 from .channel import Chunks, operations
 
 PIECE = 1 << 18  # bytes

@@ -28,8 +28,8 @@ from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS, Swept
 
 from .. import programs
 from ..programs import SUPERVISOR
+from ..regular_files import open_regular
 from ..run.end_processes import drop_temporary_of, end_run
-from ..run.manifest import open_regular
 from .channel import operations, send_event
 from .files import make_private, replace, text_of
 from .temporary import make_temporary

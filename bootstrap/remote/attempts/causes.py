@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.cause import LONGEST, Cause
 from railhead.documents.runs.result import Culprit
 

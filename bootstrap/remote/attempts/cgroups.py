@@ -8,9 +8,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from railhead.documents.codec import encode, key
+from railhead.documents.lazy import dataclass
 
 from ..run import json_file
 

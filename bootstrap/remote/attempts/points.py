@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from railhead.documents.lazy import dataclass
 
 from ..run import checkpoint_files
 from ..run.checkpoint_files import FOLDER, MANIFEST, Stamp

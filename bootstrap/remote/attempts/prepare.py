@@ -19,9 +19,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.run import RunDocument
 

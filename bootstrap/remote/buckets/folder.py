@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.uri import BucketUri, bucket_uri
 
 from . import gcs, s3

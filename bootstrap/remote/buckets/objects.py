@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from railhead.documents.lazy import dataclass
 
 CHUNK = 1 << 20  # bytes of a download that are held at once
 SILENCE = 30.0  # seconds without an answer, after which a request is repeated

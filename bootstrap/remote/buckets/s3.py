@@ -6,11 +6,11 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import SHORT_LIVED
 
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, WriteInProgress, encoded, joined

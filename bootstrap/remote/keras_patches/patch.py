@@ -10,8 +10,9 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from railhead.documents.lazy import dataclass
 
 if TYPE_CHECKING:
     from importlib.abc import Loader as Loader

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunData, RunDocument, Script
 
 from .. import locks

@@ -12,9 +12,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import AfterRun, RunDocument
 
 from .. import programs

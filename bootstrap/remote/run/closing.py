@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Entry, Manifest, Outputs, Skipped
 
 from .. import programs

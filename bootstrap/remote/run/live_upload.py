@@ -30,9 +30,10 @@ from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.runs.run import AfterRun, RunDocument
 
+from .. import regular_files
 from ..buckets.repeats import outlasting
 from ..log_lines import print_line
-from . import bounded, checkpoint_files, json_file, manifest, upload
+from . import bounded, checkpoint_files, json_file, upload
 from .checkpoint_files import Stamp
 from .live.changes import REST, Changes
 from .live.logs import LogUpload
@@ -122,7 +123,7 @@ class CheckpointUpload:
                 yield entry
                 continue
             number, file = next(free), os.path.join(self.folder, path)
-            size, sha256 = manifest.size_and_sha256(file)
+            size, sha256 = regular_files.size_and_sha256(file)
             name = checkpoint_files.object_of(number)
             self.bucket.put(file, name, sha256, short_lived=True)
             yield Uploaded(path, size, sha256, stamp[1], number)
@@ -161,7 +162,7 @@ class GrowingFiles:
 
     def _piece(self, path: str, name: str) -> None:
         begin = self.sent.get(name, 0)
-        with manifest.open_regular(path) as file:
+        with regular_files.open_regular(path) as file:
             file.seek(begin)
             data = file.read(PIECE)
         if not data:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from railhead.documents.codec import decode
 from railhead.documents.runs.local_names import local_name
@@ -29,6 +28,8 @@ from railhead.documents.runs.manifest import (
     home_name,
 )
 from railhead.documents.runs.run import RunDocument
+
+from ..regular_files import open_regular, size_and_sha256
 
 T = TypeVar("T")
 
@@ -161,25 +162,6 @@ def read_json(folder: str, name: str, kind: type[T]) -> T:
         return decode(kind, json.load(file), what=name)
 
 
-def open_regular(path: str) -> IO[bytes]:
-    """Open a regular file for reading; OSError for links, FIFOs, devices and sockets."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
 def entry_of(folder: str, path: str) -> Entry:
     """The entry of one file of a run's folder; OSError if it cannot be read."""
     return Entry(path, *size_and_sha256(os.path.join(folder, path)))
-
-
-def size_and_sha256(path: str) -> tuple[int, str]:
-    """A regular file's bytes and sha256."""
-    digest, size = hashlib.sha256(), 0
-    with open_regular(path) as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
-            size += len(data)
-    return size, digest.hexdigest()

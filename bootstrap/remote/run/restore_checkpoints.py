@@ -16,8 +16,9 @@ import time
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Restored, Uploaded, UploadedCheckpoints
 
+from .. import regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
-from . import checkpoint_files, json_file, manifest
+from . import checkpoint_files, json_file
 
 PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
@@ -67,7 +68,7 @@ def fetched(bucket: BucketFolder, entry: Uploaded, folder: str) -> bool:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     part = os.path.join(folder, f".part-{entry.object}")
     get(bucket, checkpoint_files.object_of(entry.object), part)
-    if manifest.size_and_sha256(part) != (entry.bytes, entry.sha256):
+    if regular_files.size_and_sha256(part) != (entry.bytes, entry.sha256):
         os.remove(part)
         return False
     os.replace(part, path)

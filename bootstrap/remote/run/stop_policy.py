@@ -6,8 +6,8 @@ Times are seconds of one monotonic clock. Standard library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import AfterRun, NamedHost, RunDocument, RunHost
 
 COMES_BACK = 40.0  # seconds: a controller retries for 31 after its connection broke

@@ -9,15 +9,16 @@ credentials are those of the machine's role. Python 3.10.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Manifest, home_name
 
+from .. import regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
 from ..buckets.repeats import outlasting
 from ..takeover.fence import Fence, fence_of
-from . import json_file, manifest
+from . import json_file
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Destination(BucketFolder):
         """Upload one file, which has this hash."""
         if self.fence:
             self.fence.check(self)
-        sha256 = sha256 or manifest.size_and_sha256(path)[1]
+        sha256 = sha256 or regular_files.size_and_sha256(path)[1]
         self.objects.upload(self.uri.key(name), Path(path), sha256, short_lived=short_lived)
 
 
@@ -48,7 +49,7 @@ def upload(folder: str, url: str) -> None:
     manifest_path = os.path.join(folder, "results", "manifest.json")
     for entry in json_file.read(manifest_path, Manifest).files:
         path = os.path.join(folder, entry.path)
-        if manifest.size_and_sha256(path) != (entry.bytes, entry.sha256):
+        if regular_files.size_and_sha256(path) != (entry.bytes, entry.sha256):
             raise OSError(f"{entry.path} has changed since the run ended")
         bucket.put(path, home_name(entry.path), entry.sha256)
     if bucket.fence:

@@ -14,9 +14,9 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from railhead.documents.codec import encode, key
+from railhead.documents.lazy import dataclass
 
 from ..run.end_processes import marked_run, read
 from . import dump

@@ -5,7 +5,9 @@ which it is. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from railhead.documents.lazy import dataclass
 
 from .stacks import Frame, Stack
 

@@ -7,7 +7,7 @@ chiefs at work. Standard library only, Python 3.10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from railhead.documents.lazy import dataclass
 
 RENEW = 10.0  # seconds between two beats, and between two looks
 HOLD = 40.0  # seconds from the begin of the last beat that arrived until its host gives up

@@ -8,10 +8,10 @@ the run; a chief that creates it before it publishes the results has nobody afte
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TypeVar
 
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.takeover import Beat, Claim, Term
 
 from ..buckets.folder import BucketFolder

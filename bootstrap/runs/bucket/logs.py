@@ -9,9 +9,9 @@ import hashlib
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import HEAD, PIECE, Piece
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ...errors import UsageError
 from ...plan.runtimes import RUNTIMES

@@ -11,7 +11,9 @@ import posixpath
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from railhead.documents.lazy import dataclass
 
 from ...remote.attempts.keras_names import keras_with
 from . import horovod_calls

@@ -8,12 +8,12 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paramiko.ssh_exception import SSHException
 
 from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Shown
 from railhead.documents.signature import ModelMetadata, Shape, TensorInfo
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from paramiko.ssh_exception import (
     NoValidConnectionsError,
     SSHException,
 )
+
+from railhead.documents.lazy import dataclass
 
 from ...console import log
 from ...inventory.hosts import Host, Inventory

@@ -8,7 +8,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from paramiko.ssh_exception import (
     PasswordRequiredException,
     SSHException,
 )
+
+from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from .ssh_config import HostConfig

@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from paramiko.ssh_exception import SSHException
+
+from railhead.documents.lazy import dataclass
 
 from .ssh_config import HostConfig
 

@@ -16,9 +16,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from pathlib import Path
+
+from railhead.documents.lazy import dataclass
 
 from ...console.output import print_lines
 from ...errors import UsageError
@@ -191,7 +193,7 @@ def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -
 
 
 def _is_empty() -> bool:
-    """Whether no file says anything about a host: then ssh, which takes 7 ms a name, is not started.
+    """Whether no file says anything about a host: then ssh, 7 ms a name, is not started.
     One that cannot be read is for ssh to name."""
     files = [SYSTEM / "ssh_config", *SYSTEM.glob("ssh_config.d/*.conf")]
     with contextlib.suppress(OSError):

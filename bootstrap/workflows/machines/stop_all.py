@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 
 from ...clouds import base

@@ -7,8 +7,9 @@ import random
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.runs import ProgramOptions
 
 from ...console.text import count

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import options_in, typed_texts
 from railhead.documents.options.runs import ProgramOptions
 

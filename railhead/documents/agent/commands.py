@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from railhead.documents.agent.request import COMMAND, Request
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 
 @dataclass(frozen=True)

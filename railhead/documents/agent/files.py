@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NoReturn
 
 from railhead.documents.agent.request import WORK, Request
+from railhead.documents.lazy import dataclass
 
 
 @dataclass(frozen=True)

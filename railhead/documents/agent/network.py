@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NoReturn
 
 from railhead.documents.agent.request import Request
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 LAST_PORT = 65535
 

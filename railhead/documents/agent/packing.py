@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from railhead.documents.agent.request import WORK, Chunk, Request
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Skipped
 
 

@@ -6,10 +6,10 @@ JSON lines too. The agent (bootstrap/remote/agent) carries them out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 LONGEST_LINE = 64_000_000  # bytes of a line of the agent: all file names of a run, or a log
 

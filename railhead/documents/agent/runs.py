@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from railhead.documents.agent.request import WORK, Bounds, Request
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.swept import OF_RUNS, Swept
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import option
 
 HOURS = {"at_least": 0.1, "at_most": 168, "unit": "h"}

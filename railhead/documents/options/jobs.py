@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, get_origin
+
+from railhead.documents.lazy import dataclass
 
 from .hosts import ReadyOptions, TargetOptions
 from .option import (

@@ -16,8 +16,10 @@ import re
 import shlex
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from railhead.documents.lazy import dataclass
 
 T = TypeVar("T")
 Error = Callable[[str], Exception]

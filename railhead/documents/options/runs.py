@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import option
 from railhead.documents.runs.run import LONGEST_STALL, MOST_RETRIES, ON_STALL, STALL_AFTER
 from railhead.documents.uri import FORMS, PREFIXES

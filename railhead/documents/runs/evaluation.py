@@ -6,10 +6,10 @@ That of a script has the values that the script reported, so it is read lenientl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from railhead.documents.codec import decode, encode, key
+from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Flag, Number, Rows, Shown, Text, Texts, each, finite
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from railhead.documents.codec import encode, key
+from railhead.documents.lazy import dataclass
 
 FOLDER = "live-logs"
 PIECE = 256 << 10  # bytes of a log in one object

@@ -7,9 +7,9 @@ checkpoints. Others are the chief's own: before.json, results/outputs.json, uplo
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 # The tag of objects in S3 whose old versions the bucket removes after a day; in Cloud Storage these
 # objects have a customTime, and others have none.

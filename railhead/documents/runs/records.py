@@ -5,9 +5,8 @@ A key without a field counts as a figure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Integer, Number, Numbers, Shown, Text, finite
 
 # What a program may report: kind -> its keys, for docs/architecture.md.

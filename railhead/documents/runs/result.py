@@ -6,10 +6,10 @@ docs/architecture.md describes each key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.evaluation import NONE, Evaluation, Reported
 from railhead.documents.runs.stall import Stall

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
 from railhead.documents.codec import Malformed, key
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME, SHORT_NAME
 from railhead.documents.runs.evaluation import Threshold
 

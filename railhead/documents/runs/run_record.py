@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from railhead.documents.codec import Malformed, decode, key
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME
 from railhead.documents.runs.run import RunDocument
 

@@ -5,9 +5,8 @@ A part of state.json while it lasts, and of result.json if it ended the run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 MOST_PLACES = 64  # ranks; logs/stacks.log has all
 # What a rank does. `call`: it is in its own code or waits in a call of it; `collective`: it waits

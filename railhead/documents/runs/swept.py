@@ -5,9 +5,8 @@ Not in result.py, nor beside the operations of the agent: programs that start of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 
 # The variables that mark the processes of a run, and of an endpoint, with its name.
 OF_RUNS, OF_ENDPOINTS = "RAILHEAD_RUN", "RAILHEAD_ENDPOINT"

@@ -5,9 +5,8 @@ again by this host. A term ends when the next one exists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.result import LARGEST, TIME, Attempt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,20 +15,60 @@ from pathlib import Path
 import pytest
 from standins.programs import place
 
+from bootstrap.inventory import host_programs as sent
 from bootstrap.remote import programs
 from bootstrap.remote.programs import ENDPOINT, NAME, SUPERVISOR
-from bootstrap.ssh import bundle
 
 SLEEP = "import sys; print('started', flush=True); sys.stdin.read()\n"
 
 
 def test_equal_sources_give_an_equal_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its digest names a folder on hosts, whatever order the files are found in."""
-    found, usual = Path.rglob, bundle.archive()
+    found, usual = Path.rglob, sent.archive()
     monkeypatch.setattr(Path, "rglob", lambda *given: sorted(found(*given))[::-1])
-    assert bundle.archive.__wrapped__() == usual
+    assert sent.packed_from(sent.sources()) == usual
     names = zipfile.ZipFile(io.BytesIO(usual)).namelist()
     assert {"__main__.py", "remote/run/supervisor.py", "railhead/documents/codec.py"} < {*names}
+
+
+def test_an_archive_is_made_once_for_a_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = sent.archive.__wrapped__()
+    monkeypatch.setattr(sent, "packed_from", lambda _: b"made again")
+    assert sent.archive.__wrapped__() == made
+    monkeypatch.setattr(sys, "version", "another")
+    assert sent.archive.__wrapped__() == b"made again"
+    assert len([*tmp_path.glob("railhead/programs/*")]) == 2
+
+
+# An agent that syncs files, and then what it has loaded and made.
+SYNCS = """
+import dataclasses, io, json, sys
+made, process = [], dataclasses._process_class
+def counted(cls, *given):
+    made.append(cls.__name__)
+    return process(cls, *given)
+dataclasses._process_class = counted
+sys.path.insert(0, sys.argv[1])
+from remote.agent import agent
+tree = {"op": "tree", "manifest": [], "blobs": "blobs", "dest": "dest"}
+sys.stdin = io.TextIOWrapper(io.BytesIO(json.dumps(tree).encode() + b"\\n0\\n"))
+agent.main()
+ours = [one for name, one in sys.modules.items() if name.split(".")[0] in ("remote", "railhead")]
+print(json.dumps([made, len(ours), [one.__file__[-4:] for one in ours]]))
+"""
+
+
+def test_a_host_makes_the_classes_and_loads_the_modules_that_it_uses(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(sent.archive())
+    argv = [sys.executable, "-I", "-S", "-c", SYNCS, str(tmp_path / NAME)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=tmp_path)
+    *answers, last = done.stdout.splitlines()
+    made, modules, endings = json.loads(last)
+    assert json.loads(answers[-1])["ok"] == {"sent": 0, "changed": []} and "Tree" in made
+    assert len(made) <= 10 and modules <= 16 and {*endings} == {".pyc"}
 
 
 @contextmanager
@@ -60,7 +101,7 @@ def test_a_program_is_known_by_the_archive_that_it_is_started_from(tmp_path: Pat
 
 def test_a_program_of_a_user_has_no_module_of_the_archive(tmp_path: Path) -> None:
     """Neither on sys.path nor in sys.modules."""
-    (tmp_path / NAME).write_bytes(bundle.archive())
+    (tmp_path / NAME).write_bytes(sent.archive())
     look = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -23,11 +23,11 @@ from hosts.network import Network
 from standins.runs.run_documents import RUN
 from standins.waiting import wait_until
 
+from bootstrap.inventory.host_programs import archive
 from bootstrap.plan import hostfile
 from bootstrap.plan.hostfile import Peer
 from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import launch, start
-from bootstrap.ssh.bundle import archive
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunDocument, RunHost, Script
 

@@ -11,8 +11,10 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from railhead.documents.lazy import dataclass
 
 from ..names import not_converted
 from .variables import are_reduced, densified

@@ -11,7 +11,9 @@ import struct
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from railhead.documents.lazy import dataclass
 
 from ..checkpoint_files import is_fixed, walk
 

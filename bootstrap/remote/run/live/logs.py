@@ -13,15 +13,17 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import IO
 
+from railhead.documents.lazy import dataclass
 from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import PIECE, PIECES, Piece, Progress
 from railhead.documents.runs.manifest import Manifest
 
-from .. import json_file, manifest, upload
+from ... import regular_files
+from .. import json_file, upload
 
 PART = "live-logs.piece"  # in the run's folder
 LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # that of the uploads would never rest
@@ -87,13 +89,13 @@ class LogUpload:
         """The files to be read, older first, and where to begin in each."""
         progress = self.logs.get(name, Progress())
         path = os.path.join(self.run, "logs", f"{name}.log")
-        current = manifest.open_regular(path)
+        current = regular_files.open_regular(path)
         status = os.fstat(current.fileno())
         if status.st_ino == progress.inode:
             yield current, min(progress.position, status.st_size)  # an incomplete line was removed
             return
         with contextlib.suppress(FileNotFoundError):
-            older = manifest.open_regular(f"{path}.1")
+            older = regular_files.open_regular(f"{path}.1")
             same = os.fstat(older.fileno()).st_ino == progress.inode
             yield older, progress.position if same else 0
         yield current, 0

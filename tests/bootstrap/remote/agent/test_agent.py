@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,6 +44,25 @@ def test_a_failure_is_an_answer_and_the_next_request_works(agent: Agent) -> None
     with pytest.raises(Failed, match="KeyError"):
         agent.call("not-an-op")
     assert agent.call("read", path="~/none")[0] == {"text": None}
+
+
+def test_a_host_that_was_prepared_keeps_the_programs(home: Path) -> None:
+    """Of two controllers. A damaged archive is sent again; all but the newest are removed."""
+    assert Agent(home).was_sent and not (home / ".railhead").exists()
+    kept = home / ".railhead/programs"
+    kept.mkdir(parents=True)
+    for number in range(3):
+        (kept / f"{number}.pyz").write_text("")
+        os.utime(kept / f"{number}.pyz", (number, number))
+    assert [Agent(home).was_sent for _ in range(2)] == [True, False]
+    newest = max(kept.iterdir(), key=lambda path: path.stat().st_mtime)
+    assert {path.name for path in kept.iterdir()} == {"1.pyz", "2.pyz", newest.name}
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:-1] + b"x")
+    assert [Agent(home).was_sent for _ in range(2)] == [True, False]
+    assert newest.read_bytes() == whole
+    assert Agent(home, alive=9.0).was_sent, "another version"
+    assert not Agent(home).was_sent
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.clouds.local import host as local_host
 from bootstrap.console.wait import wait_until
 from bootstrap.facts.host import FACTS
-from bootstrap.ssh.bundle import archive
+from bootstrap.inventory.host_programs import archive
 
 HOLDER = """import os, sys
 sys.path.insert(0, sys.argv[1])

@@ -10,7 +10,7 @@ from standins.runs.manifests import manifest as remote_manifest
 from standins.runs.supervised_run import Run, says
 from standins.waiting import wait_until
 
-from bootstrap.remote.run import manifest
+from bootstrap.remote import regular_files
 
 
 def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:
@@ -77,4 +77,4 @@ def test_a_link_that_replaces_a_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "result.json").symlink_to(tmp_path / "secret")
     for path in (tmp_path / "result.json", tmp_path):
         with pytest.raises(OSError):
-            manifest.open_regular(str(path))
+            regular_files.open_regular(str(path))

@@ -1,0 +1,85 @@
+"""What hosts run, as an archive from which Python imports: `remote` and `railhead.documents`.
+
+It has the source of each module, and the bytecode of this computer's Python: a host whose Python
+has another version compiles the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import tempfile
+import zipfile
+import zlib
+from functools import cache
+from importlib.util import MAGIC_NUMBER
+from marshal import dumps
+from pathlib import Path
+
+import railhead.documents
+
+from ..remote.programs import NAME
+from .caches import cache as cache_folder
+
+REMOTE = Path(__file__).parents[1] / "remote"
+DOCUMENTS = Path(railhead.documents.__file__).parent
+# Before the code in a .pyc: its Python, and that nothing is compared with the source.
+HEADER = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+KEPT = 4  # archives on this computer, of other versions and Pythons
+
+
+@cache
+def archive() -> bytes:
+    """The archive; equal sources and Pythons give equal bytes. It is made once and kept in
+    ~/.cache/railhead/programs."""
+    modules = sources()
+    digest = hashlib.sha256(sys.version.encode())
+    for name, text in sorted(modules.items()):
+        digest.update(b"%d %s %d " % (len(name), name.encode(), len(text)) + text)
+    folder = cache_folder("programs")
+    path = folder / f"{digest.hexdigest()[:32]}.pyz"
+    if path.exists():
+        return path.read_bytes()
+    packed = packed_from(modules)
+    _keep(path, packed)
+    return packed
+
+
+def head(packed: bytes) -> str:
+    """What the agent's start needs first: a name for an archive, its checksum and its bytes."""
+    return f"{hashlib.sha256(packed).hexdigest()[:32]} {zlib.crc32(packed)} {len(packed)}"
+
+
+def sources() -> dict[str, bytes]:
+    """The modules by their path in the archive."""
+    modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
+    for top, folder in (("remote", REMOTE), ("railhead/documents", DOCUMENTS)):
+        for path in folder.rglob("*.py"):
+            if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there
+                modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+    modules["__main__.py"] = modules.pop("remote/__main__.py")
+    return modules
+
+
+def packed_from(modules: dict[str, bytes]) -> bytes:
+    """An archive of modules and their bytecode."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name, text in sorted(modules.items()):
+            code = compile(text, f"{NAME}/{name}", "exec", dont_inherit=True)
+            for path, content in ((name, text), (f"{name}c", HEADER + dumps(code))):
+                entry = zipfile.ZipInfo(path)  # its time is fixed
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                target.writestr(entry, content)
+    return packed.getvalue()
+
+
+def _keep(path: Path, packed: bytes) -> None:
+    """Put the archive into the cache, whole or not at all; remove all but the newest others."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(packed)
+    Path(file.name).replace(path)
+    by_age = sorted(path.parent.glob("*.pyz"), key=lambda one: one.stat().st_mtime)
+    for old in by_age[:-KEPT]:
+        old.unlink(missing_ok=True)
