@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from railhead.documents.json_schema import schema_of
 from railhead.documents.outputs import OUTPUTS
 
+from .json_schema import schema_of
 from .marked import DOCS, table
 
 FOLDER = DOCS / "schemas"

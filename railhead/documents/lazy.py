@@ -33,13 +33,14 @@ class _Waiting:
     """Stands for the fields of a class, and for its `__init__`, until either is used."""
 
     def __init__(self, cls: type[Any], parameters: dict[str, Any]) -> None:
-        self.cls, self.parameters = cls, parameters
+        self.cls, self.parameters, self.made = cls, parameters, False
 
         def init(instance: Any, *args: Any, **more: Any) -> None:
             self.make()
-            cls.__init__(instance, *args, **more)
+            self.init(instance, *args, **more)
 
-        self.stub, cls.__init__ = init, init
+        self.init = self.stub = init
+        cls.__init__ = init
         setattr(cls, FIELDS, self)
 
     def __get__(self, instance: object, owner: type[Any]) -> Any:
@@ -49,7 +50,12 @@ class _Waiting:
     def make(self) -> None:
         """Let `dataclasses` make the methods; once, also with threads."""
         with LOCK:
-            if vars(self.cls).get("__init__") is self.stub:
-                del self.cls.__init__  # `dataclasses` replaces none
-                delattr(self.cls, FIELDS)
-                dataclasses.dataclass(**self.parameters)(self.cls)
+            if self.made:
+                return
+            self.made, around = True, self.cls.__init__
+            del self.cls.__init__  # `dataclasses` replaces none
+            delattr(self.cls, FIELDS)
+            dataclasses.dataclass(**self.parameters)(self.cls)
+            self.init = self.cls.__init__
+            if around is not self.stub:  # somebody's, which calls the stub
+                self.cls.__init__ = around
