@@ -8,6 +8,7 @@ from __future__ import annotations
 # You set them.
 OF_YOU = {
     "RAILHEAD_PROXY": "as `--proxy`, also with a password",
+    "RAILHEAD_SSH": "`1`: as `--ssh`",
     "RAILHEAD_MIRROR_NETWORKS": "your networks in which [hosts without internet access]"
     "(private-hosts.md) may reach mirrors",
     "RAILHEAD_DEBUG": "`1`: also show the debug log",

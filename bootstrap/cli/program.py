@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import re
 import shlex
 import sys
@@ -38,6 +39,7 @@ FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
 SCRIPT_OPTION = "--print-completion-script"
 MISSING = r"'([\w-]+)' did not receive required positional arguments: (.+)"
+OWN_SSH = "RAILHEAD_SSH"  # for ssh/login/choice.py, which is not imported for each command
 # The options of Fabric that name other tasks.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 
@@ -58,8 +60,9 @@ class Program(Fab):  # type: ignore[misc]
 
     def core_args(self) -> list[Argument]:
         """The options of Fabric, and ours."""
-        about = WORKING["quiet"][1]
-        return [*super().core_args(), Argument(names=("quiet", "q"), kind=bool, help=about)]
+        ours = (("quiet", "q"), ("ssh",))
+        arguments = [Argument(names=n, kind=bool, help=WORKING[n[0]][1]) for n in ours]
+        return [*super().core_args(), *arguments]
 
     def parse_core(self, argv: list[str]) -> None:
         """A core option with a wrong value is the user's error, and Fabric runs no command itself:
@@ -122,6 +125,8 @@ class Program(Fab):  # type: ignore[misc]
             super().parse_tasks()  # with the core options after the name of a task
             RUNNING.quiet = self.core[0].args.quiet.value
             RUNNING.debug = self.core[0].args.debug.value
+            if self.core[0].args.ssh.value:
+                os.environ[OWN_SSH] = "1"
             named = [self.collection[context.name] for context in self.tasks]
             if not named or any(map(is_ours, named)):
                 self._refuse_empty_lists()

@@ -16,7 +16,7 @@ from ..inventory.hosts import Host, Inventory
 from ..lifecycle import cloud_host_keys, power, reach
 from ..runs.strategies import choose
 from ..ssh import authorized_keys, connect
-from ..ssh.login.jump_hosts import key_file_here, pins_of
+from ..ssh.login.route import key_file_here, pins_of
 from ..ssh.session import Session
 
 

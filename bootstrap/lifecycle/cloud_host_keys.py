@@ -18,7 +18,8 @@ from ..errors import HostsNotReady, RailheadError
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Host, Inventory
-from ..ssh.host_keys import is_pinned_by_name, parsed_key
+from ..ssh.host_keys import parsed_key
+from ..ssh.login.route import is_pinned_by_name
 
 INJECTED = "injected"  # mark of a pin: others may know this key; key_rotation.py replaces it
 WAIT_SECONDS = 300.0  # EC2's console output has the keys only some minutes after boot

@@ -16,19 +16,11 @@ from railhead.documents.agent.request import QUICK, Bounds
 from ..console import interrupts
 from ..console.output import TransferReporter
 from ..console.text import size
-from ..errors import RailheadError
 from ..inventory.hosts import Host
+from .connection import ConnectionLost, Unresponsive
 
 T = TypeVar("T")
 PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
-
-
-class ConnectionLost(RailheadError):
-    """The channel closed before the result came; what the host did is unknown."""
-
-
-class Unresponsive(ConnectionLost):
-    """The host is connected, and an operation did not keep its bounds. The channel is closed."""
 
 
 class BoundedChannel:

@@ -26,15 +26,15 @@ from ..console.threads import side_by_side
 from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
+from .connection import Connection
 from .host_keys import ChangedHostKey, RevokedHostKey, UnknownHostKey, fingerprint
-from .login.jump_hosts import (
-    CONNECT_SECONDS,
-    JumpHostFailed,
-    open_connection,
-    port_of,
-)
+from .login.choice import open_connection
+from .login.hop import CONNECT_SECONDS
+from .login.jump_hosts import JumpHostFailed, log_in
 from .login.keys import NotAccepted
+from .login.openssh import OpenSshFailed
 from .login.refusals import WAIT_SECONDS, Penalised
+from .login.route import port_of, way
 from .session import Session
 
 T = TypeVar("T")
@@ -42,8 +42,9 @@ STARTING = "starting the agent"
 ONLY_ONE_KEY = "next, for this host in ~/.ssh/config: IdentityFile KEY.pub and IdentitiesOnly yes"
 
 
-def _open(host: Host, inventory: Inventory) -> Session:
-    connection = open_connection(host, inventory)
+def _open(host: Host, inventory: Inventory, keys_only: bool) -> Session:
+    open_: Callable[..., Connection] = log_in if keys_only else open_connection
+    connection = open_(host, way(host, inventory))
     try:
         return Session(host, connection)
     except BaseException:
@@ -184,6 +185,8 @@ def is_out_of_reach(error: Exception) -> bool:
     command may work later."""
     if isinstance(error, JumpHostFailed):
         return is_out_of_reach(error.cause)
+    if isinstance(error, OpenSshFailed):
+        return error.out_of_reach
     final = (UnknownHostKey, ChangedHostKey, AuthenticationException, IncompatiblePeer)
     if isinstance(error, (*final, RailheadError)):
         return False
@@ -257,8 +260,9 @@ class Sessions(dict[str, Session]):
             session.close()
 
 
-def open_sessions(inventory: Inventory) -> Sessions:
-    """Connect to all hosts at the same time; the result has the sessions and the errors."""
+def open_sessions(inventory: Inventory, *, keys_only: bool = False) -> Sessions:
+    """Connect to all hosts at the same time; the result has the sessions and the errors.
+    `keys_only`: over paramiko alone, which has the host's key before it logs in."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
     connected: list[Session] = []
@@ -266,7 +270,7 @@ def open_sessions(inventory: Inventory) -> Sessions:
 
     def one(host: Host) -> None:
         try:
-            session = _open(host, inventory)
+            session = _open(host, inventory, keys_only)
             connected.append(session)
             if interrupted.is_set():
                 return session.close()

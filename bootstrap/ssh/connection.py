@@ -1,26 +1,64 @@
-"""What a session needs of the connection to its host."""
+"""What a session needs of the connection to its host, whichever transport it has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import paramiko
 
+from ..errors import RailheadError
+
 OPEN_SECONDS = 10
+Channel = Any  # recv, send, sendall, settimeout, shutdown, close: a socket, or one of paramiko's
+Serve = Callable[[Any], None]
+
+
+class ConnectionLost(RailheadError):
+    """The channel closed before the result came; what the host did is unknown."""
+
+
+class Unresponsive(ConnectionLost):
+    """The host is connected, and an operation did not keep its bounds. The channel is closed."""
+
+
+class PortsOff(Exception):
+    """The host's sshd does not forward ports, or not this one."""
+
+
+class PortClosed(Exception):
+    """Nothing listens at a port of the host, or the connection has ended."""
 
 
 class Connection(Protocol):
     """An open connection to a host, whose key was verified."""
 
-    host_key: paramiko.PKey
-    transport: Any
+    @property
+    def host_key(self) -> paramiko.PKey:
+        """The key of its sshd."""
 
     @property
     def is_connected(self) -> bool:
         """Whether the connection is open."""
 
-    def open_session(self) -> Any:
-        """A channel for one command."""
+    def shell(self, command: str) -> Channel:
+        """A channel in which a command of the login shell has begun."""
+
+    def open_port(self, port: int) -> Channel:
+        """A channel to a loopback port of the host.
+
+        Raises:
+            PortsOff, PortClosed.
+        """
+
+    def lend_port(self, serve: Serve) -> AbstractContextManager[int]:
+        """Yields a loopback port of the host; `serve` handles each connection to it here, in its
+        own thread.
+
+        Raises:
+            PortsOff, PortClosed.
+        """
 
     def close(self) -> None:
         """Close the connection, and those to the jump hosts."""

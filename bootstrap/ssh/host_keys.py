@@ -14,8 +14,6 @@ from paramiko.ssh_exception import BadHostKeyException, SSHException
 
 from railhead.documents.lazy import dataclass
 
-from ..inventory.hosts import Host, Inventory
-
 
 def parsed_key(text: str) -> HostKeyEntry | None:
     """The entry of a public key such as `ssh-ed25519 AAAA...`; None if it cannot be parsed."""
@@ -129,11 +127,6 @@ def _renamed(
         key = keys[0] if len(keys) == 1 else _AnyOf(keys)
         renamed.add(looked_up, key_type, key)  # type: ignore[arg-type]
     return renamed
-
-
-def is_pinned_by_name(host: Host, inventory: Inventory) -> bool:
-    """Whether a host's keys are pinned under its name: its cloud provides them."""
-    return inventory.kind.in_cloud and bool(host.host_key or host.host_key_source)
 
 
 def read_pins(file: Path) -> KnownKeys:

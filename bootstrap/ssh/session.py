@@ -12,7 +12,6 @@ import re
 import secrets
 import shlex
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import paramiko
-from paramiko.ssh_exception import SSHException
 
 from railhead.documents.agent.commands import CommandResult, Grown, Line, Run
 from railhead.documents.agent.files import (
@@ -57,10 +55,10 @@ from ..inventory.hosts import Host
 from ..remote.regular_files import size_and_sha256
 from ..remote.run.controller import AGENT
 from ..untrusted import decode, unpack
-from .bounded_channel import BoundedChannel, Unresponsive
-from .bounded_channel import ConnectionLost as ConnectionLost
+from .bounded_channel import BoundedChannel
 from .bundle import Bundle, tar
-from .connection import OPEN_SECONDS, Connection
+from .connection import Connection
+from .connection import ConnectionLost as ConnectionLost
 
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
 SHELL = Bounds(600, 12 * 3600, 16_000_000)
@@ -74,9 +72,10 @@ OnLine = Callable[[Line | Grown], None]
 # @loop is the greeting of a login shell.
 # One line without quotes, `!` and `\\\\`, which csh, tcsh and fish read otherwise than sh. $n is a
 # newline. The PATH of an account may lack the system's folders.
+SYSTEM_PATH = "PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin; export PATH; "
 LOOP = (
-    r'n=$(printf "\n."); n=${n%.}; s=; cd "$HOME"; PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin'
-    ":/usr/sbin:/sbin; export PATH; echo; echo @loop; while IFS= read -r l; do"
+    r'n=$(printf "\n."); n=${n%.}; s=; cd "$HOME"; '
+    f"{SYSTEM_PATH}echo; echo @loop; while IFS= read -r l; do"
     ' case $l in @go) eval "$s"; s=;; *) s="$s$n$l";; esac; done'
 )
 LOGIN = "exec /bin/sh -c " + shlex.quote(LOOP)  # the command for whatever shell the account has
@@ -110,10 +109,7 @@ class Session:
     def __init__(self, host: Host, connection: Connection) -> None:
         """Begin a session over an open connection, which it closes at its end."""
         self.connection = connection
-        channel = connection.open_session()
-        self._use(host, channel, connection.close)
-        with _closed_after(OPEN_SECONDS, host, channel):
-            channel.exec_command(LOGIN)
+        self._use(host, connection.shell(LOGIN), connection.close)
 
     @property
     def host_key(self) -> paramiko.PKey:
@@ -458,30 +454,6 @@ def _checked_reply(request: Request[R, E], value: Any) -> R:
     if not request.is_answered_by(reply):
         raise unpack.Hostile(f"{what}: it is not complete")
     return reply
-
-
-@contextlib.contextmanager
-def _closed_after(seconds: float, host: Host, channel: Any) -> Iterator[None]:
-    """Close a channel whose request is not answered in time, for which paramiko waits for ever;
-    then Unresponsive is raised."""
-    late = threading.Event()
-
-    def close() -> None:
-        late.set()
-        with contextlib.suppress(EOFError, OSError, SSHException):  # it has ended in the meantime
-            channel.close()
-
-    timer = threading.Timer(seconds, close)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except SSHException:
-        if not late.is_set():
-            raise
-        raise Unresponsive(f"{host} did not start a shell within {seconds:.0f} s") from None
-    finally:
-        timer.cancel()
 
 
 def _log_details(request: Request[R, E]) -> str:

@@ -20,7 +20,7 @@ def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
     Raises:
         HostsNotReady: a host cannot be reached, or its key differs from the pinned one.
     """
-    with connect.open_sessions(inventory) as sessions:
+    with connect.open_sessions(inventory, keys_only=True) as sessions:
         failed = sessions.failed
     unknown = {name: error for name, error in failed.items() if isinstance(error, UnknownHostKey)}
     if len(unknown) < len(failed):

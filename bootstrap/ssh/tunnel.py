@@ -7,14 +7,12 @@ import socket
 import threading
 from collections.abc import Iterator
 
-import paramiko
-from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
-from paramiko.ssh_exception import ChannelException, SSHException
+from paramiko.ssh_exception import SSHException
 
 from ..errors import RailheadError, UsageError
+from .connection import Channel, PortClosed, PortsOff
 from .session import ConnectionLost, Session
 
-OPEN_SECONDS = 15
 PIECE = 1 << 16  # bytes
 
 
@@ -47,8 +45,7 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
 
 def require_open(session: Session) -> None:
     """ConnectionLost when the SSH connection has ended."""
-    transport = session.connection.transport
-    if transport is None or not transport.is_active():
+    if not session.connection.is_connected:
         raise ConnectionLost(f"the connection to {session.host} broke")
 
 
@@ -66,28 +63,21 @@ def _require_forwarding(session: Session, port: int) -> None:
         return
 
 
-def open_channel(session: Session, port: int) -> paramiko.Channel:
+def open_channel(session: Session, port: int) -> Channel:
     """A channel to a loopback port of the host.
 
     Raises:
         ForwardingOff: its sshd does not forward ports.
         RailheadError: nothing listens there, or the connection has ended.
     """
-    transport = session.connection.transport
-    assert transport is not None
     try:
-        channel: paramiko.Channel = transport.open_channel(
-            "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_SECONDS
-        )
-        return channel
-    except ChannelException as error:
-        if error.code != OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
-            raise RailheadError(f"port {port} of {session.host.name}: {error.text}") from None
+        return session.connection.open_port(port)
+    except PortsOff:
         raise ForwardingOff(
             f"the sshd of {session.host.name} does not forward port {port}",
             hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",
         ) from None
-    except (SSHException, EOFError, OSError) as error:  # the last two: the connection has ended
+    except PortClosed as error:
         raise RailheadError(f"port {port} of {session.host.name}: {error}") from None
 
 
@@ -112,12 +102,9 @@ def _relay(connection: socket.socket, session: Session, port: int) -> None:
             back.join()
 
 
-def _copy(source: socket.socket | paramiko.Channel, sink: socket.socket | paramiko.Channel) -> None:
+def _copy(source: Channel, sink: Channel) -> None:
     with contextlib.suppress(OSError, EOFError, SSHException):
         while data := source.recv(PIECE):
             sink.sendall(data)
     with contextlib.suppress(OSError, EOFError, SSHException):
-        if isinstance(sink, paramiko.Channel):
-            sink.shutdown_write()
-        else:
-            sink.shutdown(socket.SHUT_WR)
+        sink.shutdown(socket.SHUT_WR)

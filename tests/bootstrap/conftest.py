@@ -183,6 +183,12 @@ def inventory(
     return local_state.load_cluster(request.path.stem.removeprefix("test_"))
 
 
+@pytest.fixture(params=["", "1"], ids=["paramiko", "ssh"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport of the sessions."""
+    monkeypatch.setenv("RAILHEAD_SSH", request.param)
+
+
 @pytest.fixture
 def session(one_host: Cluster, inventory: Inventory) -> Iterator[Session]:
     """A session with the one host."""

@@ -19,8 +19,10 @@ from typing import Any
 import paramiko
 from standins.runs.supervised_run import Run, says
 
-from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.hosts import Host
 from bootstrap.ssh import connect
+from bootstrap.ssh.connection import PortsOff
+from bootstrap.ssh.session import SYSTEM_PATH
 
 RUN, ENDPOINT = "20261121-112656-c507", "digits"
 SILENCE = 3.0  # seconds without an answer, after a damaged one, until the connection breaks
@@ -129,7 +131,9 @@ class Channel:
         self.home, self.answers = home, answers
 
     def exec_command(self, command: str) -> None:
-        """Start it as sshd does."""
+        """Start it as sshd does, with the tools and the sh of this chief alone."""
+        command = command.replace(SYSTEM_PATH, "").replace("exec /bin/sh ", "exec sh ")
+        assert "/bin" not in command
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.PIPE,
@@ -173,15 +177,17 @@ class Connection:
     host_key = paramiko.PKey()
 
     def __init__(self, channel: Callable[[], Channel]) -> None:
-        self.channel, self.transport = channel, self
+        self.channel = channel
 
-    def open_session(self) -> Channel:
+    def shell(self, command: str) -> Channel:
         """A shell on the chief."""
-        return self.channel()
+        channel = self.channel()
+        channel.exec_command(command)
+        return channel
 
-    def open_channel(self, *_: Any, **__: Any) -> paramiko.Channel:
+    def open_port(self, port: int) -> Any:
         """Its sshd forwards no ports."""
-        raise paramiko.ChannelException(1, "Administratively prohibited")
+        raise PortsOff("prohibited")
 
     def close(self) -> None:
         """Nothing: the channel ends the shell."""
@@ -192,7 +198,7 @@ def reachable(
 ) -> None:
     """From now on every host but those on port 1 is this chief."""
 
-    def connection(host: Host, inventory: Inventory) -> Any:
+    def connection(host: Host, hops: Any) -> Any:
         if host.port == 1:
             raise ConnectionRefusedError
         return Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, at, facts)))

@@ -21,6 +21,7 @@ WORKING = {
     "dry": ("", "bootstrap, train: print the plan, change nothing"),
     "debug": ("", "also print the debug log on stderr"),
     "quiet": ("", "print only errors and the result"),
+    "ssh": ("", "log in by your own ssh, also where paramiko could"),
     "help": ("[TASK]", "this page, or the options of a task"),
     "list": ("", "each task with a line"),
     "list-format": ("FORMAT", "flat, nested or json"),

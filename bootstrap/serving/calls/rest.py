@@ -244,7 +244,8 @@ def client(session: Session, name: str, port: int) -> Client:
         if session.host.name == HERE:
             return socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
         try:
-            return open_channel(session, port)
+            pipe: Pipe = open_channel(session, port)
+            return pipe
         except RailheadError as error:
             raise Broken(error.message) from None
 

@@ -136,15 +136,14 @@ class Keys:
                 offered += 1
                 if self._logged_in(transport, lambda key=key: transport.auth_publickey(user, key)):
                     return
-                if self.failure.partial or not transport.is_active():
+                methods = self.failure.methods
+                if not transport.is_active() or (methods and "publickey" not in methods):
                     break
-                if self.failure.methods and "publickey" not in self.failure.methods:
-                    break
-        unknown = transport.is_active() and not self.failure.methods
-        if unknown and self._logged_in(transport, lambda: transport.auth_none(user)):
+        ended = self.failure.partial or not transport.is_active()
+        if not ended and self._logged_in(transport, lambda: transport.auth_none(user)):
             return  # as in a network that has authenticated us already
-        banner = (transport.get_banner() or b"").decode(errors="replace")
-        self.failure.printed = "\n".join([banner.strip(), transport.farewell]).strip()[-600:]
+        words = self.failure.printed, transport.farewell
+        self.failure.printed = "\n".join(words).strip()[-600:]
         self.failure.closed, self.failure.count = not transport.is_active(), offered
         raise self.failure
 
@@ -162,6 +161,9 @@ class Keys:
             if transport.is_active():
                 return False  # a key that cannot sign
             raise
+        finally:  # each attempt of paramiko forgets the banner of the one before
+            banner = (transport.get_banner() or b"").decode(errors="replace").strip()
+            self.failure.printed = banner or self.failure.printed
         self.failure.methods = frozenset(remaining)
         self.failure.partial = bool(remaining)
         return not remaining
@@ -204,6 +206,16 @@ def public_part(path: Path) -> bytes | None:
         public = text if text and b"PRIVATE" not in text else _content(Path(f"{path}.pub"))
         return base64.b64decode(public.split()[1], validate=True)
     return None
+
+
+def has_passphrase(path: Path) -> bool:
+    """Whether a file is a private key with a passphrase."""
+    text = _content(path)
+    with contextlib.suppress(ValueError, IndexError):
+        if b"OPENSSH PRIVATE KEY" in text:
+            data = base64.b64decode(b"".join(text.split(b"-----")[2].split()))
+            return data[len(MAGIC) + 4 :][:4] != b"none"
+    return b"ENCRYPTED" in text
 
 
 def _embedded(data: bytes) -> bytes | None:

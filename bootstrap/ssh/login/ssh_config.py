@@ -17,12 +17,11 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from railhead.documents.lazy import dataclass
 
-from ...console.output import print_lines
 from ...errors import UsageError
 
 SECONDS = 10  # for one name: it may resolve names, and run commands
@@ -38,10 +37,13 @@ DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ed25519")  # that paramiko can use, as
 
 @dataclass(frozen=True)
 class HostConfig:
-    """How ssh reaches `name`: the settings of `ssh -G`, each with its values in order."""
+    """How ssh reaches `name`: the settings of `ssh -G`, each with its values in order. `options` of
+    ssh gave them. `is_read`: False where there is no ssh client to read the files."""
 
     name: str
     settings: Mapping[str, Sequence[str]] = field(repr=False)
+    options: Sequence[str] = ()
+    is_read: bool = True
 
     def get(self, setting: str) -> str:
         """The first value; empty if there is none, or it is `none`."""
@@ -131,10 +133,14 @@ def at_home(path: str) -> str:
     return path
 
 
+def is_home_of_account() -> bool:
+    """Whether $HOME is the home that ssh takes."""
+    return str(Path.home()) == pwd.getpwuid(os.getuid()).pw_dir
+
+
 def config_option() -> list[str]:
     """The option of ssh that names the user's file, where $HOME is not the account's home."""
-    is_of_account = str(Path.home()) == pwd.getpwuid(os.getuid()).pw_dir
-    return [] if is_of_account or not _own_file().exists() else ["-F", str(_own_file())]
+    return [] if is_home_of_account() or not _own_file().exists() else ["-F", str(_own_file())]
 
 
 def resolve(name: str, user: str | None = None, port: int | None = None) -> HostConfig:
@@ -155,7 +161,7 @@ def resolve(name: str, user: str | None = None, port: int | None = None) -> Host
 @lru_cache(maxsize=1024)
 def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -> HostConfig:
     if _is_empty():
-        return HostConfig(name, _defaults(options))
+        return HostConfig(name, _defaults(options), options)
     argv = ["ssh", "-G", *options, "--", name]
     try:
         process = subprocess.Popen(
@@ -167,9 +173,8 @@ def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -
             errors="replace",
             start_new_session=True,  # its commands end with it
         )
-    except OSError as error:
-        _say_without_client(error.strerror)
-        return HostConfig(name, _defaults(options))
+    except OSError:
+        return HostConfig(name, _defaults(options), options, is_read=False)
     shown = shlex.join(argv)
     try:
         output, errors = process.communicate(timeout=SECONDS)
@@ -189,7 +194,7 @@ def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -
     for line in output.splitlines():
         setting, _, value = line.partition(" ")
         settings.setdefault(setting, []).append(value)
-    return HostConfig(name, settings)
+    return HostConfig(name, settings, options)
 
 
 def _is_empty() -> bool:
@@ -208,11 +213,6 @@ def _is_empty() -> bool:
 
 def _own_file() -> Path:
     return Path.home() / ".ssh/config"
-
-
-@cache
-def _say_without_client(reason: str) -> None:
-    print_lines(f"~/.ssh/config is not read: this computer has no ssh client ({reason})")
 
 
 def _defaults(options: Sequence[str]) -> dict[str, list[str]]:

@@ -28,6 +28,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
 from bootstrap.provision import apt_upstream
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
+from bootstrap.ssh.login.paramiko_connection import ParamikoConnection
 
 LARGE = bytes(range(256)) * 4096
 BEGUN = 1 << 16  # as much of it as a slow mirror sends at first
@@ -118,6 +119,9 @@ class Transport:
     def __init__(self) -> None:
         self.servers: dict[int, tuple[socket.socket, threading.Thread]] = {}
 
+    def set_keepalive(self, seconds: int) -> None:
+        """There is no network."""
+
     def request_port_forward(self, address: str, port: int, handle: Callable[..., None]) -> int:
         server = socket.create_server((address, port))
         thread = threading.Thread(target=self._accept, args=(server, handle), daemon=True)
@@ -165,7 +169,9 @@ def shared_apt() -> Path:
 @contextmanager
 def host(proxy: AptProxy, *mirrors: str, name: str = "h1") -> Iterator[str]:
     """The address of the proxy there."""
-    connection = SimpleNamespace(transport=Transport())
+    transport = Transport()
+    client: Any = SimpleNamespace(get_transport=lambda: transport)
+    connection = ParamikoConnection(Host(name, name), [client], lambda: None)
     session: Any = SimpleNamespace(host=Host(name, name), connection=connection)
     with proxy.on(session, mirrors) as address:
         yield address.removeprefix("http://")

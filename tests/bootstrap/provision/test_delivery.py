@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -61,16 +61,13 @@ class RecordedHost:
 
     @property
     def connection(self) -> Any:
-        """The transport of paramiko is the host itself."""
-        return SimpleNamespace(transport=self)
+        """It is the host itself."""
+        return self
 
-    def request_port_forward(self, address: str, port: int, handle: object) -> int:
-        assert (address, port) == ("127.0.0.1", 0)
+    @contextmanager
+    def lend_port(self, serve: object) -> Iterator[int]:
         self.forwarded.append(True)
-        return 4711
-
-    def cancel_port_forward(self, address: str, port: int) -> None:
-        assert (address, port) == ("127.0.0.1", 4711)
+        yield 4711
         self.forwarded.append(False)
 
     def run(

@@ -24,8 +24,8 @@ from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.remote.programs import NAME, SUPERVISOR, TAKEOVER
 from bootstrap.runs import follow, takeover
 from bootstrap.runs.run import Run, find_run
-from bootstrap.ssh.bounded_channel import ConnectionLost
 from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.connection import ConnectionLost
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.agent.runs import Follow, Followed, LogLine, MetricLine, RunEvent
 from railhead.documents.codec import encode

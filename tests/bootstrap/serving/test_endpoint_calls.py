@@ -325,7 +325,7 @@ def test_calls_go_through_the_connection_with_the_host(
     """A real sshd and agent; the state of the endpoint is on the host."""
 
     def noted(session: Session, *given: Any) -> Any:
-        transports.append(session.connection.transport)
+        transports.append(session.connection)
         return client(session, *given)
 
     transports: list[Any] = []
@@ -346,7 +346,7 @@ def test_calls_go_through_the_connection_with_the_host(
     transports[0].close()
     assert len(endpoint.predict([SQUARE])) == 1 and len(transports) == 2
     endpoint.close()
-    wait_until(lambda: not transports[1].is_active(), 60, "the connection has ended")
+    wait_until(lambda: not transports[1].is_connected, 60, "the connection has ended")
 
     (folder / "state.json").write_text(json.dumps({**state, "state": "ended", "reason": "by hand"}))
     with pytest.raises(UsageError, match="ended: by hand"):

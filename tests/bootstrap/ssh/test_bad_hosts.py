@@ -28,7 +28,7 @@ from standins.runs.run_documents import HOST
 import bootstrap
 import fabfile
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
+from bootstrap.inventory.hosts import Host, parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from bootstrap.ssh import connect, session
@@ -162,7 +162,7 @@ def reach(box: Sandbox, kind: type[Channel]) -> None:
     setattr(session, "OPEN", Bounds(60, 60, 100_000))  # noqa: B010
     os.environ.update(dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:1"))
 
-    def connection(host: Host, inventory: Inventory) -> Any:
+    def connection(host: Host, hops: Any) -> Any:
         if host.name == "bad":
             return Connection(lambda: kind(box.chief))
         return Connection(lambda: chief.Channel(box.folder / "good", right_answers))

@@ -25,7 +25,10 @@ from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import bounded_channel, connect
 from bootstrap.ssh import session as session_module
-from bootstrap.ssh.bounded_channel import BoundedChannel, ConnectionLost, Unresponsive
+from bootstrap.ssh.bounded_channel import BoundedChannel
+from bootstrap.ssh.connection import ConnectionLost, Unresponsive
+from bootstrap.ssh.login import paramiko_connection
+from bootstrap.ssh.login.paramiko_connection import ParamikoConnection
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent.files import TextFile
@@ -323,7 +326,7 @@ class SilentServer(paramiko.ServerInterface):
 
 
 def test_a_request_to_execute_that_is_never_answered_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "OPEN_SECONDS", 0.5)
+    monkeypatch.setattr(paramiko_connection, "OPEN_SECONDS", 0.5)
     near, far = socket.socketpair()
     server, there, here = SilentServer(), paramiko.Transport(far), paramiko.Transport(near)
     with ExitStack() as ending:
@@ -334,7 +337,8 @@ def test_a_request_to_execute_that_is_never_answered_ends(monkeypatch: pytest.Mo
         there.start_server(server=server, event=threading.Event())
         here.start_client(timeout=LONG)
         here.auth_none("somebody")
-        connection: Any = SimpleNamespace(open_session=here.open_session, close=here.close)
+        client: Any = SimpleNamespace(get_transport=lambda: here)
+        connection = ParamikoConnection(Host("h1", "h1"), [client], here.close)
         work = ThreadPoolExecutor(1)
         ending.callback(work.shutdown, wait=False)
         begun = time.monotonic()

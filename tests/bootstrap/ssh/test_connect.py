@@ -26,7 +26,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
-from bootstrap.ssh.login import jump_hosts
+from bootstrap.ssh.login import jump_hosts, route
 from bootstrap.ssh.session import Session
 from bootstrap.ssh.traffic import host_traffic
 
@@ -393,7 +393,7 @@ def test_the_way_through_a_jump_host_is_closed_after_us(
 
 def names(host: Host) -> list[str]:
     """The hops to a host, as they are named."""
-    return [hop.config.name for hop in jump_hosts.way(host, named(INNER))]
+    return [hop.config.name for hop in route.way(host, named(INNER))]
 
 
 def test_several_jump_hosts_are_passed_in_their_order(operator: Operator) -> None:
@@ -404,7 +404,7 @@ def test_several_jump_hosts_are_passed_in_their_order(operator: Operator) -> Non
 def test_jump_hosts_are_named_in_each_form_that_ssh_knows(operator: Operator) -> None:
     forms = "ann@first:2222,second,[2001:db8::7]:22,bob@corp@[2001:db8::8]"
     operator.configures(f"Host inner\n  ProxyJump {forms}\nHost *\n  User me\n  Port 7\n")
-    hops = [hop.config for hop in jump_hosts.way(INNER, named(INNER))]
+    hops = [hop.config for hop in route.way(INNER, named(INNER))]
     assert [(hop.user, hop.host, hop.port) for hop in hops] == [
         ("ann", "first", 2222), ("me", "second", 7), ("me", "2001:db8::7", 22),
         ("bob@corp", "2001:db8::8", 7), ("me", "inner", 7),

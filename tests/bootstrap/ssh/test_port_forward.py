@@ -13,6 +13,7 @@ from bootstrap.ssh.port_forward import forward_port
 from bootstrap.ssh.session import ConnectionLost, Session
 
 
+@pytest.mark.usefixtures("either")
 def test_a_port_of_the_host_leads_here_for_as_long_as_it_is_lent(session: Session) -> None:
     """Several connections at once, by the host's own bash; then nobody listens there."""
 
@@ -34,13 +35,15 @@ def test_a_host_that_forwards_no_ports_reports_so(
     def denied(*_: Any) -> int:
         raise SSHException("TCP forwarding request denied")
 
-    monkeypatch.setattr(session.connection.transport, "request_port_forward", denied)
+    connection: Any = session.connection
+    monkeypatch.setattr(connection.transport, "request_port_forward", denied)
     refusal = pytest.raises(RailheadError, match="does not forward ports")
     with refusal as refused, forward_port(session, lambda _: None):
         pass
     assert "AllowTcpForwarding yes" in refused.value.hint
 
 
+@pytest.mark.usefixtures("either")
 def test_a_connection_that_is_gone_is_reported_as_that(session: Session) -> None:
     session.close()
     with pytest.raises(ConnectionLost), forward_port(session, lambda _: None):
@@ -58,7 +61,8 @@ def test_others_than_the_host_itself_are_not_let_in_by_its_port(
             come(Channel(came), (origin, 1), ("", 1))
         return 1
 
-    monkeypatch.setattr(session.connection.transport, "request_port_forward", forward)
+    connection: Any = session.connection
+    monkeypatch.setattr(connection.transport, "request_port_forward", forward)
     with forward_port(session, lambda _: came.append("served")):
         wait_until(lambda: len(came) == 2, 5, "both are answered")
     assert came == ["closed", "served"]

@@ -136,7 +136,8 @@ def test_each_line_is_received_as_it_comes(session: Session, there: Path) -> Non
 
 def test_a_connection_is_kept_alive_and_a_dead_one_is_found(session: Session) -> None:
     """A router forgets a silent connection; a host that is gone sends no FIN."""
-    transport = session.connection.transport
+    connection: Any = session.connection
+    transport = connection.transport
     interval = transport.packetizer._Packetizer__keepalive_interval
     assert 0 < interval <= 30
     limit = transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)

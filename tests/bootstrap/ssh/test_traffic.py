@@ -17,7 +17,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.inventory.hosts import Host
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import traffic
-from bootstrap.ssh.login import jump_hosts
+from bootstrap.ssh.login.hop import LOGIN_TRIES
 from railhead.documents.agent.files import TextFile
 
 
@@ -80,13 +80,11 @@ def test_what_was_tried_again_is_counted_again(
 ) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(
-            target=_hang_up, args=(server, jump_hosts.LOGIN_TRIES), daemon=True
-        ).start()
+        threading.Thread(target=_hang_up, args=(server, LOGIN_TRIES), daemon=True).start()
         busy = Host("busy", "127.0.0.1", port=server.getsockname()[1])
         with pytest.raises(HostsNotReady), reach.sessions(named(busy)):
             pass
-    assert traffic.host_traffic("busy").connections == jump_hosts.LOGIN_TRIES
+    assert traffic.host_traffic("busy").connections == LOGIN_TRIES
 
 
 def _hang_up(server: socket.socket, times: int) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host
 from bootstrap.lifecycle import reach
 from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.ssh.tunnel import ForwardingOff, open_channel, require_open, tunnel
@@ -49,6 +47,7 @@ def ask(port: int, text: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
+@pytest.mark.usefixtures("either")
 def test_both_ways_and_all_bytes(session: Session, echo: int) -> None:
     with tunnel(session, echo, 0) as port:
         assert ask(port, b"x" * 1_000_000) == b"got " + b"x" * 1_000_000
@@ -58,18 +57,19 @@ def test_both_ways_and_all_bytes(session: Session, echo: int) -> None:
 
 
 @pytest.mark.parametrize("error", [EOFError(), ConnectionResetError(), SSHException("closed")])
-def test_a_connection_that_ends_meanwhile_is_an_error_of_ours(error: Exception) -> None:
-    def open_channel_raises(*_: object, **__: object) -> None:
+def test_a_connection_that_ends_meanwhile_is_an_error_of_ours(
+    session: Session, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def raises(*_: object, **__: object) -> None:
         raise error
 
-    transport = SimpleNamespace(open_channel=open_channel_raises)
-    broken: Any = SimpleNamespace(
-        connection=SimpleNamespace(transport=transport), host=Host("h1", "127.0.0.1")
-    )
+    connection: Any = session.connection
+    monkeypatch.setattr(connection.transport, "open_channel", raises)
     with pytest.raises(RailheadError, match="port 80 of h1"):
-        open_channel(broken, 80)
+        open_channel(session, 80)
 
 
+@pytest.mark.usefixtures("either")
 def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -78,6 +78,7 @@ def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None
         assert ask(port, b"") == b""
 
 
+@pytest.mark.usefixtures("either")
 def test_a_host_that_forwards_no_ports_is_an_error_before_anything_listens(
     session: Session, home_of_session: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_local_port_in_use_is_refused(session: Session) -> None:
             pass
 
 
+@pytest.mark.usefixtures("either")
 def test_a_connection_that_ends_is_noticed(session: Session) -> None:
     require_open(session)
     session.close()

@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+from hosts.operator import named
 from standins.forks import forked_fab
 
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import UsageError
-from bootstrap.ssh.login import ssh_config
+from bootstrap.inventory.hosts import Host
+from bootstrap.ssh import connect
+from bootstrap.ssh.login import choice, ssh_config
 from bootstrap.ssh.login.ssh_config import resolve
 
 SETTINGS = """Include {home}/more
@@ -94,12 +97,13 @@ def test_without_an_ssh_client_there_are_defaults_and_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ssh_config._say_without_client.cache_clear()
+    choice._say_without_client.cache_clear()
     config.write_text("Port 2201\n")
     monkeypatch.setenv("PATH", str(home))
     assert resolve("gpu").port == 22 and resolve("other", "me", 7).port == 7
     assert resolve("other", "me", 7).user == "me"
     assert home / ".ssh/id_ed25519" in resolve("gpu").key_files
+    connect.open_sessions(named(Host("a", "127.0.0.1", port=9), Host("b", "127.0.0.2", port=9)))
     assert capsys.readouterr().out.count("no ssh client") == 1
 
 

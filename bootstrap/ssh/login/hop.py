@@ -1,0 +1,33 @@
+"""One sshd on the way to a host."""
+
+from __future__ import annotations
+
+import threading
+
+from railhead.documents.lazy import dataclass
+
+from ..host_keys import Pins
+from .ssh_config import HostConfig
+
+CONNECT_SECONDS = 10
+MAX_LOGINS = 8  # concurrent logins per sshd, which drops some from 10 on (MaxStartups)
+LOGIN_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Hop:
+    """How it is reached, and the host keys and the login that are right."""
+
+    config: HostConfig
+    pins: Pins
+    key_file: str | None = None
+
+
+_slots: dict[tuple[str, int], threading.Semaphore] = {}
+_slots_lock = threading.Lock()
+
+
+def login_slots(config: HostConfig) -> threading.Semaphore:
+    """The semaphore of one sshd: at most MAX_LOGINS unfinished logins at once."""
+    with _slots_lock:
+        return _slots.setdefault((config.host, config.port), threading.Semaphore(MAX_LOGINS))
