@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions, TeardownOptions
 from railhead.documents.options.option import shortened, text_value
 from railhead.documents.options.runs import (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import shortened
 
 from ..errors import UsageError

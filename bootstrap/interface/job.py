@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 
-from railhead.documents.lazy import dataclass
 from railhead.documents.options.jobs import JobOptions, Table, values_of
 from railhead.documents.options.option import text_value
 

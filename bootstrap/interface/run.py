@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.codec import encode
-from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.option import shortened, text_value
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions

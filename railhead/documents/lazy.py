@@ -23,24 +23,24 @@ else:
         fields, as `dataclasses.fields` and `replace` do."""
         if cls is None:
             return partial(dataclass, **parameters)
-        if "__init__" in vars(cls):  # of the class itself
+        if not {"__init__", "__new__"}.isdisjoint(vars(cls)):
             return dataclasses.dataclass(**parameters)(cls)
         _Waiting(cls, parameters)
         return cls
 
 
 class _Waiting:
-    """Stands for the fields of a class, and for its `__init__`, until either is used."""
+    """Stands for the fields of a class until they or an instance are asked for."""
 
-    def __init__(self, cls: type[Any], parameters: dict[str, Any]) -> None:
+    def __init__(self, cls: Any, parameters: dict[str, Any]) -> None:
         self.cls, self.parameters, self.made = cls, parameters, False
 
-        def init(instance: Any, *args: Any, **more: Any) -> None:
-            self.make()
-            self.init(instance, *args, **more)
+        def new(of: type[Any], *_: Any, **__: Any) -> Any:
+            if not self.made:
+                self.make()
+            return super(cls, of).__new__(of)
 
-        self.init = self.stub = init
-        cls.__init__ = init
+        cls.__new__ = new
         setattr(cls, FIELDS, self)
 
     def __get__(self, instance: object, owner: type[Any]) -> Any:
@@ -48,14 +48,8 @@ class _Waiting:
         return getattr(owner, FIELDS)
 
     def make(self) -> None:
-        """Let `dataclasses` make the methods; once, also with threads."""
+        """Let `dataclasses` make the methods, once; other threads wait meanwhile."""
         with LOCK:
-            if self.made:
-                return
-            self.made, around = True, self.cls.__init__
-            del self.cls.__init__  # `dataclasses` replaces none
-            delattr(self.cls, FIELDS)
-            dataclasses.dataclass(**self.parameters)(self.cls)
-            self.init = self.cls.__init__
-            if around is not self.stub:  # somebody's, which calls the stub
-                self.cls.__init__ = around
+            if not self.made:
+                dataclasses.dataclass(**self.parameters)(self.cls)
+                self.made = True

@@ -1,0 +1,121 @@
+"""Dataclasses that are made when they are first used are those of the standard library."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import sys
+import threading
+from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import pytest
+
+from railhead.documents.lazy import dataclass
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Base(Generic[T]):
+    name: str
+    items: tuple[T, ...] = ()
+    options: dict[str, int] = field(default_factory=dict, hash=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Below(Base[int]):
+    size: int = 3
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError(self.size)
+
+
+class Plain(Below):
+    """A class without a decorator."""
+
+
+@dataclass
+class Changed:
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Wrong(Exception):  # noqa: N818
+    text: str
+
+
+def test_an_instance_is_that_of_a_dataclass() -> None:
+    one = Below("a", (1,), size=4)
+    assert repr(one) == "Below(name='a', items=(1,), options={}, size=4)"
+    assert one == Below("a", (1,), {"x": 1}, size=4) != Below("a", size=4)
+    assert hash(one) == hash(replace(one)) and replace(one, size=5).size == 5
+    assert [f.name for f in fields(Plain)] == ["name", "items", "options", "size"]
+    assert is_dataclass(Changed) and Below.__match_args__ == ("name", "items", "options")
+    assert type(Plain("b")) is Plain and copy.deepcopy(one) == one == pickle.loads(
+        pickle.dumps(one)
+    )
+    with pytest.raises(FrozenInstanceError):
+        one.size = 5  # type: ignore[misc]
+    with pytest.raises(TypeError, match="name"):
+        Below()  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="-1"):
+        Below("a", size=-1)
+    changed = Changed()
+    changed.count += 1
+    assert changed == Changed(1)
+    with pytest.raises(Wrong) as error:
+        raise Wrong("bad")
+    assert error.value.text == "bad"
+
+
+def test_a_class_that_nobody_uses_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    process = dataclasses._process_class  # type: ignore[attr-defined]
+
+    def counted(cls: type[Any], *given: Any) -> Any:
+        made.append(cls.__name__)
+        return process(cls, *given)
+
+    monkeypatch.setattr(dataclasses, "_process_class", counted)
+
+    @dataclass(frozen=True)
+    class Used:
+        x: int
+
+    @dataclass(frozen=True)
+    class Unused:
+        x: int
+
+    assert (Used(1), Used(2)) == (Used(1), Used(2)) and made == ["Used"]
+
+
+def test_threads_that_use_a_class_at_once_get_whole_instances() -> None:
+    """A class without its methods was visible between two of its changes."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+
+            @dataclass(frozen=True)
+            class Met:
+                x: int
+                y: int = 2
+
+            found: list[Any] = []
+            start = threading.Barrier(8)
+
+            def meet(kind: Any = Met, start: Any = start, found: Any = found) -> None:
+                start.wait()
+                found.append(kind(1))
+
+            threads = [threading.Thread(target=meet) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert found == [Met(1)] * 8
+    finally:
+        sys.setswitchinterval(interval)
