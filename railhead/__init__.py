@@ -14,13 +14,12 @@ The interface is loaded when it is first used, because hosts have only `railhead
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from .installation import PREFIX
 from .version import VERSION as __version__
 
+TYPE_CHECKING = False  # `typing` takes longer than all else here, before `fab` can notice Ctrl-C
 if TYPE_CHECKING:
+    from typing import Any
+
     from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
     from bootstrap.interface.cluster import Cluster, Sweep
     from bootstrap.interface.endpoint import Endpoint
@@ -52,6 +51,10 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
+            from importlib import import_module
+
+            from .installation import PREFIX
+
             return getattr(import_module(f"{PREFIX}{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

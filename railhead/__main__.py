@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from .installation import PREFIX
+from .ctrl_c import end_at_once
 
 
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
+    end_at_once()
+    from importlib import import_module
+
+    from .installation import PREFIX
+
     import_module(f"{PREFIX}bootstrap.cli.program").main()
 
 

@@ -22,6 +22,7 @@ from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from railhead import ctrl_c
 from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.version import VERSION
 
@@ -196,6 +197,11 @@ class Program(Fab):  # type: ignore[misc]
         """Read the configuration files of Fabric and ssh."""
         with self._usage_is_2():
             super().update_config()
+
+    def execute(self) -> None:
+        """Run the tasks: each ends its work at Ctrl-C."""
+        ctrl_c.raise_again()
+        super().execute()
 
     def no_tasks_given(self) -> None:
         """`fab` alone prints the tasks, where Fabric prints its own options."""
