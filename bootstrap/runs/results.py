@@ -18,7 +18,7 @@ from railhead.documents.runs.swept import NotSwept
 from ..console.output import Reporter
 from ..console.text import clean, count, duration, size
 from ..errors import BelowThreshold, Command, Hint, RailheadError, RunFailed, UsageError
-from ..ssh.session import Session
+from ..ssh.session import DiskFull, Session
 from ..untrusted import unpack
 from ..untrusted.manifest import (
     homes,
@@ -94,9 +94,19 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
     for line in [*skipped_line(not_sent), *_torn_line(torn), *left_line, *changed, *not_drawn]:
         report(line)
     if ended:
-        notice = json.dumps(encode(Fetched(count_left)))
-        session.write(TextFile(f"{run.folder}/fetched", notice))
+        for line in _notify(session, run, count_left):
+            report(line)
     return result_of(run.results)
+
+
+def _notify(session: Session, run: Run, left: int) -> list[str]:
+    """Notify the chief that the results are here; a line if its disk is full."""
+    try:
+        session.write(TextFile(f"{run.folder}/fetched", json.dumps(encode(Fetched(left)))))
+    except DiskFull as error:
+        what = f"the results are here, and {session.host.name} cannot note it: {error.message}"
+        return [what, f"next: {error.next}"]
+    return []
 
 
 def require_writable(folder: Path) -> None:

@@ -480,12 +480,17 @@ def _checked_digests(event: Needed, bundle: Bundle) -> tuple[str, ...]:
     return tuple(sorted(event.need))
 
 
+class DiskFull(RailheadError):
+    """A host could not write a file, because its disk has no space, or no inode, left."""
+
+
 def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
     failure = _document(Failure, error, "an error that is not valid")
     if failure.errno in ("ENOSPC", "EDQUOT"):
-        return RailheadError(
-            f"the disk is full ({failure.text})",
-            hint=Command("exec", hosts=host, cmd="df -h ~"),
+        what, shown = ("inodes", "-i") if failure.inodes else ("space", "-h")
+        return DiskFull(
+            f"the disk is full ({failure.text}): no {what} left",
+            hint=Command("exec", hosts=host, cmd=f"df {shown} ~"),
         )
     return RailheadError(f"{op}: {failure.text}")
 

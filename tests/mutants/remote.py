@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         what="a full disk loses the result of a run",
         file="bootstrap/remote/attempts/run_state.py",
-        old='            os.remove(self.path("reserve"))\n',
-        new="            pass\n",
+        old="        full_disk.free_reserve(self.folder)\n",
+        new="",
         caught_by=(f"{TESTS}/run/test_supervisor.py::test_a_full_disk_does_not_lose_the_end",),
     ),
     Mutant(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import sys
 import threading
 import time
@@ -21,6 +22,8 @@ from typing import Any
 
 from railhead.documents.agent.request import Chunk, Failure, Hello, Request
 from railhead.documents.codec import decode, encode
+
+from ..full_disk import lacks_inodes
 
 ALIVE = 60.0  # seconds
 OUT = sys.stdout.buffer
@@ -108,8 +111,10 @@ def answer(operation: Callable[[str], Operation], request: dict[str, Any]) -> No
         kind, work = operation(request.pop("op"))
         result = encode(work(decode(kind, request, what=kind.op, unknown_keys=False)))
     except OSError as error:
-        failure = Failure(errno.errorcode.get(error.errno or 0, ""), str(error))
-        send_message(error=encode(failure))
+        name = errno.errorcode.get(error.errno or 0, "")
+        place = error.filename if isinstance(error.filename, str) else os.path.expanduser("~")
+        inodes = name == "ENOSPC" and lacks_inodes(os.path.dirname(place))
+        send_message(error=encode(Failure(name, str(error), inodes)))
     except Exception as error:
         send_message(error=encode(Failure("", f"{type(error).__name__}: {error}")))
     else:

@@ -23,6 +23,7 @@ from .retry import ALWAYS, NEVER, REPEATED
 STALL, CLOUD, KERNEL, LINES = "stall", "cloud", "kernel", "lines"
 SPACE, END = "space", "end"
 SOURCES = (STALL, CLOUD, KERNEL, LINES, SPACE, END)
+NO_INODES = "no inodes for files are left"  # a line of SPACE, and the place
 ENDED_BY_OTHERS = (1, 2, 9, 15)  # signals that a program does not cause: its lines do not say why
 Advice = str | Callable[[re.Match[str]], str]
 
@@ -279,6 +280,8 @@ def diagnosed(failure: Failure) -> Diagnosis:
     """The cause of a failure."""
     row, line = next(_matches(failure))
     culprit = failure.culprit
+    if row.class_ == "disk":  # the program knows only that there is no space
+        line = next((full for full in failure.space if full.startswith(NO_INODES)), line)
     cause = Cause(row.class_, line.strip()[:LONGEST], culprit.host, culprit.rank)
     return Diagnosis(cause, row.retry)
 

@@ -24,9 +24,10 @@ from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 
 from .. import programs
+from ..full_disk import lacks_inodes
 from ..run import bounded, end_processes
 from . import cgroups, preempted, time_left
-from .causes import KERNEL, ROWS, Failure
+from .causes import KERNEL, NO_INODES, ROWS, Failure
 
 SECONDS = 10.0  # for the answer of a host
 OF_LOST = 3.0  # for that of a lost machine of a cloud, which may be about to power off
@@ -102,8 +103,8 @@ def full_disks(folder: str) -> Iterator[str]:
             state = os.statvfs(place)
             if state.f_blocks and state.f_bavail * state.f_frsize < FULL:
                 yield f"no space is left in {os.path.realpath(place)}"
-            elif state.f_files and not state.f_favail:
-                yield f"no file can be added in {os.path.realpath(place)}"
+            elif lacks_inodes(place):
+                yield f"{NO_INODES} in {os.path.realpath(place)}"
 
 
 def uptime() -> float:

@@ -18,13 +18,13 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Term
 
+from .. import full_disk
 from ..run import checkpoint_files, closing, json_file, manifest
 from ..run.live.changes import Changes
 from ..run.rank_output import WriteErrors
 from ..takeover import held
 from .restarts import Restarts
 
-RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
 AGAIN = 300.0  # seconds at least between two starts of the uploads
 STARTED = time.monotonic()
 
@@ -57,8 +57,8 @@ class State:
             started=(term and term.started) or now(),
             attempts=self.restarts.attempts,
         )
-        with self.counted(), open(self.path("reserve"), "wb") as file:
-            file.write(os.urandom(RESERVE))
+        with self.counted():
+            full_disk.reserve(folder)
 
     def path(self, name: str) -> str:
         """A path in the run's folder."""
@@ -117,8 +117,7 @@ class State:
 
     def end(self, result: Result) -> None:
         """Write result.json and the final state; on a full disk into the reserved space."""
-        with contextlib.suppress(OSError):
-            os.remove(self.path("reserve"))
+        full_disk.free_reserve(self.folder)
         seconds = round(self.run_seconds, 1)
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
         result = replace(result, attempts=self.document.attempts)

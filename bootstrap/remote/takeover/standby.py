@@ -24,7 +24,7 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 from railhead.documents.runs.takeover import Taken, Term
 
-from .. import programs
+from .. import full_disk, programs
 from ..agent import files
 from ..agent.temporary import make_temporary
 from ..attempts import time_left
@@ -39,7 +39,6 @@ from .terms import Terms, Watch, claim_of
 
 RUN = os.getcwd()  # the run's folder
 SECRETS = "memory/secrets.json"  # in it, for the supervisor
-RESERVE = 65_536  # bytes on the disk, freed to lead a run though the disk is full
 RESTORING = 3600.0  # seconds: GPUs cost money meanwhile
 T = TypeVar("T")
 
@@ -54,20 +53,14 @@ def main() -> None:
     run = json_file.read(path(programs.WHOLE), RunDocument)
     standby = Standby(run, secrets_of(run))
     cluster_key.hold()
-    with contextlib.suppress(OSError), open(path("reserve"), "wb") as file:
-        file.write(os.urandom(RESERVE))
+    with contextlib.suppress(OSError):
+        full_disk.reserve(RUN)  # to lead the run though the disk is full
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
     step = standby.watch_until_it_ends()
     print_line(f"standby: {step}")
     if step == "claim":
         standby.take_over()
-    free_reserve()
-
-
-def free_reserve() -> None:
-    """Remove the reserved space on the disk."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path("reserve"))
+    full_disk.free_reserve(RUN)
 
 
 def secrets_of(run: RunDocument) -> dict[str, str]:
@@ -146,7 +139,7 @@ class Standby:
         )
         if not self.terms.claim(term.number, claim_of(term)):
             return None
-        free_reserve()
+        full_disk.free_reserve(RUN)
         held.begin(RUN, term, claimed)
         return term
 

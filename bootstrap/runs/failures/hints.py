@@ -11,7 +11,7 @@ from railhead.documents.runs.result import Culprit, Result, other_keras
 from ...console.text import clean
 from ...errors import Command
 from ...facts import xid
-from ...remote.attempts.causes import COMMANDS, Failure, advice_of, diagnosed
+from ...remote.attempts.causes import COMMANDS, NO_INODES, Failure, advice_of, diagnosed
 from ...remote.attempts.keras_errors import needs_other
 from ..run import Run
 
@@ -56,7 +56,8 @@ def _command(run: Run, cause: Cause) -> Command:
     """The command that shows more about a cause."""
     match COMMANDS.get(cause.class_):
         case "exec":
-            return Command("exec", cmd="df -h ~ /tmp /dev/shm")
+            what = "-i" if cause.evidence.startswith(NO_INODES) else "-h"
+            return Command("exec", cmd=f"df {what} ~ /tmp /dev/shm")
         case "health" if cause.host:
             return Command("health")
         case "status" if cause.host:

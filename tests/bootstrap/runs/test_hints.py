@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.remote.attempts.causes import NO_INODES
 from bootstrap.runs.failures.hints import cause_of, next_step
 from bootstrap.runs.run import Run
 from bootstrap.runs.start import login_hint
@@ -85,6 +86,7 @@ STEPS = {
     "an Xid": (Cause("gpu", XID, "h1", 0), "the GPU has fallen off the bus: stop the machine"),
     "memory": (Cause("memory", "[12.5] Out of memory: Killed process 7"), "a smaller batch"),
     "a disk": (Cause("disk", "no space is left in /"), "fab exec --cmd 'df -h ~"),
+    "inodes": (Cause("disk", f"{NO_INODES} in /"), "fab exec --cmd 'df -i ~"),
     "a spot machine": (Cause("preempted", "EC2 takes it", "h1", 0), "fab up --refresh"),
     "a host": (Cause("host", "lost", "h1"), "fab status"),
     "a network": (Cause("network", "Connection reset by peer", "h1", 0), "fab health"),

@@ -6,9 +6,11 @@ import errno
 import io
 import json
 import os
+import subprocess
 import tarfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -391,6 +393,31 @@ def test_the_status_of_a_run_counts_the_files_that_were_left(
             line = f"run r1: succeeded; results {shown[limit]}"
             assert line in capsys.readouterr().out.splitlines()
             assert listed.exists() == bool(remaining)
+
+
+@pytest.mark.root
+def test_results_that_are_here_are_not_lost_for_a_host_without_inodes(home: Path, run: Run) -> None:
+    disk, lines = home / ".railhead", list[str]()
+    disk.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=40", "none", str(disk)]
+    if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        folder = disk / "runs/r1"
+        (folder / "results").mkdir(parents=True)
+        (folder / "results/result.json").write_bytes(RESULT)
+        with suppress(OSError):
+            for number in range(40):
+                (folder / f"results/{number}").touch()
+        with local_session() as session:
+            session.host = parse_hosts("h1").chief
+            connect.start_agent(session)
+            result = results.fetch(session, run, lines.append)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert result and "result.json" in came(run)
+    assert "no inodes left" in lines[-2]
+    assert lines[-1] == "next: fab exec --hosts h1 --cmd 'df -i ~'"
 
 
 def test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief(run: Run) -> None:

@@ -15,7 +15,7 @@ from standins import programs
 from standins.runs.supervised_run import Run, says
 
 from bootstrap.remote.attempts import causes, cgroups, evidence, preempted, time_left
-from bootstrap.remote.attempts.causes import Failure, diagnosed
+from bootstrap.remote.attempts.causes import NO_INODES, Failure, diagnosed
 from bootstrap.remote.attempts.retry import ALWAYS, NEVER, REPEATED
 from bootstrap.remote.stall.watch import ask_host
 from railhead.documents.codec import decode, encode
@@ -129,6 +129,15 @@ def test_records_of_the_kernel_come_before_the_lines() -> None:
     harmless = records[1].replace(": 79,", ": 31,")
     assert diagnosed(Failure(killed, [harmless])).cause.class_ == "program"
     assert diagnosed(Failure(killed, [], ["no space is left in /dev/shm"])).cause.class_ == "disk"
+
+
+def test_a_disk_without_inodes_is_told_from_one_without_space() -> None:
+    culprit = Culprit(1, "b", ("OSError: [Errno 28] No space left on device",), exit=1)
+    space = ["no space is left in /dev/shm", f"{NO_INODES} in /home/r"]
+    assert diagnosed(Failure(culprit, space=space)).cause.evidence == space[1]
+    assert diagnosed(Failure(culprit, space=space[:1])).cause.evidence == culprit.lines[0]
+    other = diagnosed(Failure(Culprit(1, "b", ("KeyError: 1",), exit=1), space=space)).cause
+    assert (other.class_, other.evidence) == ("program", "KeyError: 1")
 
 
 def test_a_cgroup_that_ran_out_of_memory_is_evidence(

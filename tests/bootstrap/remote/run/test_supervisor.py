@@ -274,6 +274,17 @@ def test_a_full_disk_does_not_lose_the_end(small_disk: Path, code: int) -> None:
     assert {len(line.split(" ")[1]) for line in run.log("rank-0").splitlines()} == {300}
 
 
+@pytest.mark.root
+def test_a_disk_without_inodes_does_not_lose_the_end(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,nr_inodes=200", str(small_disk)], check=True)
+    fill = "n=0; while : 2>/dev/null >work/$n; do n=$((n+1)); done"
+    run = Run(small_disk, "")
+    (small_disk / "do.sh").write_text("; ".join([fill, says(0, "x"), ENDS, "exit 0"]))
+    run.write("mpirun.json", ["bash", str(small_disk / "do.sh")])
+    result = run.result()
+    assert (result["state"], result["exit_code"]) == ("succeeded", 0)
+
+
 @pytest.mark.parametrize(
     ("ended", "state"), [((), "failed"), ((0,), "failed"), ((0, 1), "succeeded")]
 )

@@ -1,0 +1,42 @@
+"""A full disk: whether it lacks inodes, and what a run reserves on it to write its end. Standard
+library only, Python 3.10."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+# For result.json, the manifest and state.json: bytes, and inodes.
+BYTES = 65_536
+FILES = 4
+
+
+def lacks_inodes(folder: str) -> bool:
+    """Whether the file system of a folder has inodes, and none is free; False if unknown."""
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return False
+    return state.f_files > 0 and state.f_favail == 0
+
+
+def reserve(folder: str) -> None:
+    """Reserve space and inodes for the run in this folder.
+
+    Raises:
+        OSError: there are not enough.
+    """
+    place = os.path.join(folder, "reserve")
+    os.makedirs(place, exist_ok=True)
+    for number in range(FILES):
+        with open(os.path.join(place, str(number)), "wb") as file:
+            file.write(os.urandom(BYTES // FILES))
+
+
+def free_reserve(folder: str) -> None:
+    """Free what the run in this folder has reserved."""
+    place = os.path.join(folder, "reserve")
+    shutil.rmtree(place, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.remove(place)  # that of a supervisor of 0.1.0 is a file
