@@ -57,9 +57,10 @@ def main(folder: str) -> int:
     counter.provide(steps.tick)
     set_environment(run, rank, folder)
     if run.tf_cluster:
-        from ..protect import tensorflow_ports  # loaded only where it is needed
+        from ..protect import listen_address, tensorflow_ports  # loaded only where they are needed
 
         tensorflow_ports.close(run)
+        listen_address.install(run, rank)
 
     def good_end() -> None:
         if chief or "horovod" in sys.modules:  # others wait for the end of such a rank, or for it
