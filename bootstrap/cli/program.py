@@ -22,7 +22,7 @@ from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
-from railhead import ctrl_c
+from railhead.ctrl_c import raise_again
 from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.version import VERSION
 
@@ -200,7 +200,7 @@ class Program(Fab):  # type: ignore[misc]
 
     def execute(self) -> None:
         """Run the tasks: each ends its work at Ctrl-C."""
-        ctrl_c.raise_again()
+        raise_again()
         super().execute()
 
     def no_tasks_given(self) -> None:

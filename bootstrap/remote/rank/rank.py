@@ -56,10 +56,13 @@ def main(folder: str) -> int:
     dump.register()
     counter.provide(steps.tick)
     set_environment(run, rank, folder)
-    if run.tf_cluster:
-        from ..protect import listen_address, tensorflow_ports  # loaded only where they are needed
+    if os.geteuid() == 0:
+        from ..protect import ports  # loaded only where it is needed
 
-        tensorflow_ports.close(run)
+        ports.close(run, os.getppid())
+    if run.tf_cluster:
+        from ..protect import listen_address  # loaded only where it is needed
+
         listen_address.install(run, rank)
 
     def good_end() -> None:

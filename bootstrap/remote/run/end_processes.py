@@ -24,7 +24,7 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, NotSwept, Swept
 
 from .. import programs
-from ..protect import tensorflow_ports
+from ..protect import ports
 from ..takeover import held
 from .bounded import unmarked
 
@@ -111,7 +111,7 @@ def end_run(run_id: str, variable: str = OF_RUNS) -> Swept:
         *(send_signal(run_id, variable, sign) for sign in (signal.SIGTERM, signal.SIGKILL))
     )
     drop_temporary_of(run_id)
-    tensorflow_ports.open_again(run_id)
+    ports.open_again(run_id)
     remaining = processes(run_id, variable)
     return Swept(len(ended - set(remaining)), tuple(remaining))
 

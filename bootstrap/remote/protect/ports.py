@@ -1,11 +1,13 @@
-"""Closes the ports of TensorFlow's servers to the other users of the hosts, where a rank is root.
+"""Closes the ports of a run to the other users of its hosts, where a rank is root.
 
-They have no authentication: whoever reaches one can read and write all files of the run's user.
-Standard library only, Python 3.10.
+Those of TensorFlow's servers and of Open MPI's daemons have no authentication. Whoever reaches one
+can read and write all files of the run's user, or at least end the run. Standard library only,
+Python 3.10.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,17 +17,40 @@ from railhead.documents.runs.run import RunDocument
 
 PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 SECONDS = 10.0
+LISTENS = "0A"  # a state of /proc/net/tcp
 TABLE = "railhead_"  # and the id of the run
 
 
-def close(run: RunDocument) -> None:
+def close(run: RunDocument, daemon: int) -> None:
     """Close the ports of this run on this host: each of its ranks replaces the same rules. Does
-    nothing for a user who is not root, or without nft."""
+    nothing for a user who is not root, or without nft.
+
+    Args:
+        daemon: the process of Open MPI that has started this rank.
+    """
     nft = shutil.which("nft", path=PLACES)
-    if run.tf_cluster is None or os.geteuid() != 0 or nft is None:
+    if os.geteuid() != 0 or nft is None:
         return
-    addresses = [name for names in run.tf_cluster.values() for name in names]
-    change(nft, rules(table_of(run.run_id), addresses))
+    addresses = [name for names in (run.tf_cluster or {}).values() for name in names]
+    ports = {int(address.rpartition(":")[2]) for address in addresses} | listening(daemon)
+    if ports:
+        change(nft, rules(table_of(run.run_id), ports))
+
+
+def listening(pid: int) -> set[int]:
+    """The TCP ports on which a process of this user listens."""
+    sockets, ports = set(), set()
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                sockets.add(os.readlink(f"{folder}/{name}"))
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/net/{table}") as file:
+            for fields in map(str.split, file):
+                if fields[3] == LISTENS and f"socket:[{fields[9]}]" in sockets:
+                    ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
 
 
 def open_again(run_id: str) -> None:
@@ -58,13 +83,9 @@ def removal(table: str) -> str:
     return f"table inet {table} {{}}\ndelete table inet {table}\n"
 
 
-def rules(table: str, addresses: Iterable[str]) -> str:
-    """The script of nft. Pure.
-
-    Args:
-        addresses: of all ranks of the run, ADDRESS:PORT or [ADDRESS]:PORT.
-    """
-    ports = ", ".join(sorted({address.rpartition(":")[2] for address in addresses}))
+def rules(table: str, ports: Iterable[int]) -> str:
+    """The script of nft. Pure."""
+    listed = ", ".join(map(str, sorted(ports)))
     chain = " chain out {\n  type filter hook output priority 0; policy accept;\n"
-    rule = f"  tcp dport {{ {ports} }} meta skuid != 0 reject with tcp reset\n"
+    rule = f"  tcp dport {{ {listed} }} meta skuid != 0 reject with tcp reset\n"
     return f"{removal(table)}table inet {table} {{\n{chain}{rule} }}\n}}\n"

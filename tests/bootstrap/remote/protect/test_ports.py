@@ -1,7 +1,8 @@
-"""The ports of TensorFlow's servers, which have no authentication, on a host with other users."""
+"""The ports of a run, which have no authentication, on a host with other users."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.remote.protect import tensorflow_ports
+from bootstrap.remote.protect import ports
 from bootstrap.remote.run import end_processes
 from railhead.documents.runs.run import RunDocument
 
@@ -19,10 +20,15 @@ CONNECT = """import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20):
     pass
 """
+LISTEN = """import socket, sys
+with socket.create_server(("", 0)) as server:
+    print(server.getsockname()[1])
+    sys.stdin.read()
+"""
 
 
-def test_the_rules_name_the_ports_of_all_ranks() -> None:
-    text = tensorflow_ports.rules("railhead_r1", ["10.0.0.1:4001", "[fd00::2]:4002"])
+def test_the_rules_name_each_port() -> None:
+    text = ports.rules("railhead_r1", {4002, 4001})
     assert "tcp dport { 4001, 4002 } meta skuid != 0 reject" in text
     assert text.startswith("table inet railhead_r1 {}\ndelete table inet railhead_r1\n")
 
@@ -40,26 +46,42 @@ def listener() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
+def daemon() -> Iterator[tuple[int, int]]:
+    """A process that listens, as one of Open MPI does: its pid and its port."""
+    argv = ["/usr/bin/python3", "-I", "-u", "-c", LISTEN]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        yield process.pid, int(process.stdout.readline())
+
+
+@pytest.fixture
 def run(listener: socket.socket) -> Iterator[RunDocument]:
     port = listener.getsockname()[1]
     document = run_document(
         run_id="ports-of-tensorflow", tf_cluster={"worker": (f"127.0.0.3:{port}",)}
     )
     yield document
-    tensorflow_ports.open_again(document.run_id)
+    ports.open_again(document.run_id)
+
+
+def test_the_ports_of_a_process_are_those_on_which_it_listens(
+    listener: socket.socket, daemon: tuple[int, int]
+) -> None:
+    assert ports.listening(daemon[0]) == {daemon[1]}
+    assert listener.getsockname()[1] in ports.listening(os.getpid())
 
 
 @pytest.mark.root
 def test_other_users_of_the_host_do_not_reach_a_rank_until_the_run_has_ended(
-    listener: socket.socket, run: RunDocument
+    listener: socket.socket, daemon: tuple[int, int], run: RunDocument
 ) -> None:
-    if not shutil.which("nft", path=tensorflow_ports.PLACES):
+    if not shutil.which("nft", path=ports.PLACES):
         pytest.skip("no nft here")
     port = listener.getsockname()[1]
     assert connects(("127.0.0.1", port), NOBODY), "without rules"
     for _ in range(2):  # each rank of a host
-        tensorflow_ports.close(run)
-    for address in ("127.0.0.1", "127.0.0.3"):
-        assert not connects((address, port), NOBODY) and connects((address, port), 0)
+        ports.close(run, daemon[0])
+    for place in (("127.0.0.1", port), ("127.0.0.3", port), ("127.0.0.1", daemon[1])):
+        assert not connects(place, NOBODY) and connects(place, 0)
     end_processes.end_run(run.run_id)
     assert connects(("127.0.0.1", port), NOBODY)
