@@ -22,6 +22,7 @@ from railhead.documents.options.hosts import (
     OwnerOptions,
     TargetOptions,
     TeardownOptions,
+    TrustOptions,
     UpOptions,
 )
 from railhead.documents.options.option import only
@@ -236,11 +237,16 @@ def trust(
     c: Context,
     target: Hosts,
     options: Annotated[TeardownOptions, only(yes="do not ask; needed where there is no terminal")],
+    file: TrustOptions,
 ) -> None:
-    """Show unknown host keys, ask for confirmation, and pin them."""
+    """Pin unknown host keys, or trust a job file, after a question."""
+    from ..project import job_file
     from ..ssh import trust
     from .targets import Target
 
+    if file.job is not None:
+        print_lines(job_file.trust(file.job, yes=options.yes))
+        return
     unknown = trust.unknown_keys(Target(target).running())
     if not unknown:
         print_lines("every host's key is known already: nothing was pinned")

@@ -110,9 +110,13 @@ def sweep(
     job: OfJob,
 ) -> None:
     """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
+    from ..project import job_file
     from ..workflows.series import trials as workflow
     from .targets import Target
 
+    if chosen := job_file.chosen(job):
+        print_lines(*job_file.describe(chosen, target, program, start))
+        job_file.ask(chosen)
     workflow.run_sweep(Target(target).status, program, trials, start, Path.cwd() / "results")
 
 

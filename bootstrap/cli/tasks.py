@@ -74,6 +74,7 @@ def train(
         chosen = None if job.save else job_file.chosen(job)
         if chosen:  # before its code runs, and before anything leaves this computer
             print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
+            job_file.ask(chosen)
         options = workflow.train_options(program, ready, ending, start, Path.cwd() / "results")
         if job.save:
             groups = (target, program, ready, ending, replace(start, resume=None))

@@ -31,6 +31,7 @@ def job(name: str, file: str | Path = job_file.FILE) -> Job:
         JobOptions(job=text_value(name, UsageError), file=text_value(file, UsageError))
     )
     assert chosen
+    job_file.ask(chosen)
     values = dict(values_of(chosen.table, chosen.error))
     stack = values.pop("stack", None)
     values.pop("start", None)  # the machines are started when they are needed

@@ -16,6 +16,7 @@ from railhead.documents.options.jobs import KEYS, PLACES, JobOptions, Table, che
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError
 from ..inventory.files import atomic_write, refuse_of_others, text_given
+from . import trusted_jobs
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -69,6 +70,28 @@ def chosen(options: JobOptions) -> Job | None:
     job = Job(file, name, jobs[name])
     checked(job.table, job.error)
     return job
+
+
+def ask(job: Job) -> None:
+    """Ask for a job whose file is new to this computer, where it may send or run what is not its
+    own.
+
+    Raises:
+        UsageError: the user does not agree, or there is no terminal.
+    """
+    trusted_jobs.check(job.file, job.name, job.table)
+
+
+def trust(file: str, *, yes: bool) -> str:
+    """Ask for all jobs of a file, and record it; a line about it. Raises as `ask`."""
+    path = Path(file)
+    return trusted_jobs.trust(file, [*_wants(path)], yes=yes)
+
+
+def _wants(path: Path) -> list[str]:
+    """What the jobs of a file send or run that is not its own."""
+    jobs, folder = _read(path, None), path.resolve().parent
+    return [f"{name}: {x}" for name in jobs for x in trusted_jobs.wants(jobs[name], folder)]
 
 
 def names(path: Path) -> list[str]:
@@ -125,6 +148,7 @@ def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
             hint=Hint(Command("train", job=f"{name}-job", save=options.save), " ..."),
         )
     exists = path.exists()
+    own = not exists or not _wants(path) or trusted_jobs.is_known(path.resolve())
     if exists and name in _read(path, None):
         raise UsageError(
             f"{path} has a job {name} already: name another one",
@@ -133,6 +157,8 @@ def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
     before = text_given(path, str(path), BYTES) if exists else HEADER
     mode = path.stat().st_mode & 0o777 if exists else 0o644
     atomic_write(path, f"{before.rstrip()}\n\n{text_of(name, table_of(*groups))}", mode)
+    if own:  # all of it was typed here, or agreed to
+        trusted_jobs.record(path.resolve())
     file = {} if path == Path(FILE) else {"file": options.save}
     print_lines(f"written: job {name} in {path}", f"next: {Command('train', name, **file)}")
 

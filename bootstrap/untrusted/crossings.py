@@ -113,9 +113,9 @@ CROSSINGS = (
     Crossing(
         "`railhead.toml`",
         "who wrote the folder: you or root",
-        "`fab`, which prints the job",
+        "`fab`, which prints the job, and [asks](tasks-train.md#job-file) for a new one",
         "the code of its `training`",
-        ("project.job_file",),
+        ("project.job_file", "project.trusted_jobs"),
     ),
     Crossing(
         "a folder of `--training`",

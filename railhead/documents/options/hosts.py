@@ -70,7 +70,7 @@ class ReadyOptions:
         " ([more](#proxy-and-certificates))",
     )
     ca: str | None = option(
-        None, "a PEM file of certificates that hosts trust when they download packages"
+        None, "a PEM file of certificates that hosts trust when they download packages", path=True
     )
 
 
@@ -278,6 +278,18 @@ class KeyOptions:
         positional=True, path=True,
     )  # fmt: skip
     remove: bool = option(False, "remove the key from the hosts; not the last one")
+
+
+@dataclass(frozen=True)
+class TrustOptions:
+    """What `fab trust` accepts in place of host keys."""
+
+    job: str | None = option(
+        None,
+        "a job file, in place of host keys",
+        doc="a [job file](tasks-train.md#job-file), in place of host keys; until it changes",
+        path=True,
+    )
 
 
 @dataclass(frozen=True)
