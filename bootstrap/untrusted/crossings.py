@@ -129,7 +129,7 @@ CROSSINGS = (
         "anybody",
         "`uv`, for wheels only",
         NOTHING,
-        ("provision.requirements", "runs.keras.evidence"),
+        ("provision.requirements", "runs.keras.choice", "runs.keras.evidence"),
     ),
     Crossing(
         "the git repository of a program",

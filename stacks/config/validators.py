@@ -21,6 +21,9 @@ RSA_BITS = 2048
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
 
 
+LARGEST_KEY = 100_000  # characters
+
+
 class ConfigError(Exception):
     """A setting breaks a rule; the message has the rule, the value and the choices."""
 
@@ -196,11 +199,23 @@ def _network(key: str, text: str) -> str:
     )
 
 
+def small_text(path: Path) -> str:
+    """The text of a regular file, of which a key fills a small part: a device may have no end.
+
+    Raises:
+        OSError, ValueError: it is no such file.
+    """
+    if not path.is_file():
+        raise FileNotFoundError("there is no such file")
+    with path.open(encoding="utf-8") as file:
+        return file.read(LARGEST_KEY)
+
+
 def public_key_file(key: str, text: str) -> Path:
     """The path of a file with one public SSH key."""
     try:
         path = Path(text).expanduser()
-        content = path.read_text()
+        content = small_text(path)
     except (OSError, UnicodeDecodeError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"{key}: {text} cannot be read: {error}\n  next: ssh-keygen -t ed25519   "

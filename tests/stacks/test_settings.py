@@ -133,6 +133,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "ssh_cidrs", "anywhere", "'anywhere' is not a network"),
         ("aws", "ssh_cidrs", None, "ssh_cidrs: not set."),
         ("aws", "public_key_file", "/nowhere/id.pub", "cannot be read"),
+        ("aws", "public_key_file", "/dev/zero", "cannot be read"),
         ("aws", "public_key_file", "~no-such-user/x.pub", "~no-such-user/x.pub cannot be read"),
         ("aws", "public_key_file", "~nobody/x.pub", "~nobody/x.pub cannot be read"),
         ("aws", "name", "MyStack", "Where it is not set, it is the name of the stack"),

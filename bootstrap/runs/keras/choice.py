@@ -11,6 +11,7 @@ from pathlib import Path
 from railhead.documents.lazy import dataclass
 
 from ...errors import UsageError
+from ...inventory.files import read_given
 from ...plan.runtimes import RUNTIMES
 from ...ssh.bundle import Bundle
 from .evidence import BYTES, CALLED, HDF5, PINNED, Evidence, Read, evidence_of
@@ -110,9 +111,8 @@ def evidence_in_requirements(file: Path) -> Iterator[Evidence]:
         UsageError: a version of Keras that no runtime has.
     """
     try:
-        with file.open(errors="replace") as opened:
-            text = opened.read(REQUIREMENTS_BYTES)
-    except OSError:
+        text = read_given(file, str(file), REQUIREMENTS_BYTES).decode(errors="replace")
+    except UsageError:
         return  # reported when the packages are resolved
     for pin in _PIN.finditer(text):
         place = f"{file.name}:{text.count(chr(10), 0, pin.start(1)) + 1}"
