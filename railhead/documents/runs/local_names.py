@@ -42,8 +42,10 @@ def local_name(path: str) -> str:
 
 
 def _changed(part: str, of_tools: re.Pattern[str]) -> str:
-    """A name between slashes; compared without case and in any form, as some file systems do."""
-    plain = unicodedata.normalize("NFKC", part).casefold().rstrip(". ")
+    """A name between slashes; compared as some file systems do: without case, in any form, and
+    without characters of no width."""
+    seen = "".join(char for char in part if unicodedata.category(char) != "Cf")
+    plain = unicodedata.normalize("NFKC", seen).casefold().rstrip(". ")
     if plain.startswith(".") and part not in DATA:
         return HIDDEN + part[1:]
     return part + CHANGED if of_tools.fullmatch(plain) else part

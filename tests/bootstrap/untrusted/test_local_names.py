@@ -21,6 +21,8 @@ CHANGED = {
     ".git/config": "dot-git/config",
     "a/.GIT/hooks/post-checkout": "a/dot-GIT/hooks/post-checkout",
     "\uff0egit/config": "dot-git/config",
+    "\u200c.git/config": "dot-.git/config",
+    "HE\u200cAD": "HE\u200cAD.fetched",
     "git~1/config": "git~1.fetched/config",
     "HEAD": "HEAD.fetched",
     "deep/in/it/head": "deep/in/it/head.fetched",
