@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from ..data.inputs import DataInput, read_inputs
 from ..data.spec import parse_all
 from ..errors import Command, Hint, UsageError
 from ..inventory.files import refuse_of_others, text_given
+from ..inventory.git import git
 from ..plan.runtimes import REPO
 from ..ssh.bundle import PACKAGES, Bundle, pack_script, pack_training
 from .keras.alone import alone_as
@@ -53,7 +53,6 @@ _PIECE = re.compile(
 )
 
 ENV_FILE_BYTES = 1_000_000
-GIT_SECONDS = 5.0  # a large repository is looked at for changes
 _OWN = ("local", "worktree", "command")  # the scopes of settings that are the repository's own
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?")
 
@@ -380,34 +379,14 @@ def commit_of(folder: Path) -> str | None:
     No program that the repository names is started: somebody else may have written its
     configuration.
     """
-    commit = _git(folder, "rev-parse", "--verify", "HEAD")
+    commit = git(folder, "rev-parse", "--verify", "HEAD")
     if commit is None or not _COMMIT.fullmatch(commit.strip()):
         return None
-    scopes = (
-        _git(folder, "config", "--includes", "--show-scope", "--get-regexp", r"^filter\.") or ""
-    )
+    scopes = git(folder, "config", "--includes", "--show-scope", "--get-regexp", r"^filter\.") or ""
     found = (line.partition("\t") for line in scopes.splitlines())
     names = [name.split()[0].rpartition(".")[0] for scope, _, name in found if scope in _OWN]
     parts = (("clean", ""), ("process", ""), ("required", "false"))
     without = [f"{name}.{part}={value}" for name in dict.fromkeys(names) for part, value in parts]
     status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-    changes = _git(folder, *status, settings=without)
+    changes = git(folder, *status, settings=without)
     return None if changes is None else commit.strip() + ("-dirty" if changes else "")
-
-
-def _git(folder: Path, *arguments: str, settings: Sequence[str] = ()) -> str | None:
-    """What git prints; None where it fails. It writes nothing and fetches nothing."""
-    own = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
-    argv = ["git", "--no-optional-locks", *(word for one in own for word in ("-c", one))]
-    environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CONFIG_HOME")}
-    try:
-        process = log.run(
-            [*argv, "-C", str(folder), *arguments],
-            env=environment,
-            cwd="/",
-            capture_output=True,
-            timeout=GIT_SECONDS,
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    return process.stdout if process.returncode == 0 else None

@@ -16,7 +16,6 @@ import errno
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from railhead.documents.lazy import dataclass
 from ..console.output import print_lines
 from ..errors import UsageError
 from ..inventory.files import RUN_ID
+from ..inventory.git import git
 from .gitignore import IgnoreFile, ignored, parse
 
 _NEVER = frozenset({".git", ".hg", ".svn", "__pycache__"})
@@ -36,7 +36,7 @@ _WRITTEN = {
     "sweep.lock": re.compile(r"sweep-[0-9a-f]{8}"),
     "report.html": re.compile(rf"scale-{RUN_ID.pattern}|report-{RUN_ID.pattern}-and-\d+-more"),
 }
-GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-ic", "--exclude-standard")
+IN_INDEX = ("ls-files", "-z", "-ic", "--exclude-standard")
 GIT_SECONDS = 60
 _ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
@@ -120,14 +120,8 @@ def _start(root: Path) -> _Folder:
 
 def _in_index(root: Path) -> Iterator[LocalFile]:
     """The files that git has in its index although .gitignore excludes them; none without git."""
-    environment = {name: value for name, value in os.environ.items() if name[:4] != "GIT_"}
-    try:
-        process = subprocess.run(
-            GIT, cwd=root, env=environment, capture_output=True, timeout=GIT_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):  # no git, no repository, or one of other users
-        return
-    for path in map(Path, filter(None, os.fsdecode(process.stdout).split("\0"))):
+    listed = git(root, *IN_INDEX, seconds=GIT_SECONDS)
+    for path in map(Path, filter(None, (listed or "").split("\0"))):
         place = root / path
         status = _stat(place)
         if status is None or not stat.S_ISREG(status.st_mode) or _is_below_never_sent(root, path):

@@ -136,7 +136,7 @@ CROSSINGS = (
         "anybody",
         "`git`, without what the repository names",
         NOTHING,
-        ("runs.request",),
+        ("inventory.git",),
     ),
     Crossing(
         "`--env-file`, `--ca`, samples, public keys",

@@ -56,8 +56,8 @@ MUTANTS = [
     Mutant(
         what="the chief stops its machines after the fetch of a run that has not ended",
         file="bootstrap/runs/results.py",
-        old="    if ended:\n        notice",
-        new="    if received:\n        notice",
+        old="    if ended:\n        for line",
+        new="    if received:\n        for line",
         caught_by=(
             f"{TESTS}/runs/test_results.py::"
             "test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief",

@@ -14,7 +14,7 @@ MUTANTS = [
     ),
     Mutant(
         what="git runs a filter of the repository of a program",
-        file="bootstrap/runs/request.py",
+        file="bootstrap/inventory/git.py",
         old='protocol.allow=never", *settings]',
         new='protocol.allow=never"]',
         caught_by=("tests/bootstrap/project/test_files_of_others.py",),

@@ -48,10 +48,10 @@ def install(run: RunDocument, rank: int) -> None:
         return
     role = run.roles[rank]
     name, _, port = run.tf_cluster[role.type][role.index].rpartition(":")
-    address = ip_address(name.strip("[]"))
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as tried:
-        tried.bind((str(address), 0))
+    with contextlib.suppress(OSError, ValueError):  # not of this host; no address
+        address = ip_address(name.strip("[]"))
+        with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6) as tried:
+            tried.bind((str(address), 0))
         patch.after_import({"tensorflow": lambda _: listen_on(address.packed, int(port))})
 
 

@@ -23,6 +23,8 @@ STARTS = {
 }
 OTHERS = {
     "bootstrap/console/log.py": "the module itself",
+    "bootstrap/ssh/login/proxy_command.py": "what ssh_config names, started as ssh does",
+    "bootstrap/ssh/login/ssh_config.py": "`ssh -G`, which starts what ssh does, with all of it",
     "bootstrap/ssh/local_session.py": "a shell that stands for a host, with its own end",
     "bootstrap/cli/machine_tasks.py": "fab ssh becomes ssh, in the user's terminal",
     "bootstrap/cli/result_tasks.py": "the user's browser, with a page that was written here",

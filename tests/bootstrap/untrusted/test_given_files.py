@@ -25,6 +25,7 @@ OPEN = {
         "bootstrap/ssh/bundle_files.py",
         "bootstrap/runs/keras/choice.py",
     ),
+    "the state of Pulumi's folder": ("bootstrap/inventory/damaged_state.py",),
     "a file of the project of the user": (
         "bootstrap/cli/program.py",
         "bootstrap/inventory/stack_config.py",
@@ -33,7 +34,8 @@ OPEN = {
     "files of ssh in the user's home, which ssh itself reads": (
         "bootstrap/ssh/host_keys.py",
         "bootstrap/ssh/trust.py",
-        "bootstrap/inventory/ssh_config.py",
+        "bootstrap/ssh/login/keys.py",
+        "bootstrap/ssh/login/ssh_config.py",
     ),
     "content that was read already, or with a size of its own": (
         "bootstrap/serving/calls/samples.py",

@@ -97,7 +97,7 @@ def test_a_server_listens_on_the_address_of_its_rank_only(
     assert listeners(python, "127.0.0.2") == [ours, all_addresses]
 
 
-@pytest.mark.parametrize(("address", "changes"), [("127.0.0.2", 1), ("192.0.2.7", 0)])
+@pytest.mark.parametrize(("address", "changes"), [("127.0.0.2", 1), ("192.0.2.77", 0), ("h2", 0)])
 def test_a_host_without_the_address_listens_as_before(
     monkeypatch: pytest.MonkeyPatch, address: str, changes: int
 ) -> None:

@@ -1,0 +1,34 @@
+"""git, on the repository of a program: somebody else may have written its configuration, so nothing
+that it names is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..console import log
+
+SECONDS = 5.0  # a large repository is looked at for changes
+
+
+def git(
+    folder: Path, *arguments: str, settings: Sequence[str] = (), seconds: float = SECONDS
+) -> str | None:
+    """What git prints; None where it fails. It writes nothing and fetches nothing."""
+    own = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
+    argv = ["git", "--no-optional-locks", *(word for one in own for word in ("-c", one))]
+    environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CONFIG_HOME")}
+    try:
+        process = log.run(
+            [*argv, "-C", str(folder), *arguments],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            errors="surrogateescape",  # of names of files
+            timeout=seconds,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return process.stdout if process.returncode == 0 else None
