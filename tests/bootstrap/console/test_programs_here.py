@@ -30,7 +30,7 @@ OTHERS = {
     "bootstrap/cli/result_tasks.py": "the user's browser, with a page that was written here",
     "bootstrap/cli/generate.py": "ruff, for make generate",
     "stacks/local.py": "stacks import nothing of bootstrap",
-    "stacks/place.py": "stacks import nothing of bootstrap",
+    "stacks/program.py": "stacks import nothing of bootstrap",
 }
 
 

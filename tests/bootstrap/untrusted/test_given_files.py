@@ -81,6 +81,7 @@ OPEN = {
         "bootstrap/doctor/package.py",
         "bootstrap/gpu_tools/tested_on.py",
         "bootstrap/health/measure.py",
+        "bootstrap/inventory/host_programs.py",
         "bootstrap/plan/runtimes.py",
         "bootstrap/provision/apply.py",
         "bootstrap/provision/horovod_wheel.py",
