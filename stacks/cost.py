@@ -34,11 +34,13 @@ def price_per_machine(config: ClusterConfig) -> Price | None:
 
 
 def cost(config: ClusterConfig) -> str:
-    """One phrase for people: what the whole cluster costs per hour, as far as that is known."""
+    """One phrase for people: what the whole cluster costs per hour, as far as that is known. Both
+    price lists are those of machines: clouds bill disks and public addresses besides."""
     if CLOUDS[config.cloud].free:
         return "it costs nothing: the hosts are on this computer"
     found = price(config)
     if found is None:
         return "its cost per hour is not in our table (pulumi config set price_per_hour ...)"
     dated = f" of {found.date}" if found.date else ""
-    return f"{found.per_hour:.2f} {found.currency} per hour ({found.source}{dated})"
+    text = f"{found.per_hour:.2f} {found.currency} per hour ({found.source}{dated})"
+    return text if config.price_per_hour is not None else f"{text}, disks and addresses apart"

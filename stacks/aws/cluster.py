@@ -19,7 +19,7 @@ from ..component.parts import after, given_provider, placed
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..quotas import QuotaNeed
-from . import image, quota, schedule, user_data
+from . import changes, image, quota, schedule, user_data
 from .access import Access
 from .bucket import Bucket
 from .hosts import Host, HostInputs
@@ -52,6 +52,7 @@ class Lookups:
     account: str
     others: broken_up.Alternatives
     not_twice: pulumi.ResourceHook
+    before_update: pulumi.ResourceHook
     is_other_family: bool
 
 
@@ -136,6 +137,7 @@ class Cluster(Named):
             access=Access(config, found.account, own_id, store, opts),
             tags={**config.labels, **tags(config, pulumi.get_stack()), ID: own_id},
             not_twice=found.not_twice,
+            before_update=found.before_update,
             is_other_family=found.is_other_family,
         )
         hosts = [Host(config, number + 1, inputs, opts) for number in range(config.count)]
@@ -188,6 +190,7 @@ def _look_up(
         who.account,
         others,
         not_twice(names, own_id, opts),
+        changes.before_update(names, opts),
         is_other_family(config, own_id, opts),
     )
 

@@ -25,6 +25,7 @@ class HostInputs:
     access: Access
     tags: dict[str, pulumi.Input[str]]
     not_twice: pulumi.ResourceHook
+    before_update: pulumi.ResourceHook
     is_other_family: bool
 
 
@@ -121,7 +122,9 @@ def _options(config: ClusterConfig, inputs: HostInputs) -> pulumi.ResourceOption
     return pulumi.ResourceOptions(
         depends_on=list(inputs.network.ready),
         replace_on_changes=replacing,
-        hooks=pulumi.ResourceHookBinding(before_create=[inputs.not_twice]),
+        hooks=pulumi.ResourceHookBinding(
+            before_create=[inputs.not_twice], before_update=[inputs.before_update]
+        ),
         delete_before_replace=True,
         ignore_changes=fixed,
         additional_secret_outputs=host_key.SECRET,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_gcp import compute
@@ -17,13 +18,14 @@ from .labels import ID, labels, tag
 from .machine_types import has_local_ssds, only_migrates
 from .zone import Location
 
-# Changes of the first three would replace existing machines and their disks: the name (of the
-# cluster), the labels of the disk (a colleague's `up` has another owner), the deadline (Compute's
-# API can change it while the machine is stopped). A machine keeps the script of its timer, too,
-# with the hours in it.
+# Changes of the first four would replace existing machines and their disks: the name (of the
+# cluster), the labels of the disk (a colleague's `up` has another owner), the size of the disk
+# (Compute's API can make it larger), the deadline (the API can change it while the machine is
+# stopped). A machine keeps the script of its timer, too, with the hours in it.
 FIXED = [
     "name",
     "bootDisk.initializeParams.labels",
+    "bootDisk.initializeParams.size",
     "scheduling.maxRunDuration",
     'metadata["startup-script"]',
 ]
@@ -59,7 +61,7 @@ def _machine(
 
     `desired_status` stays unset: an `up` neither starts nor stops a machine.
     """
-    return compute.Instance(
+    instance = compute.Instance(
         named(opts, f"host-{number}"),
         name=f"{config.name}-{number}",
         project=inputs.location.project,
@@ -89,6 +91,24 @@ def _machine(
             ),
         ),
     )
+    pulumi.Output.all(instance.boot_disk, instance.zone).apply(
+        lambda known: _log_other_size(config, number, *known)
+    )
+    return instance
+
+
+def _log_other_size(config: ClusterConfig, number: int, disk: Any, zone: str) -> None:
+    """Say of a machine that its disk is not of the config's size, and how it can be."""
+    size = int(disk["initialize_params"].get("size") or config.disk_gb)
+    if size == config.disk_gb:
+        return
+    name = f"{config.name}-{number}"
+    text = f"{name} keeps its disk of {size} GB: another disk_gb would replace it and the machine"
+    if size < config.disk_gb:
+        where = f"--zone {zone} --project {config.project}"
+        text += f". To make it larger: gcloud compute disks resize {name} --size {config.disk_gb}GB"
+        text += f" {where}, then restart the machine"
+    pulumi.log.info(text)
 
 
 def _fixed(config: ClusterConfig) -> list[str]:

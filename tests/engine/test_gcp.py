@@ -126,6 +126,19 @@ def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, clou
     assert set(cloud.things) == before
 
 
+def test_another_size_of_disks_replaces_no_machine(stack: Stack, cloud: Cloud) -> None:
+    stack.config(count=1).up().ended(0)
+    before = set(cloud.things)
+    larger = stack.config(disk_gb=200).up("--expect-no-changes").ended(0)
+    where = "--zone us-central1-a --project p-12345"
+    assert f"gcloud compute disks resize t4-1 --size 200GB {where}" in larger.text
+    smaller = stack.config(disk_gb=60).up().ended(0, "t4-1 keeps its disk of 100 GB")
+    assert "disks resize" not in smaller.text and set(cloud.things) == before
+    stack.config(count=2).up().ended(0)
+    sizes = [one.request.body["disks"][0] for one in cloud.every(INSTANCE).values()]
+    assert sorted(int(one["initializeParams"]["diskSizeGb"]) for one in sizes) == [60, 100]
+
+
 def check_that_a_request_removes_no_machine(stack: Stack, cloud: Cloud) -> None:
     before = dict(cloud.things)
     cloud.quotas[T4] = rows(1, "us-central1")

@@ -3,6 +3,7 @@ real engine and the real `fab`, over moto with EC2's refusals. One of them in ea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
@@ -76,11 +77,27 @@ def machines_are_spot_and_are_not(aws: OnAws) -> None:
     assert status(aws).count("scheduled-stop: armed") == 2
 
 
+def a_preview_says_what_the_cloud_would_do(aws: OnAws) -> None:
+    """Only of what is changed, and of machines that are stopped."""
+    aws.stack.config(disk_gb=120).up().ended(0)
+    first, second = aws.running()
+    smaller = aws.stack.config(disk_gb=90).preview().ended(1, "EBS makes none smaller")
+    assert "next: pulumi config set disk_gb 120 --stack g4dn" in smaller.text
+    aws.stack.config(disk_gb=120).preview("--expect-no-changes").ended(0)
+    aws.cloud.client("ec2").stop_instances(InstanceIds=[first])
+    stopped = aws.existing("stopped")[first]
+    larger = aws.stack.config(machine_type="g4dn.2xlarge").preview().ended(0)
+    named = set(re.findall(r"cluster-host-(\d) is stopped: .* fab up --stack g4dn", larger.text))
+    assert named == {stopped.rpartition("-")[2]}
+    assert second in aws.running()
+
+
 CHANGES: list[Callable[[OnAws], None]] = [
     a_renamed_stack_keeps_the_deadlines_that_were_moved,
     a_deadline_without_the_right_is_missing_and_fab_up_makes_it_right,
     another_type_leaves_stopped_machines_stopped,
     machines_are_spot_and_are_not,
+    a_preview_says_what_the_cloud_would_do,
 ]
 
 

@@ -52,6 +52,7 @@ def _passes(one: dict[str, Any], args: Inputs) -> bool:
     """Filters that moto does not have: by patterns of the type and the name, by the lifecycle."""
     tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
     values = {
+        "instance-id": one["InstanceId"],
         "instance-type": one.get("InstanceType", ""),
         "instance-lifecycle": one.get("InstanceLifecycle", ""),
         "tag:Name": tags.get("Name", ""),
