@@ -64,6 +64,7 @@ class Extra:
     no_simulation: bool = False  # the caller may not simulate policies
     retired: set[str] = field(default_factory=set)  # types that no zone sells
     public_access: str = "off"  # what VPC Block Public Access blocks
+    demanded: set[str] = field(default_factory=set)  # keys of tags in each launch
     disk_key: str = "alias/aws/ebs"  # the default key of the account's disks
     image: str = "ami-0123456789abcdef0"  # what every public parameter of an image says
     images: dict[str, int] = field(default_factory=lambda: dict(IMAGE_SIZES))  # id and GB
@@ -89,7 +90,7 @@ def add() -> None:
     _put(EC2Response, describe_vpc_block_public_access_options=_public_access)
     _put(EC2Response, get_ebs_default_kms_key_id=_disk_key)
     _heed_tls()
-    refusals.add()
+    refusals.add(lambda: extra.demanded)
     # Each request lists the methods of the service's class: 300 of EC2's.
     vars(responses)["method_names_from_class"] = cache(method_names_from_class)
 

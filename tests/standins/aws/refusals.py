@@ -1,19 +1,39 @@
 """What EC2 refuses and moto does, in EC2's words: changes of spot machines, of running ones, and
-from one family of machine types to another."""
+from one family of machine types to another. What an account refuses: launches without its tags."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceBackend
 
+LAUNCHED = ("instance", "volume")  # what a tag policy demands tags of
 
-def add() -> None:
-    """Add them to moto."""
+
+def add(demanded: Callable[[], Collection[str]]) -> None:
+    """Add them to moto. `demanded`: the keys that the account demands in a launch."""
+    _before_run(InstanceBackend.run_instances, demanded)
     _before_modify(InstanceBackend.modify_instance_attribute)
     _before_stop(InstanceBackend.stop_instances)
+
+
+def _before_run(run: Any, demanded: Callable[[], Collection[str]]) -> None:
+    """Tags that are added after the launch do not count."""
+
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = kwargs.get("tags") or {}
+        if any(set(demanded()) - set(given.get(kind, {})) for kind in LAUNCHED):
+            raise EC2ClientError(
+                "UnauthorizedOperation",
+                "You are not authorized to perform this operation. User: "
+                "arn:aws:iam::123456789012:user/moto is not authorized to perform: "
+                "ec2:RunInstances with an explicit deny in a service control policy",
+            )
+        return run(self, *args, **kwargs)
+
+    setattr(InstanceBackend, "run_instances", checked)  # noqa: B010
 
 
 def _before_modify(modify: Any) -> None:
