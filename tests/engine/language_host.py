@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -64,6 +65,21 @@ class Host(service.LanguageRuntimeServicer):
         return messages.RunResponse(
             error=f"Program exited with non-zero exit code: {done.returncode}"
         )
+
+    def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
+        """A policy pack, which says on stdout on which port it listens, and runs until it is
+        ended. An engine that ends calls the stream off."""
+        pack = request.info.program_directory
+        argv = [sys.executable, "-u", "-m", "pulumi.policy", *request.args, pack]
+        given = dict(pair.split("=", 1) for pair in request.env)
+        process = subprocess.Popen(
+            argv, cwd=pack, env={**os.environ, **given}, stdout=subprocess.PIPE, text=True
+        )
+        context.add_callback(process.kill)
+        assert process.stdout
+        for line in process.stdout:
+            yield messages.RunPluginResponse(stdout=line.encode())
+        yield messages.RunPluginResponse(exitcode=process.wait())
 
     def argv(self, request: Any) -> list[str]:
         """The program's process, as the real host starts it."""
