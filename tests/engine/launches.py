@@ -36,6 +36,7 @@ from standins.gcp.cloud import INSTANCE as GOOGLE_INSTANCE
 from time_budgets import cpu_seconds
 
 NOT_HERE = {"hours", "lying-stop", "expired-login", "throttled"}
+NOT_HERE |= {"extend", "no-right", "results", "spot", "type", "denied-up"}  # pure, for now
 CLOUDS = ("aws", "gcp")
 NO_CAPACITY = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
 ROUNDS = 3

@@ -22,6 +22,8 @@ class Outcome:
         touched: machines that were ended by a command of somebody else.
         left: machines that ran after everything that the messages name was typed.
         hours: machine-hours beyond a deadline.
+        earlier: machines whose deadline a command moved back, and that it kept.
+        lost: machines that an `up` removed with the only results of a run.
         regions: where machines exist after each step, by owner; compared with the engine's.
     """
 
@@ -29,12 +31,15 @@ class Outcome:
     touched: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     hours: float = 0.0
+    earlier: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
     regions: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
 
     @property
     def is_right(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.unnamed or self.touched or self.left or self.hours)
+        wrong = self.unnamed or self.touched or self.left or self.hours
+        return not (wrong or self.earlier or self.lost)
 
 
 def play(steps: Sequence[Step], kind: type[Person] = Person) -> Outcome:
@@ -42,7 +47,9 @@ def play(steps: Sequence[Step], kind: type[Person] = Person) -> Outcome:
     world, outcome = World(), Outcome()
     people = {name: kind(name, world) for name in PEOPLE}
     for step in steps:
+        before = {one.id: (one.ends, one.results) for one in world.exists()}
         alone(world, people[step.person], outcome, partial(carry_out, people[step.person], step))
+        check_kept(world, before, step, outcome)
         check_named(world, people, outcome)
         outcome.regions.append({name: existing(world, name) for name in PEOPLE})
     for _ in range(ROUNDS):
@@ -76,8 +83,20 @@ def carry_out(person: Person, step: Step) -> None:
         "destroy": lambda: person.end("gone"),
         "lying-stop": lambda: lie(person),
         "hours": lambda: person.world.wait(float(step.value)),
+        "spot": lambda: setattr(person, "spot", step.value == "true"),
+        "type": lambda: setattr(person, "type", step.value),
+        "extend": lambda: person.world.extend(sorted(person.named()), float(step.value)),
+        "no-right": lambda: mark(person, right=False),
+        "results": lambda: mark(person, results=True),
+        "denied-up": lambda: person.up(denied=True),
     }
     commands[step.verb]()
+
+
+def mark(person: Person, **values: bool) -> None:
+    """Something happens to the machines of a stack; a run is on none that is in no state."""
+    for own in person.state.machines if person.state else ():
+        vars(person.world.machines[own]).update(values)
 
 
 def lie(person: Person) -> None:
@@ -94,6 +113,18 @@ def alone(world: World, person: Person, outcome: Outcome, command: Callable[[], 
     if world.now == hour:  # otherwise deadlines may have stopped machines
         changed = {own for own, state in before.items() if world.machines[own].state != state}
         outcome.touched |= {own for own in changed if world.machines[own].owner != person.name}
+
+
+def check_kept(
+    world: World, before: dict[str, tuple[float, bool]], step: Step, outcome: Outcome
+) -> None:
+    """No command but `fab stop` and a destroy ends a machine with the only results, and none moves
+    a deadline back."""
+    for own, (ends, results) in before.items():
+        one = world.machines[own]
+        outcome.earlier |= {own} if one.state != "gone" and one.ends < ends else set()
+        if results and one.state == "gone" and step.verb not in ("destroy", "lying-stop"):
+            outcome.lost.add(own)
 
 
 def check_named(world: World, people: dict[str, Person], outcome: Outcome) -> None:

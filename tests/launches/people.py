@@ -14,8 +14,8 @@ from bootstrap.leaks.living import Living
 from bootstrap.leaks.report import Judge
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.stack_machines import StackMachines
-from launches.scenario import REGIONS, STACK
-from launches.world import World, machine_name
+from launches.scenario import REGIONS, STACK, TYPES
+from launches.world import Running, World, machine_name
 
 
 @dataclass
@@ -37,9 +37,13 @@ class Person:
     state: State | None = None
     region: str = REGIONS[0]
     cluster: str = STACK
+    spot: bool = False
+    type: str = TYPES[0]
 
-    def up(self, *, kill: str = "", stocked: bool = True, refused: bool = False) -> bool:
-        """`fab up`; whether it succeeded."""
+    def up(
+        self, *, kill: str = "", stocked: bool = True, refused: bool = False, denied: bool = False
+    ) -> bool:
+        """`fab up`; whether it succeeded. `denied`: a policy of the account forbids launches."""
         if kill == "early" or refused:
             return False
         state = self.state = self.state or State()
@@ -52,16 +56,30 @@ class Person:
         state.machines = [own for own in state.machines if own in there]
         if not self._end_strays():
             return False
+        changed = [own for own in state.machines if self._is_replaced(self.world.machines[own])]
+        if any(self.world.machines[own].results for own in changed):
+            return False  # before anything is changed
+        self.world.end(changed, "gone")
+        state.machines = [own for own in state.machines if own not in changed]
         if state.machines:
             self.world.rename(state.machines, self.cluster)
+            for own in state.machines:  # in place: what was stopped is stopped again
+                self.world.machines[own].type = self.type
+                self.world.machines[own].right = True
             return True
-        if self._is_name_taken() or not stocked:
+        if self._is_name_taken() or not stocked or denied:
             return False
         own = self.world.create(self.region, state.cluster_id, self.cluster, STACK, self.name)
+        self.world.machines[own].spot, self.world.machines[own].type = self.spot, self.type
         if kill == "unrecorded":
             return False
         state.machines.append(own)
         return kill != "recorded"
+
+    def _is_replaced(self, one: Running) -> bool:
+        """Whether EC2 does not change this machine to what the config has."""
+        family = one.type.partition(".")[0] != self.type.partition(".")[0]
+        return one.spot != self.spot or family or (self.spot and one.type != self.type)
 
     def _end_strays(self) -> bool:
         """End the machines that a killed `up` left in no state, as the product finds them; whether

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 REGIONS = ("us-east-1", "us-west-2")
 PEOPLE = ("ann", "bob")
 STACK = "gpu"  # of both: they have chosen the same name
+TYPES = ("g4dn.xlarge", "g4dn.2xlarge", "g5.xlarge")  # two of one family
 KILLS = ("early", "unrecorded", "recorded")  # before anything, after a machine, at the end
 
 
@@ -39,6 +40,12 @@ EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "lying-stop": (1, ("",)),
     "throttled": (1, ("up",)),
     "hours": (2, ("1", "4", "9")),
+    "spot": (1, ("true", "false")),
+    "type": (2, TYPES),
+    "extend": (1, ("4",)),
+    "no-right": (1, ("",)),
+    "results": (1, ("",)),
+    "denied-up": (1, ("",)),
 }
 
 

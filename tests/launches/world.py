@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from bootstrap.clouds.machines import Listed, Machine
+from launches.scenario import TYPES
 
 ACCOUNT = "account 123456789012"
 DEADLINE_HOURS = 8.0
@@ -18,7 +19,8 @@ def machine_name(cluster: str) -> str:
 
 @dataclass
 class Running:
-    """A machine. `ends`: the hour at which its deadline stops it; `stray` says how it was left."""
+    """A machine. `ends`: the hour at which its timer stops it, and its cloud, if the schedule's
+    role has the `right`. `results` of a run are on its disk alone."""
 
     id: str
     name: str
@@ -28,6 +30,10 @@ class Running:
     stack: str
     owner: str
     ends: float
+    spot: bool = False
+    type: str = TYPES[0]
+    right: bool = True
+    results: bool = False
     state: str = "running"
     ran_until: float | None = None
 
@@ -39,7 +45,7 @@ class Running:
             state=self.state,
             zone=f"{self.region}a",
             region=self.region,
-            type="g4dn.xlarge",
+            type=self.type,
             address=None,
             peer_address=None,
             cluster=self.cluster,
@@ -64,6 +70,12 @@ class World:
         one = Running(own, name, region, cluster_id, cluster, stack, owner, ends)
         self.machines[own] = one
         return own
+
+    def extend(self, ids: Collection[str], hours: float) -> None:
+        """Move both deadlines of machines that run."""
+        for own in ids:
+            if self.machines[own].state == "running":
+                self.machines[own].ends += hours
 
     def rename(self, ids: Collection[str], cluster: str) -> None:
         """Change the cluster's name in the tags of machines."""
