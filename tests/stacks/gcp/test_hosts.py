@@ -166,6 +166,7 @@ def test_what_would_replace_machines_for_nothing_is_left_alone() -> None:
         assert host.ignore_changes == (
             "name",
             "bootDisk.initializeParams.labels",
+            "bootDisk.initializeParams.size",
             "scheduling.maxRunDuration",
             'metadata["startup-script"]',
             "zone",
