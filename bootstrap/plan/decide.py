@@ -17,6 +17,7 @@ from .steps import MINUTES, Plan, Step
 from .system_changes import Changes
 
 LOST = "every step waits for the slowest, and each batch fits the smallest memory"
+NO_BUILD = ("debian-13",)  # systems where every build of Horovod has failed
 
 
 def decide(cluster: SurveyedCluster, options: Options) -> Plan:
@@ -104,6 +105,7 @@ def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
         why = f"install the wheel {origin} ({cluster.wheel.name})"
         return Step(name, "horovod", why + _keeps(cluster, name))
     if name == cluster.builder:
+        _refuse_no_build(cluster, name)
         why, fetches = "no wheel for this system yet: built here, once", 0
         if cluster.environment.runtime.gpu:
             toolkit = cluster.facts[name].gpu.toolkit
@@ -124,6 +126,15 @@ def _for_all_clusters(cluster: SurveyedCluster) -> str:
     row = None if is_default else runtime.row.name
     command = Command("wheel", runtime=row, python=python, gpu=runtime.gpu)
     return f"; {command} on such a computer serves all clusters"
+
+
+def _refuse_no_build(cluster: SurveyedCluster, name: str) -> None:
+    """UsageError on a system where Horovod does not compile."""
+    if cluster.facts[name].os in NO_BUILD:
+        raise UsageError(
+            f"{name} is {cluster.facts[name].os}, where Horovod 0.28.1 does not compile (g++ 14)",
+            hint="--launcher tensorflow   # or hosts with Debian 12 or Ubuntu 22.04 or 24.04",
+        )
 
 
 def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:

@@ -166,7 +166,7 @@ def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
 def text_of(name: str, table: Table) -> str:
     """A job as TOML."""
     lines = [f"[{_key(name)}]"]
-    lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
+    lines += [f"{key} = {_with_unit(key, value)}" for key, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -181,6 +181,13 @@ def _toml(value: Any) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def _with_unit(key: str, value: Any) -> str:
+    """A value as TOML; a time with its unit, which another tool may have in mind."""
+    unit = KEYS[key].rule.unit if key in KEYS else ""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return _toml(f"{value:g}{unit}" if unit and is_number else value)
 
 
 def _key(name: str) -> str:
@@ -199,7 +206,7 @@ def describe(job: Job, *groups: Any) -> Iterator[str]:
     yield f"job {job.name} of {job.file}:"
     for key in KEYS:
         if key in used and used[key] != of_job.get(key):
-            yield f"  {key} = {_toml(used[key])}   # command line"
+            yield f"  {key} = {_with_unit(key, used[key])}   # command line"
         elif key in of_job:
-            yield f"  {key} = {_toml(of_job[key])}   # {job.file}"
+            yield f"  {key} = {_with_unit(key, of_job[key])}   # {job.file}"
     yield "  all other options: their defaults"

@@ -125,7 +125,9 @@ progress() {
 
 fail() {
     tail -n 30 "$work/log" >&2
-    say "the build failed: $*; the last lines of its log are above" >&2
+    # Several compilers write at once: the first errors are far above pip's own last lines.
+    grep -E -m 5 'error: |undefined reference' "$work/log" >&2 || :
+    say "the build failed: $*; the first errors and the end of its log are above" >&2
     exit 1
 }
 

@@ -83,6 +83,16 @@ def test_a_step_that_compiles_names_the_command_that_does_it_for_all_clusters(
     assert "fab wheel" not in got
 
 
+def test_horovod_is_refused_where_it_does_not_compile_but_a_wheel_is_used(
+    debian: HostFacts,
+) -> None:
+    newer = replace(debian, os="debian-13")
+    with pytest.raises(UsageError, match="h1 is debian-13") as caught:
+        steps(newer, "tf2.21-cpu")
+    assert caught.value.hint.startswith("--launcher tensorflow")
+    assert len(steps(newer, "tf2.21-cpu", WHEEL)["horovod"]) == 2
+
+
 def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
     expected = f"install the wheel built before ({WHEEL.name})"
     for step in steps(debian, "tf2.18-gpu", WHEEL)["horovod"]:

@@ -171,7 +171,7 @@ def test_a_plan_shows_where_each_value_comes_from(folder: Path) -> None:
         '  hosts = "a"   # command line',
         '  set = {epochs = "3", seed = "2"}   # command line',
         '  runtime = "tf2.18"   # railhead.toml',
-        "  keep = 1.0   # command line",
+        '  keep = "1m"   # command line',
         "  retries = 0   # railhead.toml",
         "  all other options: their defaults",
     ]

@@ -81,6 +81,20 @@ def test_a_failed_build_ends_with_its_log_and_leaves_nothing(host: Host) -> None
     assert not (host.folder / "out").exists()
 
 
+def test_the_first_errors_of_the_compilers_are_shown_last(host: Host) -> None:
+    """Pip's own lines are long, and other compilers go on."""
+    noise = 'for n in 1 2 3 4 5 6 7 8 9 10; do printf "note: %s\\n\\n\\n\\n" $n; done'
+    errors = "; ".join(f'echo "mpi_ops.cc:{n}:1: error: no member {n}"' for n in range(1, 9))
+    shown = f'echo "compiler printed this"; {errors}; {noise}; {noise}'
+    before = 'echo "compiler printed this"'
+    assert before in PYTHON
+    host.place("env/bin/python", PYTHON.replace(before, shown), code=3, listing=WHOLE, wheel=WHEEL,
+               header=HEADER)  # fmt: skip
+    lines = [line for line in host.build().stderr.splitlines() if line]
+    assert [line.rpartition(" ")[2] for line in lines[-6:-1]] == ["1", "2", "3", "4", "5"]
+    assert "the build failed" in lines[-1]
+
+
 def test_a_wheel_without_a_library_is_a_failure(host: Host) -> None:
     host.pip(listing="horovod/tensorflow/__init__.py")
     process = host.build()
