@@ -219,6 +219,10 @@ ROWS = (
         r"mca_btl_tcp",
         r"failed to connect to all addresses",
         r"UnavailableError",
+        # A peer that was paused for longer than its heartbeats (8 s), by role: 2.18, 2.21.
+        r"errors_impl\.(?:Aborted|DeadlineExceeded)Error",
+        r"heartbeat timeout",
+        r"stopped sending heartbeats",
         r"/tensorflow\.CoordinationService/",  # another rank does not answer, or is stopped
         r"ORTE was unable to reliably start one or more daemons",
         r"A daemon failed to report back after being spawned",
