@@ -33,11 +33,11 @@ class Events:
         self.writer: Any = None
         self.due, self.has_failed = 0.0, False
         self.written: dict[str, int] = {}  # the last step of each curve
-        self._try(self._open)
 
-    def _open(self) -> None:
+    def _open(self, step: int) -> None:
         """Begin a file, if there is none and it is time."""
         if self.writer is None and time.monotonic() >= self.due:
+            begin_again(Path(self.folder), step)
             self.writer = tf.summary.create_file_writer(self.folder, flush_millis=FLUSH_MS)
 
     def _try(self, write: Callable[[], object]) -> None:
@@ -57,7 +57,7 @@ class Events:
         self._try(lambda: self._write(step, values))
 
     def _write(self, step: int, values: Mapping[str, float | None]) -> None:
-        self._open()
+        self._open(step)
         if self.writer is None:
             return
         # On a GPU a value would wait for the steps that are still computed there.
@@ -80,6 +80,23 @@ class Events:
             self._try(tf.profiler.experimental.stop)
         if self.writer is not None:
             self._try(self.writer.close)
+
+
+def begin_again(folder: Path, step: int) -> None:
+    """Mark that an earlier attempt's points from this step on are replaced, where it wrote some.
+
+    Otherwise TensorBoard shows them twice, unless its data server reads them, which goes by the
+    order of steps. Its readers go by the names of files: this one comes before that of the writer.
+    """
+    if not any(folder.glob("*tfevents*")):
+        return
+    start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+    event = {"wall_time": time.time(), "step": step}
+    path = folder / f"events.out.tfevents.{int(time.time())}.--restart"
+    with tf.io.TFRecordWriter(str(path)) as file:
+        file.write(tf.compat.v1.Event(**event, file_version="brain.Event:2").SerializeToString())
+        for _ in range(2):  # the first one in a folder removes nothing
+            file.write(tf.compat.v1.Event(**event, session_log=start).SerializeToString())
 
 
 def scalar() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -16,6 +17,8 @@ from samples.trainings import cut, folder_with, run
 from standins.case_runner import case, refused, replaced
 
 from training.checkpoints.checkpoint import Checkpoints
+from training.config import TrainConfig
+from training.events import Events
 from training.results import Progress
 
 
@@ -148,3 +151,31 @@ def curves_are_written_for_tensorboard(folder: Path) -> None:
         for name in ("loss", "learning_rate"):
             np.testing.assert_allclose(values[name, step], epoch[name], rtol=1e-5)
     assert list((folder / "tensorboard/plugins/profile").glob("*/*.xplane.pb"))
+
+
+@case
+def curves_have_each_step_once_after_a_restart(folder: Path) -> None:
+    """As TensorBoard 2.21.0 reads: by the names of files; each start of a session but the first
+    removes what is not before it. Its data server goes by the order of steps."""
+    for first, last, value in ((1, 101, 1.0), (50, 121, 2.0), (90, 131, 3.0)):
+        events = Events(folder, 0, TrainConfig())
+        for step in range(first, last):
+            events.scalars(step, loss=value, accuracy=value)
+        events.close(last)
+        time.sleep(1.1)  # the names of files have seconds
+    points: dict[str, dict[int, float]] = defaultdict(dict)
+    started, count = False, 0
+    for path in sorted((folder / "tensorboard").glob("*tfevents*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            if event.session_log.status == tf.compat.v1.SessionLog.START:
+                for curve in points.values() if started else ():
+                    for step in [step for step in curve if step >= event.step]:
+                        del curve[step]
+                started = True
+            for value in event.summary.value:
+                count += value.tag == "loss" and event.step in points["loss"]
+                points[value.tag][event.step] = float(tf.make_ndarray(value.tensor))
+    assert count == 0, "a step was there already"
+    wanted = {**dict.fromkeys(range(1, 50), 1.0), **dict.fromkeys(range(50, 90), 2.0)}
+    wanted |= dict.fromkeys(range(90, 131), 3.0)
+    assert points == {"loss": wanted, "accuracy": wanted}

@@ -20,6 +20,7 @@ FOLDER = "tensorboard"
 OURS = "metrics"  # below FOLDER: the files of this module
 EVENT_FILE = f"{FOLDER}/{OURS}/events.out.tfevents.0000000000.railhead"
 VERSION = b"brain.Event:2"
+Point = tuple[str, int]  # a curve, and a step
 LARGEST = 3.4e38  # of a 32-bit float
 
 
@@ -31,12 +32,16 @@ def event_file(results: Path) -> bytes | None:
     """
     own = any(p != results / EVENT_FILE for p in (results / FOLDER).rglob("*tfevents*"))
     shown = [r for r in records(results / "metrics.jsonl") if not own or r.kind == "metric"]
-    events = b"".join(_framed(event) for record in shown for event in _events(record))
+    points: dict[Point, bytes] = {}
+    for record in shown:
+        for point, event in _events(record):
+            points.pop(point, None)  # of an attempt that a later one has repeated
+            points[point] = event
     first = _framed(_fixed64(1, 0.0) + _bytes(3, VERSION))
-    return first + events if events else None
+    return b"".join([first, *map(_framed, points.values())]) if points else None
 
 
-def _events(record: Record) -> Iterator[bytes]:
+def _events(record: Record) -> Iterator[tuple[Point, bytes]]:
     """The events of one record: one for each number of an epoch, of progress, or of --metric."""
     scalars = {f"{record.kind}/{name}": value for name, value in record.figures.items()}
     step = record.epoch if record.kind == "epoch" else record.step
@@ -48,7 +53,7 @@ def _events(record: Record) -> Iterator[bytes]:
         return
     for tag, value in scalars.items():
         if abs(value) < LARGEST:
-            yield _event(record.time or 0.0, int(step), tag[:200], value)
+            yield (tag[:200], int(step)), _event(record.time or 0.0, int(step), tag[:200], value)
 
 
 def _event(time: float, step: int, tag: str, value: float) -> bytes:
