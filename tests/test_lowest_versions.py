@@ -76,6 +76,6 @@ def test_the_lowest_versions_do_what_the_newest_do(tmp_path: Path, shared_caches
     assert done.returncode == 0, done.stderr
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "tests.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    words = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TRIED]
+    words = [str(python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TRIED]
     tried = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert tried.returncode == 0, tried.stdout[-4000:]
