@@ -30,6 +30,7 @@ from bootstrap.inventory import local_state
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
 LIMIT = 0.5  # seconds
+BOUND = 120  # seconds of one mpirun
 QUIET = 1.0  # the load average of a machine on which seconds say something
 STEP = """
 import ctypes, os, time
@@ -112,12 +113,17 @@ def raw(home: Path) -> float:
     run = max((chief / ".railhead/runs").iterdir())
     document = json.loads((run / "run.json").read_text())
     python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
-    argv = json.loads((run / "mpirun.json").read_text())
+    own = f"TMPDIR=$HOME/.railhead/runs/{run.name}/tmp"  # a link to nothing, now that it has ended
+    argv = [
+        word.replace(own, "TMPDIR=/tmp") for word in json.loads((run / "mpirun.json").read_text())
+    ]
     argv[-1] = f"cd $HOME/.railhead/runs/{run.name}/work && exec {python} step.py"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     begin = time.time()
     environment = {"PATH": os.environ["PATH"], "HOME": str(chief), **root}
-    done = subprocess.run(argv, cwd=run, env=environment, text=True, capture_output=True)
+    done = subprocess.run(
+        argv, cwd=run, env=environment, text=True, capture_output=True, timeout=BOUND
+    )
     found = [float(x) for x in FOUND.findall(done.stdout)]
     if len(found) != 2:
         raise SystemExit(done.stdout + done.stderr)
