@@ -125,12 +125,12 @@ class HostConfig:
 
 
 def at_home(path: str) -> str:
-    """A path with $HOME in place of the account's home, which ssh takes for `~`."""
-    home = pwd.getpwuid(os.getuid()).pw_dir
-    for start in ("~/", f"{home}/"):
-        if path.startswith(start):
-            return str(Path.home() / path.removeprefix(start))
-    return path
+    """A path with $HOME as `~`. ssh takes the account's home: what it names there and is not there
+    is in $HOME."""
+    account = f"{pwd.getpwuid(os.getuid()).pw_dir}/"
+    if path.startswith(account) and not Path(path).exists():
+        path = f"~/{path.removeprefix(account)}"
+    return str(Path.home() / path[2:]) if path.startswith("~/") else path
 
 
 def is_home_of_account() -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hosts.operator import named
@@ -60,6 +62,15 @@ def test_a_host_has_the_settings_that_ssh_uses(
 def test_jump_hosts_are_in_order(config: Path) -> None:
     config.write_text("ProxyJump ann@door:2222,[2001:db8::7]\n")
     assert resolve("gpu").jumps == ("ann@door:2222", "[2001:db8::7]")
+
+
+def test_a_file_in_the_home_of_the_account_is_meant_where_it_is_there(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").touch()
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path)))
+    config.write_text(f"IdentityFile {tmp_path}/there\nIdentityFile {tmp_path}/mine\n")
+    assert resolve("gpu").key_files == (tmp_path / "there", config.parents[1] / "mine")
 
 
 def test_a_change_of_the_file_counts_at_once(config: Path) -> None:
