@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from invoke import Context
 
@@ -35,6 +35,10 @@ from railhead.documents.options.runs import (
 from ..console.output import json_output, note_output, noted_output, print_lines
 from .executor import RUNNING
 from .task import HOSTS, RESULTS, TRAIN, task
+
+if TYPE_CHECKING:
+    from ..inventory.hosts import Inventory
+    from ..workflows.train import TrainOptions
 
 Hosts = Annotated[TargetOptions, only("hosts", "stack")]
 OfRun = Annotated[TargetOptions, only("hosts", "stack", "run")]
@@ -64,9 +68,8 @@ def train(
     out: JsonOption,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
-    from ..lifecycle.power import cluster_status
     from ..project import job_file
-    from ..workflows import plan, serving
+    from ..workflows import plan
     from ..workflows import train as workflow
     from .targets import Target
 
@@ -84,14 +87,23 @@ def train(
         inventory = Target(replace(target, run=start.resume)).running()
         if c.config.run.dry:
             plan.plan(inventory, options.options, file)
+        elif start.deploy:
+            _train_and_deploy(inventory, options, start.deploy)
         else:
-            if start.deploy:
-                serving.check_free(start.deploy, inventory)
-            run = workflow.train(inventory, options)
-            if start.deploy:
-                trained = noted_output()
-                serving.deploy_trained(start.deploy, run.run_id, lambda: cluster_status(inventory))
-                note_output(trained)
+            workflow.train(inventory, options)
+
+
+def _train_and_deploy(inventory: Inventory, options: TrainOptions, name: str) -> None:
+    """Train, then deploy the model; a training alone does without the imports of serving."""
+    from ..lifecycle.power import cluster_status
+    from ..workflows import serving
+    from ..workflows import train as workflow
+
+    serving.check_free(name, inventory)
+    run = workflow.train(inventory, options)
+    trained = noted_output()
+    serving.deploy_trained(name, run.run_id, lambda: cluster_status(inventory))
+    note_output(trained)
 
 
 @task(HOSTS, "job", dry=True)
