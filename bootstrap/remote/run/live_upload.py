@@ -54,8 +54,11 @@ METRICS, EVENTS = "metrics.jsonl", "tensorboard"  # in results/
 class CheckpointUpload:
     """Keeps the bucket's copy of the checkpoint folder; `files` is the manifest in the bucket."""
 
-    def __init__(self, run: str, bucket: upload.Destination) -> None:
-        self.run, self.bucket = run, bucket
+    def __init__(
+        self, run: str, bucket: upload.Destination, before: Callable[[], object] = lambda: None
+    ) -> None:
+        """`before` is called before the list of the checkpoints is written."""
+        self.run, self.bucket, self.before = run, bucket, before
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files = load_status(run).files
         self.term = bucket.fence.term.number if bucket.fence else 1
@@ -90,6 +93,7 @@ class CheckpointUpload:
         now = checkpoint_files.complete_files(self.folder)
         if {path: stamp for path, stamp in now.items() if path not in restless} != settled:
             return False
+        self.before()
         self._publish(entries)
         return not restless
 
@@ -214,16 +218,23 @@ class GrowingUpload:
 
     def __init__(self, run: str, url: str) -> None:
         self.bucket = bucket = upload.destination(url, run)
+        self.lock = threading.Lock()
         self.run, self.status = run, load_grown(run)
         self.files = GrowingFiles(run, bucket, self.status.files)
         self.logs = LogUpload(run, bucket, self.status.logs)
 
     def step(self) -> None:
         """One piece of each file; then what was uploaded, for a host that takes the run over."""
-        why = [failure_of(self.files.step), failure_of(self.logs.step)]
-        self._note(next(filter(None, why), None))
+        with self.lock:
+            why = [failure_of(self.files.step), failure_of(self.logs.step)]
+            self._note(next(filter(None, why), None))
+            if self.bucket.fence:
+                failure_of(lambda: self.bucket.put(os.path.join(self.run, GROWN), GROWN))
+
+    def before_checkpoints(self) -> None:
+        """The host that takes the run over needs the records of all steps of its checkpoint."""
         if self.bucket.fence:
-            failure_of(lambda: self.bucket.put(os.path.join(self.run, GROWN), GROWN))
+            self.step()
 
     def _note(self, why: str | None) -> None:
         failed = self.status.failed + (why is not None)
@@ -244,8 +255,9 @@ class LiveUpload:
 
     def __init__(self, run: str, url: str) -> None:
         self.run, self.ended = run, threading.Event()
-        self.checkpoints = CheckpointUpload(run, upload.destination(url, run))
         self.growing = GrowingUpload(run, url)  # its own client: another thread uses it
+        before = self.growing.before_checkpoints
+        self.checkpoints = CheckpointUpload(run, upload.destination(url, run), before)
         self.status = Uploads(self.checkpoints.files, load_status(run).at)
 
     def checkpoint_step(self) -> bool:

@@ -21,6 +21,7 @@ from .stacks import parsed
 # By how many times the limit must be exceeded.
 SURE = 1  # a rank is stopped, or idle outside every collective while others wait in one
 LIKELY = 5  # all wait for each other, or for input; or nobody is seen to wait for the idle rank
+CROWDED = 2  # a rank that looks idle on a host with more work than CPUs: it waits for a CPU, too
 POSSIBLE = 15  # a rank that the others wait for computes, reads or writes
 IDLE = 0.02  # share of a CPU that a main thread uses at most, that waits
 BUSY = 0.5  # CPUs that a process uses at least, that computes
@@ -96,7 +97,7 @@ def diagnosed(
             ranks.append(Rank(Place(number, host, "silent", detail="its process was not found")))
     behind, factor = _behind(ranks)
     if any(rank.crowded and rank.place.doing not in CERTAIN for rank in behind):
-        factor = max(factor, LIKELY)
+        factor = max(factor, CROWDED)
     waiting = [rank for rank in ranks if rank not in behind]
     text = _sentence(behind, waiting, seconds, _operation(warnings))
     places = tuple(rank.place for rank in (*behind, *waiting))[:MOST_PLACES]

@@ -10,8 +10,10 @@ from __future__ import annotations
 from railhead.documents.lazy import dataclass
 
 RENEW = 10.0  # seconds between two beats, and between two looks
-HOLD = 40.0  # seconds from the begin of the last beat that arrived until its host gives up
-EXPIRED = 100.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
+# Seconds from the begin of the last beat that arrived until its host gives up: an outage of the
+# bucket for a minute costs no attempt.
+HOLD = 80.0
+EXPIRED = 130.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
 LOOKS = 3  # of these a standby needs at least so many, without a new beat
 LAST = 2  # the last term, which needs no beats: a run has one standby
 OTHER_LEADS = 3  # exit code of `reclaim`, where another host has the next term

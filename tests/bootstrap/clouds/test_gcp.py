@@ -104,6 +104,19 @@ def test_a_list_without_the_machines_of_a_zone_does_not_count_as_whole(
         list_machines(place, client)
 
 
+def test_machines_are_listed_from_all_pages_without_those_of_others(compute: Compute) -> None:
+    """Three pages in two zones; a machine without our label is on none."""
+    machine(compute)["labels"] = {"railhead-cluster": "t4"}
+    folder, _, zone = PATH.rpartition("/")[0].rpartition("/instances")[0].rpartition("/")
+    more = [f"{folder}/{zone}/instances/b", f"{folder}/other1-a/instances/c"]
+    for path in more:
+        compute.add(path, labels={"railhead-cluster": "t4"})
+    compute.add(f"{folder}/{zone}/instances/of-others", labels={"owner": "bo"})
+    place = Place("gcp", project=PATH.split("/")[1])
+    client = GoogleClient(requests.Session(), compute=compute.base)
+    assert [one.id for one in list_machines(place, client).machines] == [PATH, *more]
+
+
 def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
     from bootstrap.clouds.gcp.compute import STATES
 

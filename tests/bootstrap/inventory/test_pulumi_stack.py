@@ -231,3 +231,18 @@ def test_the_backend_is_that_of_the_environment_or_of_the_last_login(
     assert pulumi_cli.backend() == "https://api.pulumi.com"
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file://~")
     assert pulumi_cli.backend() == "file://~"
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_a_machine_that_the_program_only_reads_is_not_one_of_the_stack(kind: str) -> None:
+    """`Instance.get` and the like: to stop or to end it is not ours."""
+    resources = [
+        resource(kind, "own", id="i-own", outputs={}),
+        resource(kind, "read", id="i-read", outputs={}, external=True),
+    ]
+    exported_state = {"deployment": {"resources": [*OWN, *resources]}}
+    state = stack_state.read_state("dev", exported_state)
+    assert [machine.id for machine in state.machines] == [
+        "i-own" for types in [MACHINES[kind]] if types.provider
+    ]
+    assert state.ids == ("i-own",)

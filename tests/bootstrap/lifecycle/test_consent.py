@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from standins.runs.run_documents import record_run, run_document
 
 from bootstrap.console.output import quiet
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import teardown
-from bootstrap.lifecycle.consent import confirm_by_name, not_all_here, refuse_unfetched
+from bootstrap.lifecycle.consent import (
+    Answers,
+    Held,
+    confirm_by_name,
+    not_all_here,
+    refuse_removal,
+    refuse_unfetched,
+)
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
+from railhead.documents.runs.run import RunHost
 from railhead.documents.runs.run_record import RunRecord
 
 # By the files of the results here: whether all results are, and the command that a refusal names.
@@ -68,3 +79,32 @@ def test_what_a_question_is_about_is_shown_with_quiet(capsys: pytest.CaptureFixt
         with pytest.raises(UsageError, match="Type the stack's name"):
             confirm_by_name("dev", yes=False)("destroys all")
     assert capsys.readouterr().out == "destroys all\n"
+
+
+# The hosts of the run that is not fetched, the chief first; the host that says that it has its
+# results; the host that would be removed; whether that is refused.
+REMOVALS = {
+    "the chief of the run": (("h2", "h1"), None, "h2", True),
+    "the chief of the inventory": (("h2", "h1"), None, "h1", False),
+    "the first host that is left of the run": (("gone", "h3", "h2"), None, "h3", True),
+    "the host that took the run over": (("h2", "h1"), "h3", "h3", True),
+    "the lost chief of a run that was taken over": (("h2", "h1"), "h3", "h2", False),
+}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "has_it", "removed", "is_refused"), REMOVALS.values(), ids=REMOVALS
+)
+def test_only_the_host_that_has_the_results_is_not_removed(
+    tmp_path: Path, hosts: tuple[str, ...], has_it: str | None, removed: str, is_refused: bool
+) -> None:
+    """Of three: the other ones have none of them."""
+    inventory = parse_hosts("h1,h2,h3")
+    own = tuple(replace(host, id=f"i-{host.name}") for host in inventory.hosts)
+    inventory = replace(inventory, hosts=own)
+    places = tuple(RunHost(name, "10.0.0.1", None, 1) for name in hosts)
+    document = run_document(cluster=inventory.name, hosts=places, size=len(places))
+    record_run(tmp_path / "r1", document)
+    answers = Answers({has_it: Held(("r1",))} if has_it else {})
+    with pytest.raises(UsageError, match="results of r1") if is_refused else nullcontext():
+        refuse_removal(inventory, answers, lambda: [f"i-{removed}"])

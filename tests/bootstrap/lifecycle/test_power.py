@@ -11,7 +11,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +255,16 @@ def test_the_deadline_is_armed_before_the_machines_start(operator: Operator) -> 
     assert sky.calls == ["arm 8", "start"]
     assert 90 <= sky.time < 120
     assert addresses(local_state.load_cluster(GOLDEN.name)) == operator.machines.addresses
+
+
+@pytest.mark.parametrize("minutes", [5, 7 * 60])
+def test_a_deadline_of_the_last_start_is_armed_anew(operator: Operator, minutes: int) -> None:
+    """It is armed, and would stop the machines in minutes."""
+    sky = operator.has("stopped", "stopped")
+    at = datetime.now(timezone.utc) + timedelta(minutes=minutes)
+    sky.armed = Deadline("scheduled-stop", at, "armed", "Sky")
+    start(operator, sky)
+    assert sky.calls == ["arm 8", "start"]
 
 
 def test_hours_are_those_that_were_given(operator: Operator) -> None:

@@ -82,6 +82,7 @@ class Compute:
     managed: dict[str, Any] = field(default_factory=dict)  # rules of managed constraints
     no_policies: str = ""  # why Google does not show them
     quotas: dict[str, tuple[float, float]] = field(default_factory=lambda: {"NETWORKS": (5.0, 1.0)})
+    page: int = 1  # machines on a page of a list
 
     def __post_init__(self) -> None:
         api = document("compute")
@@ -146,7 +147,7 @@ class Compute:
             return 200, {"items": self.firewalls}
         if name == "aggregatedList":
             unreachables = {"unreachables": [*self.unreachables]} if self.unreachables else {}
-            return 200, {"items": self._by_zone(), **unreachables}
+            return 200, {**self._page(query), **unreachables}
         instance = self.instances.get(at)
         if instance is None:
             return 404, _error(404, "notFound")
@@ -188,15 +189,25 @@ class Compute:
             return 404, _error(404, "notFound", "there is no such constraint")
         return 200, {"name": path, "spec": {"rules": [self.managed[found[2]]]}}
 
-    def _by_zone(self) -> dict[str, Any]:
-        """All machines, as instances.aggregatedList groups them. The filter asks for our label."""
+    def _page(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """A page of instances.aggregatedList, of the machines that have the label of the filter."""
+        wanted = re.fullmatch(r"labels\.([\w-]+):\*", query["filter"])
+        assert wanted, query
+        paths = [path for path, one in self.instances.items() if wanted[1] in one.get("labels", {})]
+        begin = int(query.get("pageToken", 0))
+        end = begin + min(self.page, int(query["maxResults"]))
+        more = {"nextPageToken": str(end)} if end < len(paths) else {}
+        return {"items": self._by_zone(paths[begin:end]), **more}
+
+    def _by_zone(self, paths: list[str]) -> dict[str, Any]:
+        """Machines, as instances.aggregatedList groups them."""
         zones: dict[str, Any] = {}
-        for path, instance in self.instances.items():
+        for path in paths:
+            instance = self.instances[path]
             zone = path.partition("/zones/")[2].partition("/")[0]
             link = f"https://www.googleapis.com/compute/v1/{path}"
             shown = {**instance, "selfLink": link, "zone": f"{link}/zones/{zone}"}
-            if "railhead-cluster" in instance.get("labels", {}):
-                zones.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(shown)
+            zones.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(shown)
         present = {zone: one for zone, one in zones.items() if zone not in self.unreachables}
         left_out = {zone: {"warning": {"code": "UNREACHABLE"}} for zone in self.warned}
         empty = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
@@ -224,11 +235,8 @@ class Compute:
             if wrong := stop_action_error(body, local_ssd=has_local_ssd(instance)):
                 return 400, _error(400, "invalid", wrong)
             instance["scheduling"] = body
-        elif name == "stop":
+        elif name == "stop" or name == "delete":
             instance["status"] = "STOPPING"
-        elif name == "delete":
-            del self.instances[at]
-            self.ended(at)
         elif error := self.errors.get(instance["name"]):
             instance["status"] = "TERMINATED"
         else:
@@ -240,6 +248,7 @@ class Compute:
             "selfLink": f"https://www.googleapis.com/compute/v1/{zone}/operations/{number}",
             "status": "RUNNING",
             "left": self.slow,
+            "deletes": at if name == "delete" else "",
             "end": {"error": {"errors": [error]}} if error else {},
         }
         return 200, _shown(self.operations[f"{zone}/operations/{number}"])
@@ -249,6 +258,8 @@ class Compute:
         operation["left"] -= 1
         if operation["left"] <= 0:
             operation |= {"status": "DONE"} | operation["end"]
+            if self.instances.pop(deleted := operation["deletes"], None):
+                self.ended(deleted)
         return _shown(operation)
 
     @property
@@ -271,7 +282,7 @@ class Compute:
 
 
 def _shown(operation: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in operation.items() if key not in ("left", "end")}
+    return {key: value for key, value in operation.items() if key not in ("left", "end", "deletes")}
 
 
 def _error(status: int, reason: str, message: str = "refused") -> dict[str, Any]:

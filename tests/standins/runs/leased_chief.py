@@ -20,6 +20,7 @@ from standins.waiting import wait_until
 
 from bootstrap.remote.run import upload
 from bootstrap.remote.takeover import fence, held
+from bootstrap.remote.takeover.lease import HOLD
 from bootstrap.remote.takeover.terms import Terms
 from railhead.documents.runs.takeover import Claim
 
@@ -87,7 +88,7 @@ class Chief:
         """More of them than the limit since the last beat, or sign of life; False if there are none
         any more."""
         with contextlib.suppress(FileNotFoundError):
-            at = held.now() - 50
+            at = held.now() - HOLD - 10
             os.utime(self.folder / file, (at, at))
             return True
         return False

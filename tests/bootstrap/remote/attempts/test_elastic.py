@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,3 +180,15 @@ def test_a_look_that_cannot_be_started_is_tried_again(
         return returning.back == "b"
 
     wait_until(is_back)
+
+
+def test_a_host_is_taken_back_only_after_a_new_checkpoint(tmp_path: Path) -> None:
+    """Two checkpoints: one from before it answered, one after that."""
+    returning = Returning(elastic.without(three_hosts(), ["b"]), str(tmp_path))
+    returning.back, returning.since = "b", time.time() - 60
+    for step, age, is_due in ((1, 90, False), (2, 30, True)):
+        folder = tmp_path / f"checkpoints/step-{step:08d}"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("{}")
+        os.utime(folder / "manifest.json", (time.time() - age, time.time() - age))
+        assert returning.is_due(lambda _: False) is is_due

@@ -338,3 +338,9 @@ def has_row(chief: Chief, number: int) -> bool:
         return f"\n{number} token" in chief.read("rank-3").text
     except UsageError:
         return False
+
+
+def test_pieces_that_overlap_are_read_once() -> None:
+    """A piece that was uploaded again with more, by a process that did not know the first."""
+    pieces = [(Piece(4, 2.0), b"efgh"), (Piece(0, 1.0), b"abcdef"), (Piece(5, 1.0), b"f")]
+    assert b"".join(documents.joined([*pieces, (Piece(8, 3.0), b"i")])) == b"abcdefghi"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from bootstrap.console.wait import wait_until
 from bootstrap.remote.run import json_file, stop_machines
 from bootstrap.remote.serve import machine_use
 from bootstrap.remote.takeover import held
+from bootstrap.remote.takeover.lease import HOLD
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.runs.run import AfterRun
 from railhead.documents.runs.takeover import Term
@@ -301,6 +303,45 @@ def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: 
     assert output["results"] == "in s3://b/runs/r1" and "checkpoints" not in output
 
 
+def test_after_results_that_were_not_uploaded_the_logs_in_the_bucket_stay(home: Path) -> None:
+    """`once` would empty them: the results would have them."""
+    kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
+    kept.make_client(
+        f"echo $* >>{home}/commands; case $* in *run.upload*) echo refused >&2; exit 1;; esac"
+    )
+    kept.change("PAUSE", "0.0")
+    kept.end()
+    modes = [line.split()[-1] for line in kept.requests if "run.live_upload" in line]
+    assert modes == ["rest"]
+
+
+@pytest.mark.parametrize("trains", [0, 20])
+def test_a_lost_lease_is_claimed_only_when_no_rank_of_the_successor_was_here_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, trains: int
+) -> None:
+    """Ranks of the host that leads the run train here for so many seconds."""
+    now, claimed = [0.0], list[float]()
+
+    def claims(_: Any) -> bool:
+        claimed.append(now[0])
+        return True
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(stop_machines, "time", clock)
+    monkeypatch.setattr(stop_machines, "UNUSED", 5.0)
+    monkeypatch.setattr(stop_machines, "LOOK", 1.0)
+    monkeypatch.setattr(stop_machines, "reclaim", claims)
+    ranks = SimpleNamespace(processes=lambda _: [7] if now[0] < trains else [])
+    monkeypatch.setattr(stop_machines, "end_processes", ranks)
+    stopper = stop_machines.MachineStopper.__new__(stop_machines.MachineStopper)
+    vars(stopper).update(run=None, report=lambda *_: None)
+    assert stopper.leads_again()
+    assert claimed == [max(0, trains - 1) + 5.0]
+
+
 def test_a_failure_keeps_them_and_reports_until_when(home: Path) -> None:
     kept = Kept(home, "failed")
     process = kept.start()
@@ -439,7 +480,7 @@ def test_a_chief_that_lost_the_lease_claims_it_again_while_the_bucket_is_away(
 ) -> None:
     """Until a standby that was cut off too has left. Meanwhile another host may train here."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
-    held.begin(str(kept.folder), Term(1, "a", "mark"), held.now() - 50)
+    held.begin(str(kept.folder), Term(1, "a", "mark"), held.now() - HOLD - 10)
     kept.make_client(claims)
     for constant, value in (("PAUSE", "0.1"), ("UNUSED", "0.0"), ("LOOK", "0.1")):
         kept.change(constant, value)

@@ -13,7 +13,7 @@ from properties import bounded
 from standins.runs.run_documents import run_document
 
 from bootstrap.remote.stall.collect import Sample
-from bootstrap.remote.stall.diagnosis import LIKELY, POSSIBLE, SURE, diagnosed
+from bootstrap.remote.stall.diagnosis import CROWDED, LIKELY, POSSIBLE, SURE, diagnosed
 from bootstrap.remote.stall.stacks import parsed
 from railhead.documents.runs.run import Role, RunHost
 
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[list[Sample | None], tuple[int, ...], int, str]] = {
         (1,), SURE, "ranks 0, 2 wait for it in Barrier (train.py:60)",
     ),
     "a rank may only look idle, because its host has much more work": (
-        [sample(ALLREDUCE), sample(OPEN, crowded=True), sample(ALLREDUCE)], (1,), LIKELY, "rank 1",
+        [sample(ALLREDUCE), sample(OPEN, crowded=True), sample(ALLREDUCE)], (1,), CROWDED, "rank 1",
     ),
     "all ranks sleep": ([sample(OPEN)] * 3, (), LIKELY, "all 3 ranks have been in train.py:30"),
 }  # fmt: skip

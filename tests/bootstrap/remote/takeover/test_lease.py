@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from bootstrap.remote.takeover.holder import SILENCE
 from bootstrap.remote.takeover.lease import (
     CUT_OFF,
     EXPIRED,
@@ -39,14 +40,14 @@ def test_a_holder_beats_and_gives_up_after_silence(facts: Holder, decision: str)
 @pytest.mark.parametrize(
     ("facts", "decision"),
     [
-        (Standby(105, 0, 99, 9), "watch"),
-        (Standby(105, 0, 100, 9), "claim"),
-        (Standby(105, 0, 100, 2), "watch"),
-        (Standby(400, 0, 95, 9), "watch"),
+        (Standby(135, 0, 129, 9), "watch"),
+        (Standby(135, 0, 130, 9), "claim"),
+        (Standby(135, 0, 130, 2), "watch"),
+        (Standby(400, 0, 125, 9), "watch"),
         (Standby(CUT_OFF, 0, 0, 9), "end"),
-        (Standby(105, 0, 100, 9, over=True), "end"),
-        (Standby(105, 0, 100, 9, led=False), "end"),
-        (Standby(105, 0, 99, 9, led=False), "watch"),
+        (Standby(135, 0, 130, 9, over=True), "end"),
+        (Standby(135, 0, 130, 9, led=False), "end"),
+        (Standby(135, 0, 129, 9, led=False), "watch"),
     ],
 )
 def test_a_standby_claims_the_next_term_after_silence(facts: Standby, decision: str) -> None:
@@ -213,6 +214,11 @@ def test_one_host_stops_the_machines_after_an_outage_of_the_bucket(
 
 def test_a_holder_that_does_not_look_at_its_clock_makes_a_second_chief() -> None:
     assert any(Model(random.Random(seed)).go(gives_up=False).both for seed in range(20))
+
+
+def test_an_outage_of_the_bucket_for_a_minute_costs_no_lease() -> None:
+    """The last beat was sent RENEW before it, and the next one takes SILENCE to fail."""
+    assert holder(Holder(60 + RENEW + SILENCE, 0)) == "beat"
 
 
 def test_a_holder_gives_up_long_before_a_standby_claims() -> None:

@@ -17,6 +17,7 @@ from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
 from bootstrap.remote.takeover import held
+from bootstrap.remote.takeover.lease import HOLD
 from bootstrap.remote.takeover.terms import claim_of
 from railhead.documents.runs.result import Attempt, Culprit
 from railhead.documents.runs.takeover import Claim, Term
@@ -119,7 +120,7 @@ def test_a_run_that_is_not_restored_is_published_as_failed_and_its_machines_stop
 
 def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
     """The program that stops the machines, on a chief whose beats did not arrive."""
-    held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - 50)
+    held.begin(str(chief.folder), Term(1, "a", "mark-1"), held.now() - HOLD - 10)
     chief.run.write("state.json", {"state": "failed", "pid": 7, "heartbeat": 1})
     (chief.folder / "results").mkdir(exist_ok=True)
     chief.run.write("results/manifest.json", {"files": []})

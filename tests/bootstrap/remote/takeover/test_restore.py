@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -15,6 +16,8 @@ from bootstrap.remote.attempts import points, restarts
 from bootstrap.remote.run import json_file, live_upload, restore_checkpoints, upload
 from bootstrap.remote.takeover import held
 from bootstrap.remote.takeover.restore import restore
+from railhead.documents.codec import decode
+from railhead.documents.runs import live_logs
 from railhead.documents.runs.takeover import Taken, Term
 
 Store = S3 | Gcs
@@ -48,6 +51,16 @@ def files_in(folder: Path) -> dict[str, tuple[bytes, int]]:
     """Content and time of the last change, by path."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return {str(p.relative_to(folder)): (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
+
+
+def log_in_bucket(store: Store, name: str) -> bytes:
+    """A log of the run, from its pieces in the bucket."""
+    prefix, pieces = f"runs/r1/{live_logs.FOLDER}/{name}.", []
+    for key in store.names("taken-over"):
+        if key.startswith(prefix):
+            head, _, data = store.get("taken-over", key).partition(b"\n")
+            pieces.append((decode(live_logs.Piece, json.loads(head)), data))
+    return b"".join(live_logs.joined(pieces))
 
 
 class Refusing:
@@ -115,8 +128,9 @@ def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
         add(first / "results/tensorboard/1.tfevents", text)
         add(first / "logs/rank-0.log", line)
         add(first / "logs/supervisor.log", line)
-        uploads.growing.step()
-    assert uploads.checkpoint_step()
+        if text == RECORDS:
+            uploads.growing.step()
+    assert uploads.checkpoint_step(), "it uploads the rest of the records first"
     add(first / "results/metrics.jsonl", "lost\n")
 
     second = folder_of(tmp_path / "second/r1", 2)
@@ -139,6 +153,8 @@ def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
     add(second / "logs/rank-0.log", "of the second\n")
     add(second / "logs/supervisor.log", "of the second\n")
     continued.growing.step()
+    of_both = (first / "logs/supervisor.log").read_bytes() + b"of the second\n"
+    assert log_in_bucket(store, "supervisor") == of_both, "that of the lost chief stays"
     (second / "results/manifest.json").write_text('{"files": []}')
     upload.upload(str(second), url)
     assert store.get("taken-over", "runs/r1/manifest.json") == b'{"files": []}'

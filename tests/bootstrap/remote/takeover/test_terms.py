@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from bootstrap.remote.run.live_upload import CheckpointUpload
 from bootstrap.remote.takeover import fence, held
 from bootstrap.remote.takeover.fence import Fence, LeaseLost
 from bootstrap.remote.takeover.holder import LeaseHolder
-from bootstrap.remote.takeover.lease import EXPIRED, standby
+from bootstrap.remote.takeover.lease import EXPIRED, HOLD, standby
 from bootstrap.remote.takeover.terms import Terms, Watch
 from railhead.documents.runs.manifest import UploadedCheckpoints
 from railhead.documents.runs.takeover import Claim, Term
@@ -141,7 +142,7 @@ def test_a_supervisor_that_gives_no_sign_of_life_gets_no_beats(
     assert holder.step(lives=True)
     os.utime(first / held.LEASE, (held.now() - 20, held.now() - 20))
     assert holder.step(lives=False) and holder.number == 1
-    os.utime(first / held.LEASE, (held.now() - 50, held.now() - 50))
+    os.utime(first / held.LEASE, (held.now() - HOLD, held.now() - HOLD))
     assert not holder.step(lives=True) and held.has_lost(str(first))
 
 
@@ -307,3 +308,12 @@ def test_the_end_of_a_run_during_a_takeover_does_not_release_the_lease(
     (first / held.ALIVE).unlink()
     assert holder.step(lives=False) and not holder.step(lives=False)
     assert store.claimed == [True] and held.has_lost(str(first))
+
+
+def test_a_late_beat_does_not_give_back_an_expired_lease(tmp_path: Path) -> None:
+    """A host has looked at it meanwhile: another one may have the next term."""
+    held.begin(str(tmp_path), FIRST, held.now() - HOLD - 1)
+    assert not held.is_held(str(tmp_path))
+    with contextlib.suppress(FileNotFoundError):
+        held.renew(str(tmp_path), held.now())
+    assert not held.is_held(str(tmp_path)) and held.has_lost(str(tmp_path))

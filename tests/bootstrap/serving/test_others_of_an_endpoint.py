@@ -1,0 +1,72 @@
+"""What an endpoint leaves to others: the models of their versions, and the run that it serves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.serving import deploy
+from bootstrap.serving.model import remove_unused_models
+from railhead.documents.codec import encode
+from railhead.documents.endpoint import Deployed, EndpointDocument
+
+
+class Here:
+    """A session whose host is a home on this computer; `written` are the texts of its files."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.written = home, list[str]()
+
+    def run(self, argv: list[str], **_: Any) -> Any:
+        environment = {**os.environ, "HOME": str(self.home)}
+        argv = [word.replace("~", str(self.home)) for word in argv]
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+        return SimpleNamespace(rc=done.returncode, tail=done.stdout.splitlines())
+
+    def write(self, *files: Any) -> None:
+        self.written += [file.text for file in files]
+
+
+def test_models_of_all_versions_of_other_endpoints_stay(home: Path) -> None:
+    """Two endpoints are left, of which one has two versions; the model of none is removed."""
+    used = {"b": ("m2", "m3"), "c": ("m2",)}
+    for name in ("m1", "m2", "m3"):
+        (home / ".railhead/models" / name).mkdir(parents=True)
+    for endpoint, models in used.items():
+        versions = home / ".railhead/endpoints" / endpoint / "versions"
+        versions.mkdir(parents=True)
+        for number, model in enumerate(models, 1):
+            (versions / str(number)).symlink_to(f"../../../models/{model}")
+    session: Any = Here(home)
+    remove_unused_models(session)
+    left = sorted(path.name for path in (home / ".railhead/models").iterdir())
+    assert left == ["m2", "m3"]
+
+
+def test_an_update_records_the_new_run_once_it_is_served(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = EndpointDocument(
+        name="e", run_id="r-old", port=8501, stop=None, argv=("x",), until=1.0, env={}
+    )
+    endpoint = Deployed("e", "c", "h1", 8501, "r-new")
+    session: Any = Here(home)
+    recorded: list[str] = []
+    at_wait: list[list[str]] = []
+    monkeypatch.setattr(deploy, "clock_of", lambda _: 0.0)
+    monkeypatch.setattr(deploy, "read_document", lambda *_: before)
+    monkeypatch.setattr(deploy, "read_state", lambda *_: None)
+    monkeypatch.setattr(deploy, "_wait", lambda *_: at_wait.append([*session.written]))
+    monkeypatch.setattr(deploy.records, "save", lambda one: recorded.append(one.run_id))
+    (home / ".railhead/endpoints/e/versions").mkdir(parents=True)
+    place: Any = SimpleNamespace(session=session)
+    request: Any = SimpleNamespace(seconds=60.0)
+    deploy.update(place, request, endpoint, "m", lambda line: None)
+    assert ["r-old" in text for text in at_wait[0]] == [True], "the old version serves until then"
+    assert "r-new" in session.written[-1] and "r-old" not in session.written[-1]
+    assert recorded == ["r-new"] and encode(before)["run_id"] == "r-old"
