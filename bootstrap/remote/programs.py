@@ -43,6 +43,15 @@ def folders_of(program: str) -> set[str]:
     return {process_folder(pid, program) for pid in filter(str.isdigit, os.listdir("/proc"))}
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger, and does nothing."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] in (b"T", b"t")
+    except OSError:
+        return False
+
+
 def leave() -> None:
     """Remove the archive from sys.path and its modules from sys.modules, before a user's program
     runs in this process: its modules may have the same names. Imported objects still work."""

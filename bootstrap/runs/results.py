@@ -243,7 +243,7 @@ def judge(run: Run, result: Result | None) -> str:
     """
     if result is None:
         raise RunFailed(
-            f"run {run.run_id} ended without a result: its supervisor died",
+            f"run {run.run_id} has no result: its supervisor died, or is stopped",
             hint=Command("logs", run=run.run_id),
         )
     if result.state == "cancelled":

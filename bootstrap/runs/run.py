@@ -20,6 +20,7 @@ from ..untrusted import run_files
 from ..untrusted.decode import parsed
 
 T = TypeVar("T")
+QUIET = 30.0  # seconds without a heartbeat, after which the supervisor is looked at
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 
 
@@ -86,6 +87,12 @@ def read_state(chief: Session, run: Run, *, silence: float | None = None) -> Run
     return run_files.read_state(text) if text else None
 
 
+def _is_stopped(chief: Session, pid: int) -> bool:
+    """Whether a process of the chief was stopped by a signal or a debugger."""
+    status = chief.read(f"/proc/{pid}/status") or ""
+    return "\nState:\tT" in status or "\nState:\tt" in status
+
+
 def state_of(chief: Session, run: Run) -> str:
     """The state of a run, from its supervisor's heartbeat."""
     state = read_state(chief, run)
@@ -98,6 +105,10 @@ def state_of(chief: Session, run: Run) -> str:
     alive = chief.is_running(state.pid, run.folder, SUPERVISOR)
     if not alive:
         return "LOST: its supervisor died"
+    if age > QUIET and _is_stopped(chief, state.pid):
+        return (
+            f"FROZEN: its supervisor is stopped (heartbeat {age:.0f} s ago): kill -CONT {state.pid}"
+        )
     again = [f"; {clean(attempt.summary)}" for attempt in state.attempts[-1:]]
     stalled = f"; no progress: {clean(state.stall.text)}" if state.stall else ""
     return f"{state.state} (heartbeat {age:.0f} s ago){''.join(again)}{stalled}"

@@ -35,6 +35,7 @@ from .files import make_private, replace, text_of
 from .temporary import make_temporary
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
+STOPPED = 60.0  # seconds in which a supervisor is stopped, after which its run counts as lost
 SIGN_OF_LIFE = 10.0  # seconds after which the state is sent again, changed or not
 
 
@@ -44,7 +45,7 @@ def follow(request: Follow) -> Followed:
     folder, log = os.path.expanduser(request.folder), request.log
     offset, log_offset = request.offset, request.log_offset
     shown, begun = None, time.monotonic()
-    sent = begun
+    sent = worked = begun
     while True:
         state = text_of(f"{folder}/state.json")
         document = parsed(state)
@@ -61,6 +62,10 @@ def follow(request: Follow) -> Followed:
             shown, sent = now, time.monotonic()
         if document and document.has_ended:
             return Followed(lost=False)
+        if document is None or not programs.is_stopped(document.pid):
+            worked = time.monotonic()
+        elif time.monotonic() >= worked + STOPPED:
+            return Followed(lost=True)
         starting = state is None and time.monotonic() < begun + STARTING
         if not starting and is_lost(folder, state, document.pid if document else None):
             return Followed(lost=True)

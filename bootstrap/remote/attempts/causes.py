@@ -248,7 +248,7 @@ ROWS = (
         "host",
         END,
         r"^lost$",
-        r"no heartbeat of its ranks",
+        r"no heartbeat of (?:its ranks|rank \d+)",
         r"it answers again",
         r"^killed by signal (?:1|2|9|15)$",
         retry=ALWAYS,

@@ -166,42 +166,55 @@ LONGEST_WAIT = 1.0  # seconds that one wait counts: the supervisor itself may ha
 
 
 class Heartbeats:
-    """Counts for each host the seconds in which its ranks were silent.
+    """Counts for each rank the seconds in which it was silent.
 
     mpirun finds a host that the network lost by TCP keepalive. The kernel answers keepalives also
     while its daemon is frozen, so mpirun never finds such a host. Therefore a helper beside each
     rank sends a byte every few seconds, whatever the rank does; also while a debugger has stopped
-    it.
+    it. If one of several ranks of a host is silent, its helper has died: nobody sees its output.
     """
 
     def __init__(self, slots: Sequence[int]) -> None:
         """`slots`: the number of ranks on each host; ranks fill them in order."""
         self.hosts = [host for host, count in enumerate(slots) for _ in range(count)]
-        self.limits = {host: START for host in self.hosts}
-        self.silent = {host: 0.0 for host in self.hosts}
         self.going = set(range(len(self.hosts)))
+        self.limits = dict.fromkeys(self.going, START)
+        self.silent = dict.fromkeys(self.going, 0.0)
 
     def received(self, ranks: Iterable[int]) -> None:
         """Output or a heartbeat of these ranks has come."""
         for rank in ranks:
             if 0 <= rank < len(self.hosts):
-                self.silent[self.hosts[rank]] = 0.0
-                self.limits[self.hosts[rank]] = SILENCE
+                self.silent[rank] = 0.0
+                self.limits[rank] = SILENCE
 
     def ended(self, ranks: Iterable[int]) -> None:
-        """These ranks have ended; a host without ranks may be silent."""
+        """These ranks have ended, and may be silent."""
         self.going = self.going.difference(ranks)  # a new set: another thread reads the old one
 
     def waited(self, seconds: float) -> None:
         """No output has come for this time, although it would have been read."""
-        for host in self.silent:
-            self.silent[host] += min(seconds, LONGEST_WAIT)
+        for rank in self.silent:
+            self.silent[rank] += min(seconds, LONGEST_WAIT)
 
     def lost(self) -> int | None:
-        """The first host that has been silent for too long. The chief, 0, if all have: they are
-        reached through its mpirun."""
-        hosts = {self.hosts[rank] for rank in self.going}
-        return min((h for h in hosts if self.silent[h] >= self.limits[h]), default=None)
+        """The first host of which a rank has been silent for too long. The chief, 0, if all have:
+        they are reached through its mpirun."""
+        return min((self.hosts[rank] for rank in self.silent_ranks()), default=None)
+
+    def silent_ranks(self) -> list[int]:
+        """The ranks that have been silent for too long."""
+        return [rank for rank in sorted(self.going) if self.silent[rank] >= self.limits[rank]]
+
+    def silent_alone(self, host: int) -> int | None:
+        """The rank of a host that is silent while others of it are not."""
+        silent = [rank for rank in self.silent_ranks() if self.hosts[rank] == host]
+        all_here = [rank for rank in self.going if self.hosts[rank] == host]
+        return silent[0] if silent and len(silent) < len(all_here) else None
+
+    def limit(self, host: int) -> float:
+        """After how many seconds a rank of a host is silent for too long."""
+        return max(self.limits[rank] for rank, at in enumerate(self.hosts) if at == host)
 
 
 # What Open MPI 4.1 and 5.0 print about a failure (tests/cases/mpirun has full examples). A lost

@@ -107,6 +107,7 @@ class Supervisor:
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
         self.silent: int | None = None  # the host for whose silence the run was ended
+        self.silent_rank: int | None = None  # where others of that host were not silent
         self.is_lost = False  # whether another host may supervise the run
 
     def go(self) -> Result:
@@ -275,6 +276,10 @@ class Supervisor:
             return True
         silent = self.output.heartbeats.lost()
         if silent is not None and not self.known():
+            if self.silent is None:
+                self.silent_rank = self.output.heartbeats.silent_alone(silent)
+                lines = f"what ranks on {self.hosts[silent]} printed in the last seconds is lost"
+                self.note(lines)
             self.silent = silent
         return silent is not None or self.watch.ends_run
 
@@ -398,7 +403,9 @@ class Supervisor:
 
     def silence(self) -> str:
         """What is known of a host that fell silent."""
-        seconds = self.output.heartbeats.limits[self.silent or 0]
+        seconds = self.output.heartbeats.limit(self.silent or 0)
+        if (rank := self.silent_rank) is not None:
+            return f"no heartbeat of rank {rank} for {seconds:g} s: its output helper has ended"
         program = "mpirun" if self.silent == 0 else "daemon of mpirun"
         return f"no heartbeat of its ranks for {seconds:g} s: the host or its {program} hangs"
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bootstrap.remote import programs
 from bootstrap.remote.agent import channel, runs
 from railhead.documents.agent.runs import Follow, Followed
 
@@ -86,3 +90,26 @@ def test_a_damaged_state_without_a_supervisor_ends(folder: Path, text: str) -> N
     thread.start()
     thread.join(10)
     assert found
+
+
+@pytest.mark.parametrize(("sign", "is_lost"), [(signal.SIGSTOP, True), (signal.SIGCONT, False)])
+def test_a_supervisor_that_is_stopped_for_long_is_lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, sign: signal.Signals, is_lost: bool
+) -> None:
+    """It is there, and has the run's folder in its command line; so has one that works."""
+    monkeypatch.setattr(runs, "STOPPED", 0.5)
+    command = ["sleep", "600"]
+    with subprocess.Popen(command) as supervisor:
+        monkeypatch.setattr(programs, "process_folder", lambda pid, program: str(folder))
+        state = {"state": "running", "pid": supervisor.pid, "heartbeat": 1}
+        (folder / "state.json").write_text(json.dumps(state))
+        supervisor.send_signal(sign)
+        found: list[Followed] = []
+        request = Follow(str(folder))
+        thread = threading.Thread(target=lambda: found.append(runs.follow(request)), daemon=True)
+        thread.start()
+        thread.join(10 if is_lost else 2)
+        assert [one.lost for one in found] == [True] * is_lost
+        (folder / "state.json").write_text(json.dumps({**state, "state": "failed"}))
+        thread.join(10)
+        supervisor.kill()

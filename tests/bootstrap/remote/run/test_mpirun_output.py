@@ -207,7 +207,9 @@ def test_the_host_that_was_silent_is_the_lost_one() -> None:
     assert heartbeats(BOTH).lost() is None
     assert heartbeats(FIRST).lost() == 1
     assert heartbeats(SECOND).lost() == 0
-    assert heartbeats((1,), SECOND).lost() is None  # one rank of a host is enough
+    alone = heartbeats((1,), SECOND)
+    assert (alone.lost(), alone.silent_alone(0)) == (0, 0), "the helper of rank 0 has ended"
+    assert heartbeats(SECOND).silent_alone(0) is None, "all of its ranks are silent"
 
 
 def test_the_ranks_that_another_thread_counts_do_not_change_under_it() -> None:
