@@ -250,6 +250,7 @@ ROWS = (
         r"^lost$",
         r"no heartbeat of (?:its ranks|rank \d+)",
         r"it answers again",
+        r"no sign of life",
         r"^killed by signal (?:1|2|9|15)$",
         retry=ALWAYS,
     ),
@@ -318,7 +319,7 @@ def _evidence(failure: Failure) -> dict[str, Sequence[str]]:
 def end_of(culprit: Culprit) -> str:
     """How a rank or a host ended, as a sentence of the table."""
     if culprit.rank is None:
-        known = ("no heartbeat", "answers again")
+        known = ("no heartbeat", "answers again", "no sign of life")
         lost = [line for line in culprit.lines if any(words in line for words in known)]
         return (lost or ["lost" if culprit.host else "mpirun failed"])[0]
     if culprit.signal is not None:

@@ -149,7 +149,7 @@ class Supervisor:
         result = Result(
             run_id=self.run.run_id,
             state="failed",
-            culprit=Culprit(None, taken.lost, ()),
+            culprit=Culprit(None, taken.lost, (taken.seen,) if taken.seen else ()),
             size=self.run.size,
             no_restart=taken.why or None,
         )

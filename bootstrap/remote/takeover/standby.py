@@ -85,17 +85,28 @@ class Standby:
         self.begun = held.now()
         self.watch = Watch(self.terms, self.begun, self.begun)
         self.mark = new_mark()  # the same in each try to claim
+        self.failed = ""  # the last error of the bucket since the last beat
 
     def watch_until_it_ends(self) -> str:
         """Look at the lease until the chief is lost (`claim`) or the run is over (`end`). Also when
         the time of the run is over: a chief that is lost then does not stop the machines."""
         while (step := lease.standby(self.watch.facts(held.now()))) == "watch":
+            beat = self.watch.beat
             try:
                 self.watch.look(held.now())
             except Exception as error:  # of the cloud's library: nothing is known
-                print_line(f"{type(error).__name__}: {error}"[:400])
+                self.failed = f"{type(error).__name__}: {error}"[:400]
+                print_line(self.failed)
+            if self.watch.beat != beat:
+                self.failed = ""
             time.sleep(lease.RENEW)
         return step
+
+    def seen(self) -> str:
+        """By what the chief counts as lost: perhaps it was cut off from the bucket alone."""
+        seconds = held.now() - self.watch.seen
+        text = f"no sign of life of it in the bucket for {seconds:.0f} s"
+        return f"{text}, which did not answer here either: {self.failed}" if self.failed else text
 
     def seconds(self) -> float:
         """The duration of the run so far."""
@@ -171,7 +182,7 @@ class Standby:
             files.replace(path(SECRETS), json.dumps(dict(self.secrets)).encode(), 0o600)
         json_file.save(path(programs.WHOLE), whole)
         json_file.save(path("run.json"), whole)
-        json_file.save(path(programs.TAKEOVER), Taken(whole.hosts[-1].name, why))
+        json_file.save(path(programs.TAKEOVER), Taken(whole.hosts[-1].name, why, self.seen()))
         json_file.save(path(held.TERM), replace(term, seconds=self.seconds()))
         return True
 

@@ -54,7 +54,8 @@ class Term:
 @dataclass(frozen=True)
 class Taken:
     """takeover.json in the folder of a run, on a host that has taken it over: the host that was
-    `lost`; `why` no further attempt follows, "" if one does."""
+    `lost`; `why` no further attempt follows, "" if one does; `seen`: by what it counts as lost."""
 
     lost: str = key(check=NAME)
     why: str = ""
+    seen: str = ""

@@ -92,6 +92,12 @@ ENDS = {
         ALWAYS,
         "no heartbeat of its ranks for 60 s: the host hangs",
     ),
+    "a chief whose lease ended": (
+        Culprit(None, "b", ("no sign of life of it in the bucket for 130 s",)),
+        "host",
+        ALWAYS,
+        "no sign of life of it in the bucket for 130 s",
+    ),
     "mpirun itself": (Culprit(None, None, ("?",)), "program", REPEATED, "mpirun failed"),
 }
 

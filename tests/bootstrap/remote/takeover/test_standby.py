@@ -22,7 +22,7 @@ from bootstrap.remote.takeover.standby import Standby
 from bootstrap.remote.takeover.terms import Terms, claim_of
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument
-from railhead.documents.runs.takeover import Claim, Taken, Term
+from railhead.documents.runs.takeover import Beat, Claim, Taken, Term
 
 
 class Broken:
@@ -107,6 +107,30 @@ def test_a_chief_that_is_lost_when_the_time_of_its_run_is_over_has_a_successor(
     assert standby.watch_until_it_ends() == step
 
 
+@pytest.mark.parametrize("is_away", [True, False])
+def test_why_a_chief_counts_as_lost_says_whether_the_bucket_was_away(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    """Away after the last beat; an error before that is not why."""
+    monkeypatch.setattr(lease, "EXPIRED", 0.05)
+    first = Term(1, "a", "mark-1")
+    assert standby.terms.claim(1, claim_of(first))
+    standby.failed = "OSError: long ago"
+    standby.terms.write_beat(1, Beat(1, 1.0))
+    look, looks = standby.watch.look, list[int]()
+
+    def fails_once(now: float) -> None:
+        looks.append(1)
+        if is_away and len(looks) == 2:
+            raise ConnectionError("the bucket is away")
+        look(now)
+
+    monkeypatch.setattr(standby.watch, "look", fails_once)
+    assert standby.watch_until_it_ends() == "claim"
+    assert "no sign of life" in standby.seen() and "long ago" not in standby.seen()
+    assert ("the bucket is away" in standby.seen()) is is_away
+
+
 def test_a_standby_that_is_too_late_leaves(standby: Standby) -> None:
     assert Terms(standby.bucket).close(Term(1, "a", "mark-1"))
     assert standby.insist(standby.begin_term) is None
@@ -145,7 +169,8 @@ def test_a_restore_takes_no_longer_than_the_run_and_its_supervisor_ends_the_run(
     assert why in outcome and bool(outcome) == bool(why)
     assert not (folder / "restored").exists()
     assert standby.insist(lambda: standby.write_files(outcome, term))
-    assert json_file.read(str(folder / "takeover.json"), Taken) == Taken("a", outcome)
+    taken = json_file.read(str(folder / "takeover.json"), Taken)
+    assert replace(taken, seen="") == Taken("a", outcome) and "no sign of life" in taken.seen
     for name in ("run.json", "whole.json"):
         assert not json_file.read(str(folder / name), RunDocument).takeover
 
