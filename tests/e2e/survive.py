@@ -33,8 +33,7 @@ SEED = int(os.environ.get("RAILHEAD_SURVIVE_SEED", "0"))
 CASES = 5
 SETTINGS = (*DIGITS, "epochs=12")
 STEPS = 40
-# Each step waits for the other rank, as in an allreduce. The line of a step has time to arrive
-# before the step is saved: one that arrives later than a checkpoint counts as not in it.
+# Each step waits for the other rank, as in an allreduce, and is saved as soon as it is printed.
 SCRIPT = f"""
 import json, os, pathlib, socket, time
 folder = pathlib.Path(os.environ["RAILHEAD_CHECKPOINT_DIR"])
@@ -56,9 +55,9 @@ for step in range(begin + 1, {STEPS} + 1):
         raise ConnectionResetError("the other rank has ended")
     if rank == 0:
         print("loss", 1 / step, flush=True)
-        time.sleep(0.25)
         (folder / ".step").write_text(str(step))
         (folder / ".step").replace(file)
+        time.sleep(0.25)
 """
 COUNTS = (
     *("train", "--script", "steps.py", "--launcher", "tensorflow", "--independent"),

@@ -38,7 +38,7 @@ def test_a_run_is_followed_to_its_standby_only_from_a_chief_without_the_lease(
     hosts: list[str] = []
     monkeypatch.setattr(follow, "follow", lambda chief, *_: hosts.append(chief.host.name))
     monkeypatch.setattr(follow, "RETRY_PAUSES", (0, 0))
-    monkeypatch.setattr(follow.takeover, "standby_of", lambda run: "h2")
+    monkeypatch.setattr("bootstrap.runs.takeover.standby_of", lambda run: "h2")
     monkeypatch.setattr(follow, "read_state", lambda *_: SimpleNamespace(cause=cause))
     connection: Any = SimpleNamespace(
         chief=Answering("h1"), run=Run("r1", tmp_path / "r1"), watch=None

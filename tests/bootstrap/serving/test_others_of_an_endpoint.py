@@ -62,7 +62,7 @@ def test_an_update_records_the_new_run_once_it_is_served(
     monkeypatch.setattr(deploy, "read_document", lambda *_: before)
     monkeypatch.setattr(deploy, "read_state", lambda *_: None)
     monkeypatch.setattr(deploy, "_wait", lambda *_: at_wait.append([*session.written]))
-    monkeypatch.setattr(deploy.records, "save", lambda one: recorded.append(one.run_id))
+    monkeypatch.setattr("bootstrap.serving.records.save", lambda one: recorded.append(one.run_id))
     (home / ".railhead/endpoints/e/versions").mkdir(parents=True)
     place: Any = SimpleNamespace(session=session)
     request: Any = SimpleNamespace(seconds=60.0)

@@ -199,6 +199,23 @@ def test_the_metrics_of_a_script_are_counted_on_and_its_files_stay(home: Path) -
     assert [(r.number, r.figure("value")) for r in kept] == [(1, 0), (2, 1), (3, 3), (4, 4)]
 
 
+def test_what_is_printed_while_a_checkpoint_is_written_counts_once(home: Path) -> None:
+    """As with an asynchronous save: it has the state of step 1, and is complete after step 3."""
+    values = [says(0, f"loss: {n}") for n in range(5)]
+    begins = "mkdir -p checkpoints; sleep 0.2; exec 3>checkpoints/.part; echo 1 >&3; sleep 0.2"
+    complete = (
+        "sleep 0.2; exec 3>&-; touch checkpoints/.part; mv checkpoints/.part checkpoints/w.h5"
+    )
+    first = f"{values[0]}; {values[1]}; {recorded(2)}; {begins}; {values[2]}; {values[3]}"
+    first += f"; {recorded(4)}; {complete}; {FAILS}"
+    second = f"{values[2]}; {values[3]}; {values[4]}"
+    metrics = [{"name": "loss", "pattern": r"loss: (\d+)"}]
+    run = Run(home, by_attempt(first, second), retries=1, program=PROGRAM, metrics=metrics)
+    assert run.result()["state"] == "succeeded"
+    kept = [r for r in records(run.folder / "results/metrics.jsonl") if r.kind == "metric"]
+    assert [(r.number, r.figure("value")) for r in kept] == [(n + 1, n) for n in range(5)]
+
+
 def test_secrets_reach_every_attempt_and_no_file(home: Path) -> None:
     use = "cat memory/secrets-0.json >>seen.json; rm memory/secrets-0.json"
     hosts = [{"name": "a", "slots": 2}]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from standins import programs
-from standins.runs.supervised_run import ENDS, Run, is_alive, says
+from standins.runs.supervised_run import ENDS, PROGRAM, Run, is_alive, says
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
@@ -283,6 +283,41 @@ def test_a_disk_without_inodes_does_not_lose_the_end(small_disk: Path) -> None:
     run.write("mpirun.json", ["bash", str(small_disk / "do.sh")])
     result = run.result()
     assert (result["state"], result["exit_code"]) == ("succeeded", 0)
+
+
+def printed(text: str) -> str:
+    """sh of a rank that prints a record and a line."""
+    record = json.dumps({"kind": "message", "text": text})
+    return f"{says(0, f'@railhead {record}')}; {says(0, text)}"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("folder", ["results", "logs", "checkpoints", "work"])
+@pytest.mark.parametrize("by", ["bytes", "inodes"])
+def test_a_folder_on_a_disk_that_is_full_for_a_while_ends_no_run(
+    home: Path, folder: str, by: str
+) -> None:
+    """Each folder that a run writes is its own disk. What comes after that is written again."""
+    run = Run(home, "", program=PROGRAM)
+    place = run.folder / folder
+    place.mkdir(exist_ok=True)
+    options = "size=64k" if by == "bytes" else "size=1m,nr_inodes=8"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(place)]
+    if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        fill = "for n in $(seq 99); do : >FILL$n || break; done"
+        if by == "bytes":
+            fill = "head -c 1000000 /dev/zero >FILL1"
+        full, after = (printed(text) for text in ("full", "after"))
+        script = f"({fill}) 2>/dev/null; {full}; sleep 1.5; rm FILL*; {after}; sleep 0.5"
+        run.mpirun(script.replace("FILL", f"{place}/fill"))
+        result = run.result()
+        log, metrics = run.log("rank-0"), (run.folder / "results/metrics.jsonl").read_text()
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+    assert result["state"] == "succeeded"
+    assert log.endswith("after\n") and '"after"' in metrics
 
 
 @pytest.mark.parametrize(
