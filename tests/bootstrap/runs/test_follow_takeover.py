@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.runs import follow
 from bootstrap.runs.run import Run
-from bootstrap.ssh.bounded_channel import ConnectionLost
+from bootstrap.ssh.session import ConnectionLost
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.takeover import NO_LEASE
 
