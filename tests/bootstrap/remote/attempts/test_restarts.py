@@ -159,7 +159,7 @@ def test_a_bug_is_tried_twice_and_other_failures_as_often_as_allowed(home: Path)
 
 def test_a_bug_is_tried_twice_also_where_a_script_logs_beside_its_checkpoint(home: Path) -> None:
     """The log is newer in each attempt, the checkpoint is the same."""
-    log = "for n in 1 2 3 4; do echo $n >>checkpoints/log.csv; sleep 0.6; done"
+    log = "for n in 1 2 3 4 5 6 7 8; do echo $n >>checkpoints/log.csv; sleep 0.6; done"
     bug = f"{progress(5)}; {log}; {raises('KeyError: 17')}"
     first = f"mkdir -p checkpoints; echo 4 >checkpoints/state; {bug}"
     result = Run(home, by_attempt(first, bug, bug), retries=3, program=PROGRAM).result()
