@@ -36,9 +36,11 @@ from standins.gcp.cloud import INSTANCE as GOOGLE_INSTANCE
 from time_budgets import cpu_seconds
 
 NOT_HERE = {"hours", "lying-stop", "expired-login", "throttled"}
-NOT_HERE |= {"extend", "no-right", "results", "spot", "type", "denied-up"}  # pure, for now
+NOT_HERE |= {"extend", "no-right", "results"}
+ONLY_AWS = {"spot", "type"}  # the model has its machine types
 CLOUDS = ("aws", "gcp")
 NO_CAPACITY = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
+DENIED = "403: Constraint constraints/compute.vmExternalIpAccess violated for the project"
 ROUNDS = 3
 
 
@@ -77,6 +79,9 @@ class Site(Protocol):
     def without_capacity(self, cluster: str) -> AbstractContextManager[None]:
         """Refuse the machines of a cluster while the block runs."""
 
+    def denying(self, cluster: str) -> AbstractContextManager[None]:
+        """A policy of the account forbids the machines of a cluster while the block runs."""
+
 
 @dataclass
 class OnMoto:
@@ -113,6 +118,12 @@ class OnMoto:
         yield
         self.provider.faults.clear()
 
+    @contextmanager
+    def denying(self, cluster: str) -> Iterator[None]:
+        self.cloud.extra.demanded = {"cost-centre"}
+        yield
+        self.cloud.extra.demanded = set()
+
 
 @dataclass
 class OnGoogle:
@@ -143,6 +154,12 @@ class OnGoogle:
         yield
         self.cloud.refuse.clear()
 
+    @contextmanager
+    def denying(self, cluster: str) -> Iterator[None]:
+        self.cloud.refuse[f"{cluster}-1"] = DENIED
+        yield
+        self.cloud.refuse.clear()
+
 
 class Desk:
     """A person with a backend, a stack and two homes."""
@@ -154,6 +171,7 @@ class Desk:
         self.stack = Stack(engine, folder / "project", STACK, providers={site.name: site.port})
         self.stack.env = {**site.env}
         self.region, self.cluster = REGIONS[0], STACK
+        self.machines: dict[str, object] = {}  # keys of the config for another kind of them
         self.configure()
 
     def configure(self) -> None:
@@ -167,6 +185,7 @@ class Desk:
             public_key_file=self.folder / "key.pub",
             name=self.cluster,
             **self.site.config(self.region),
+            **self.machines,
         )
 
     def watch(self, see: Callable[[str], None]) -> None:
@@ -186,6 +205,15 @@ class Desk:
             case "stock-out", _:
                 with self.site.without_capacity(self.cluster):
                     self.fab("up", "--yes")
+            case "denied-up", _:
+                with self.site.denying(self.cluster):
+                    self.fab("up", "--yes")
+            case "spot", spot:
+                self.machines["spot"] = spot
+                self.configure()
+            case "type", kind:
+                self.machines["machine_type"] = kind
+                self.configure()
             case "region", region:
                 self.region = region
                 self.configure()
@@ -277,9 +305,10 @@ def check_end(site: Site, people: Mapping[str, Desk]) -> None:
     raise AssertionError(f"left: {existing(site)}")
 
 
-def steps_of(seed: int) -> tuple[Step, ...]:
-    """The events of a seed that the stand-ins can do."""
-    return tuple(step for step in draw(seed) if step.verb not in NOT_HERE)
+def steps_of(seed: int, cloud: str) -> tuple[Step, ...]:
+    """The events of a seed that the stand-ins of a cloud can do."""
+    without = NOT_HERE if cloud == "aws" else NOT_HERE | ONLY_AWS
+    return tuple(step for step in draw(seed) if step.verb not in without)
 
 
 @contextmanager
@@ -330,7 +359,7 @@ def run(cloud: str, seeds: list[int]) -> int:
     failed = 0
     with serving(cloud) as fresh:
         for seed in seeds:
-            steps, began = steps_of(seed), cpu_seconds()
+            steps, began = steps_of(seed, cloud), cpu_seconds()
             folder = Path(tempfile.mkdtemp())
             try:
                 with fresh(folder) as site:

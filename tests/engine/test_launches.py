@@ -15,4 +15,4 @@ EVENTS = 4
 def test_a_launch_ends_as_in_the_model(engine: Path, tmp_path: Path) -> None:
     cloud = drawn(launches.CLOUDS)
     with launches.serving(cloud) as fresh, fresh(tmp_path) as site:
-        launches.check(engine, tmp_path, site, launches.steps_of(SEED)[:EVENTS])
+        launches.check(engine, tmp_path, site, launches.steps_of(SEED, cloud)[:EVENTS])

@@ -104,11 +104,11 @@ class World:
                 self.lies -= 1
             elif one.state != "gone":
                 one.ran_until = self.now if one.state == "running" else one.ran_until
-                one.state = state
+                one.state = "gone" if one.spot else state  # spot machines cannot be stopped
 
     def wait(self, hours: float) -> None:
         """Let time pass: deadlines stop machines."""
         self.now += hours
         for one in self.running():
             if one.ends <= self.now:
-                one.state, one.ran_until = "stopped", one.ends
+                one.state, one.ran_until = "gone" if one.spot else "stopped", one.ends
