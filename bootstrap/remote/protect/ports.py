@@ -34,7 +34,8 @@ def close(run: RunDocument, daemon: int) -> None:
     addresses = [name for names in (run.tf_cluster or {}).values() for name in names]
     ports = {int(address.rpartition(":")[2]) for address in addresses} | listening(daemon)
     if ports:
-        change(nft, rules(table_of(run.run_id), ports))
+        # Local hosts have one kernel, and a daemon each.
+        change(nft, rules(f"{table_of(run.run_id)}_{daemon}", ports))
 
 
 def listening(pid: int) -> set[int]:
@@ -57,15 +58,15 @@ def open_again(run_id: str) -> None:
     """Remove the rules of a run on this host, if there are any."""
     nft = shutil.which("nft", path=PLACES)
     if os.geteuid() == 0 and nft is not None:
-        tables = all_tables(nft) if run_id == "all" else [table_of(run_id)]
+        tables = tables_of("" if run_id == "all" else run_id, nft)
         change(nft, "".join(map(removal, tables)))
 
 
-def all_tables(nft: str) -> list[str]:
-    """The tables of all runs."""
+def tables_of(run_id: str, nft: str) -> list[str]:
+    """The tables of a run; without an id, those of all."""
     listed = subprocess.run([nft, "list", "tables"], capture_output=True, timeout=SECONDS)
     names = [line.rpartition(" ")[2] for line in listed.stdout.decode().splitlines()]
-    return [name for name in names if name.startswith(TABLE)]
+    return [name for name in names if name.startswith(table_of(run_id))]
 
 
 def change(nft: str, text: str) -> None:

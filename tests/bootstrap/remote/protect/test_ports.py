@@ -79,8 +79,8 @@ def test_other_users_of_the_host_do_not_reach_a_rank_until_the_run_has_ended(
         pytest.skip("no nft here")
     port = listener.getsockname()[1]
     assert connects(("127.0.0.1", port), NOBODY), "without rules"
-    for _ in range(2):  # each rank of a host
-        ports.close(run, daemon[0])
+    for pid in (daemon[0], daemon[0], 1):  # each rank of a host, and one of another local host
+        ports.close(run, pid)
     for place in (("127.0.0.1", port), ("127.0.0.3", port), ("127.0.0.1", daemon[1])):
         assert not connects(place, NOBODY) and connects(place, 0)
     end_processes.end_run(run.run_id)
