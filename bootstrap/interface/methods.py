@@ -60,7 +60,7 @@ class ClusterMethods(ABC):
             allow_mixed: allow several GPU types in one cluster
             requirements: a file of additional packages, resolved together with the
                 runtime's pinned versions
-            runtime: tf2.18, tf2.21, jax0.6 or torch2.7; default: by the launcher and the
+            runtime: tf2.18, tf2.21, jax0.6 or torch2.10; default: by the launcher and the
                 hosts' Python
             results: the folder for the results of runs; default: `results` in the current
                 folder

@@ -109,7 +109,7 @@ ROWS = {
             framework=JAX,
         ),
         RuntimeRow(
-            *("torch2.7", "2.7.1"),
+            *("torch2.10", "2.10.0"),
             pythons=("3.11", "3.12", "3.10", "3.13"),
             launchers=("torch",),
             framework=TORCH,

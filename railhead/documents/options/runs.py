@@ -186,8 +186,8 @@ class ProgramOptions:
     )
     runtime: str | None = option(
         None,
-        "tf2.18, tf2.21, jax0.6 or torch2.7; default: by the launcher and the hosts' Python",
-        doc="`tf2.18`, `tf2.21`, `jax0.6` or `torch2.7`: [Runtimes](#runtimes)",
+        "tf2.18, tf2.21, jax0.6 or torch2.10; default: by the launcher and the hosts' Python",
+        doc="`tf2.18`, `tf2.21`, `jax0.6` or `torch2.10`: [Runtimes](#runtimes)",
     )
 
     @property

@@ -57,7 +57,7 @@ BUILT_FOR = {
     "tf2.18": (60, 70, 80, 89, 90),
     "tf2.21": (60, 70, 80, 89, 90),
     "jax0.6": (50, 60, 70, 80, 90, 100, 120),
-    "torch2.7": (50, 60, 70, 75, 80, 86, 89, 90),
+    "torch2.10": (70, 75, 80, 86, 89, 90, 100, 120),
 }
 HOROVOD_BUILDS_WITH = ("2.18.1", "2.21.0")  # and runs with: all that was tried
 # The driver that AWS's image brings, as its notes of October 2026 have it.

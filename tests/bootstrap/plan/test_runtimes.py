@@ -43,7 +43,7 @@ DEFAULTS = {
     "horovod": ("tf2.18-cpu", "tf2.21-cpu"),
     "tensorflow": ("tf2.18-cpu", "tf2.21-cpu"),
     "jax": ("jax0.6-cpu", "jax0.6-cpu"),
-    "torch": ("torch2.7-cpu", "torch2.7-cpu"),
+    "torch": ("torch2.10-cpu", "torch2.10-cpu"),
 }
 
 
@@ -173,7 +173,7 @@ def test_a_runtime_that_does_not_serve_the_launcher_is_refused_with_the_choices(
         choose_runtime({"h1": debian}, "horovod", "no-hvd")
     expected = "runtime no-hvd does not support launcher horovod; tf2.18, tf2.21 do"
     assert (caught.value.message, caught.value.hint) == (expected, "--runtime tf2.18")
-    with pytest.raises(UsageError, match="one of tf2.18, tf2.21, jax0.6, torch2.7, no-hvd"):
+    with pytest.raises(UsageError, match="one of tf2.18, tf2.21, jax0.6, torch2.10, no-hvd"):
         row_named("tf2.19", "horovod")
     assert row_named("no-hvd", "tensorflow") is row_named("no-hvd", None) is ROWS["no-hvd"]
     assert Runtime(ROWS["no-hvd"], gpu=True).recipe == ()
