@@ -34,7 +34,9 @@ OPEN = {
     "files of ssh in the user's home, which ssh itself reads": (
         "bootstrap/ssh/host_keys.py",
         "bootstrap/ssh/trust.py",
+        "bootstrap/ssh/login/choice.py",
         "bootstrap/ssh/login/keys.py",
+        "bootstrap/ssh/login/openssh.py",
         "bootstrap/ssh/login/ssh_config.py",
     ),
     "content that was read already, or with a size of its own": (
