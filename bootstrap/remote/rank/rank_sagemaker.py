@@ -10,12 +10,16 @@ import contextlib
 import glob
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from railhead.documents.runs.run import RunDocument, Script
 
 from .rank_data import RankPlace
+
+SHORT = re.compile("-[A-Za-z]")  # sagemaker-training 5.1.4 gives a name of one letter one dash
+OF_PYTHON = {"True": True, "False": False, "None": None}
 
 
 def variables(
@@ -96,13 +100,15 @@ def environment(
 
 
 def hyperparameters(args: Sequence[str]) -> dict[str, Any]:
-    """The hyperparameters in arguments: `--epochs 3 --lr=0.1 --augment`. A value is a number, a
+    """The hyperparameters in arguments: `--epochs 3 --lr=0.1 -b 4 --flag`. A value is a number, a
     list or an object where it is JSON, otherwise text; without a value it is true."""
     values: dict[str, Any] = {}
     name = ""
     for arg in args:
-        if arg.startswith("--") and len(arg) > 2:
-            name, equals, value = arg[2:].partition("=")
+        if arg == "--":
+            break
+        if arg.startswith("--") or SHORT.fullmatch(arg):
+            name, equals, value = arg.lstrip("-").partition("=")
             values[name] = value_of(value) if equals else True
             name = "" if equals else name
         elif name:
@@ -111,7 +117,10 @@ def hyperparameters(args: Sequence[str]) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A hyperparameter's value."""
+    """A hyperparameter's value. The toolkit writes those of Python into the command line, as in
+    `--augment False`, and JSON into the variables."""
+    if text in OF_PYTHON:
+        return OF_PYTHON[text]
     try:
         return json.loads(text)
     except ValueError:
@@ -119,7 +128,9 @@ def value_of(text: str) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as a variable has it: texts as they are, all others as JSON."""
+    """A value as a variable has it: texts as they are, none as an empty one, others as JSON."""
+    if value is None:
+        return ""
     return value if isinstance(value, str) else json.dumps(value)
 
 

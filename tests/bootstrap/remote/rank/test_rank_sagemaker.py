@@ -119,6 +119,9 @@ def test_a_module_of_the_script_may_have_the_name_of_one_of_ours(
         (["--flag", "--n", "-3"], {"flag": True, "n": -3}),
         (["--list", "[1, 2]", "--text", "[1, 2"], {"list": [1, 2], "text": "[1, 2"}),
         (["file.txt", "--", "-v"], {}),
+        # As sagemaker-training 5.1.4 writes {"b": 4, "flag": False, "on": True}.
+        (["-b", "4", "--flag", "False", "--on", "True"], {"b": 4, "flag": False, "on": True}),
+        (["--none", "None", "--n", "-3", "-v"], {"none": None, "n": -3, "v": True}),
     ],
 )
 def test_hyperparameters_are_the_long_options(args: list[str], expected: dict[str, Any]) -> None:
