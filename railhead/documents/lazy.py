@@ -30,7 +30,7 @@ else:
 
 
 class _Waiting:
-    """Stands for the fields of a class until they or an instance are asked for."""
+    """Stands for the fields of a class until they or an instance are needed."""
 
     def __init__(self, cls: Any, parameters: dict[str, Any]) -> None:
         self.cls, self.parameters, self.made = cls, parameters, False

@@ -1,4 +1,4 @@
-"""What a changed config does to a machine that exists: refused or said, in the preview already."""
+"""What a changed config does to a machine that exists: refused or named, in the preview already."""
 
 from __future__ import annotations
 
