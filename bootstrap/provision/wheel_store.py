@@ -28,11 +28,13 @@ from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
 from ..plan.cluster import HERE, CachedWheel, SurveyedCluster
 from ..plan.runtimes import Environment
+from ..remote.buckets.repeats import outlasting
 from ..untrusted.decode import json_object
 from ..untrusted.unpack import Hostile
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 ENTRY = 4096  # bytes of a wheel.json
+BRIEF = 5.0  # seconds of an outage that a look for a wheel outlasts: a host can build one
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def keep_wheel(wheel: Path, folder: Path) -> None:
     atomic_write(folder / wheel.name, wheel.read_bytes())
 
 
+@outlasting(BRIEF)
 def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
     """The state of the wheel for `folder` in the stack's bucket; None without a bucket, and for
     hosts on this computer. Downloads the wheel if the folder has none. Raises no error: without

@@ -292,7 +292,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a link among the results makes the agent send any file of the host",
-        file=f"{RUN}/manifest.py",
+        file="bootstrap/remote/regular_files.py",
         old="os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC",
         new="os.O_NONBLOCK | os.O_CLOEXEC",
         caught_by=(f"{TESTS}/run/test_run_manifest.py",),
