@@ -6,8 +6,11 @@ on a host has some hundred classes of which it uses ten. Standard library only, 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sys
 from _thread import RLock
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +37,7 @@ class _Waiting:
 
     def __init__(self, cls: Any, parameters: dict[str, Any]) -> None:
         self.cls, self.parameters, self.made = cls, parameters, False
+        self.module = sys.modules[cls.__module__]
 
         def new(of: type[Any], *_: Any, **__: Any) -> Any:
             if not self.made:
@@ -51,5 +55,21 @@ class _Waiting:
         """Let `dataclasses` make the methods, once; other threads wait meanwhile."""
         with LOCK:
             if not self.made:
-                dataclasses.dataclass(**self.parameters)(self.cls)
+                with self.known_module():
+                    dataclasses.dataclass(**self.parameters)(self.cls)
                 self.made = True
+
+    @contextlib.contextmanager
+    def known_module(self) -> Iterator[None]:
+        """`dataclasses` looks up the module of a class, which a rank has removed from sys.modules
+        before the program of a user runs."""
+        name = self.cls.__module__
+        before = sys.modules.get(name)
+        sys.modules[name] = self.module
+        try:
+            yield
+        finally:
+            if before:
+                sys.modules[name] = before
+            else:
+                del sys.modules[name]

@@ -423,8 +423,8 @@ def print_traceback(error: BaseException) -> None:
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file belongs to the code that starts the program."""
-    return file in (__file__, runpy.__file__, "<frozen runpy>")
+    """Whether a file, as bytecode names it, belongs to the code that starts the program."""
+    return file in (is_ours.__code__.co_filename, runpy.__file__, "<frozen runpy>")
 
 
 def report_end(code: int) -> None:
