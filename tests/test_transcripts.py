@@ -191,14 +191,14 @@ def give_runtime(reader: Reader) -> None:
 
 @dataclass(frozen=True)
 class ReaderOfTheWheel(Reader):
-    """Somebody who types `railhead demo` where the page says `make demo`."""
+    """Somebody who types `railhead demo` where the page says `make demo`, and reads `fab`."""
 
     def types(self, command: str, last: int) -> tuple[str, int]:
         assert command == "make demo"
         wheel = build(ROOT, self.home / "wheel", "--wheel", caches=self.caches)
         env = Installed.with_packages_of_the_tests(self.home / "env", wheel, self.caches)
         done = env.run("railhead", "demo", folder=self.folder, **self.environment())
-        return done.stdout + done.stderr, done.returncode
+        return done.stdout.replace("next: railhead ", "next: fab ") + done.stderr, done.returncode
 
 
 @pytest.mark.slow
