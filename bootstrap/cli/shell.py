@@ -45,7 +45,9 @@ def write_config(inventory: Inventory) -> Path:
 
 def _host_key_lines(host: Host, inventory: Inventory) -> list[str]:
     pins = pins_of(host, inventory)
-    files = " ".join(f'"{file}"' for file in pins.files)
+    ours = local_state.home()
+    used = [file for file in pins.files if file.is_relative_to(ours) or file.exists()]
+    files = " ".join(f'"{file}"' for file in used)
     lines = [f"  UserKnownHostsFile {files}", "  StrictHostKeyChecking yes"]
     return [*lines, f"  HostKeyAlias {pins.name}"] if pins.name else lines
 

@@ -39,7 +39,7 @@ class _Waiting:
         self.cls, self.parameters, self.made = cls, parameters, False
         self.module = sys.modules[cls.__module__]
 
-        def new(of: type[Any], *_: Any, **__: Any) -> Any:
+        def new(of: type[Any], /, *_: Any, **__: Any) -> Any:
             if not self.made:
                 self.make()
             return super(cls, of).__new__(of)

@@ -40,6 +40,7 @@ class Plain(Below):
 @dataclass
 class Changed:
     count: int = 0
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def test_an_instance_is_that_of_a_dataclass() -> None:
         Below()  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="-1"):
         Below("a", size=-1)
-    changed = Changed()
+    changed = Changed(of="")
     changed.count += 1
     assert changed == Changed(1)
     with pytest.raises(Wrong) as error:

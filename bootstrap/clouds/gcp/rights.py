@@ -54,10 +54,9 @@ RESOURCES: dict[str, Part] = {
         "storage.buckets.getIamPolicy storage.buckets.setIamPolicy",
         when=with_bucket,
     ),
-    "cloudquota.SQuotaPreference": Part(
-        "quotas", "cloudquotas.quotas.update", when=with_quota_request
-    ),
 }
+# One call of ours, which is no resource.
+QUOTAS = Part("quotas", "cloudquotas.quotas.update", when=with_quota_request)
 LOOKUPS = Part(
     "lookups",
     "compute.projects.get compute.networks.get compute.regions.get compute.zones.list"
@@ -95,7 +94,7 @@ _OBJECTS = Part(
 def names(request: StackRequest | None) -> tuple[str, ...]:
     """The permissions that a stack needs, sorted; all without a stack."""
     calls = Part("fab", " ".join(CALLS.values()))
-    parts = (*RESOURCES.values(), LOOKUPS, calls, _OBJECTS)
+    parts = (*RESOURCES.values(), QUOTAS, LOOKUPS, calls, _OBJECTS)
     return tuple(sorted({name for part in parts if part.is_needed(request) for name in part.names}))
 
 

@@ -86,10 +86,10 @@ def test_machines_stop_and_start_and_a_second_request_changes_nothing(site: Site
 def test_machines_terminate_and_a_second_request_changes_nothing(site: Site) -> None:
     cloud = site.cloud()
     cloud.terminate()
+    assert {*site.states()} == {"stopped" if site.inventory.kind.this_machine else "gone"}
     requests = len(site.changes)
     cloud.terminate()
     assert len(site.changes) == requests
-    assert {*site.states()} == {"stopped" if site.inventory.kind.this_machine else "gone"}
     assert cloud.cannot_stop() == []
 
 

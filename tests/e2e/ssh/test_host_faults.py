@@ -17,6 +17,7 @@ from e2e.local_hosts import Operator, wait_until
 from hosts.full_host import FullHost
 from standins.agent_process import source_with
 
+from bootstrap.inventory.host_programs import head
 from bootstrap.ssh.session import START_AGENT
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -84,8 +85,9 @@ def test_an_agent_that_waits_ends_after_its_network_broke(full_hosts: Start) -> 
     ) as process:
         assert process.stdin and process.stdout
         source = source_with(alive=0.2)
-        process.stdin.write(b"%d\n%s" % (len(source), source))
+        process.stdin.write(f"{head(source)}\n".encode() + source)
         process.stdin.flush()
+        assert b"needed" in process.stdout.readline()
         assert b"agent" in process.stdout.readline()
         wait_until(lambda: "unacked" not in host.exec("ss", "-tin").stdout, 30, "greeting arrived")
         wait_until(lambda: [p.argv[0] for p in host.busy()] == ["python3"], 30, "only the agent")

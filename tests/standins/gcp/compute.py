@@ -117,6 +117,8 @@ class Compute:
                 instance |= {"status": "RUNNING", "lastStartTimestamp": started}
             elif instance["status"] == "STOPPING":
                 instance["status"] = "TERMINATED"
+        for at in self.operations:
+            self._end(at)
 
     def answer(
         self, method: str, path: str, body: Any, query: Mapping[str, str]
@@ -145,6 +147,9 @@ class Compute:
             ].keys()
             assert not unknown, f"no firewall of Compute has {unknown}"
             return 200, {"items": self.firewalls}
+        if method == "GET":  # whoever looks: a deletion goes on although nobody asks for it
+            for operation in [one for one, each in self.operations.items() if each["deletes"]]:
+                self._operation(operation)
         if name == "aggregatedList":
             unreachables = {"unreachables": [*self.unreachables]} if self.unreachables else {}
             return 200, {**self._page(query), **unreachables}
@@ -257,10 +262,14 @@ class Compute:
         operation = self.operations[at]
         operation["left"] -= 1
         if operation["left"] <= 0:
-            operation |= {"status": "DONE"} | operation["end"]
-            if self.instances.pop(deleted := operation["deletes"], None):
-                self.ended(deleted)
+            self._end(at)
         return _shown(operation)
+
+    def _end(self, at: str) -> None:
+        operation = self.operations[at]
+        operation |= {"status": "DONE"} | operation["end"]
+        if self.instances.pop(deleted := operation["deletes"], None):
+            self.ended(deleted)
 
     @property
     def root(self) -> str:
