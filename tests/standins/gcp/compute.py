@@ -267,8 +267,9 @@ class Compute:
 
     def _end(self, at: str) -> None:
         operation = self.operations[at]
-        operation |= {"status": "DONE"} | operation["end"]
-        if self.instances.pop(deleted := operation["deletes"], None):
+        deleted = operation["deletes"]
+        operation |= {"status": "DONE", "deletes": ""} | operation["end"]  # once: a path may return
+        if self.instances.pop(deleted, None):
             self.ended(deleted)
 
     @property
