@@ -23,6 +23,7 @@ from ..console.text import clean
 from ..errors import Command, HostsNotReady, RailheadError
 from ..facts import xid
 from ..facts.host import HostFacts
+from ..inventory.host_programs import REMOTE
 from ..lifecycle import reach
 from ..plan.cluster import SurveyedCluster
 from ..plan.decide import not_let_in
@@ -34,7 +35,7 @@ from ..runs.launch import RunOptions, StopPolicy
 from ..runs.request import RunRequest
 from ..runs.run import Run, read_json
 from ..runs.start import HEALTH
-from ..ssh.bundle import REMOTE, pack_file
+from ..ssh.bundle import pack_file
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import everywhere
 from ..ssh.session import Session

@@ -6,10 +6,10 @@ has another version compiles the source.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import sys
-import tempfile
 import zipfile
 import zlib
 from functools import cache
@@ -21,6 +21,7 @@ import railhead.documents
 
 from ..remote.programs import NAME
 from .caches import cache as cache_folder
+from .files import atomic_write
 
 REMOTE = Path(__file__).parents[1] / "remote"
 DOCUMENTS = Path(railhead.documents.__file__).parent
@@ -34,21 +35,27 @@ def archive() -> bytes:
     """The archive; equal sources and Pythons give equal bytes. It is made once and kept in
     ~/.cache/railhead/programs."""
     modules = sources()
-    digest = hashlib.sha256(sys.version.encode())
-    for name, text in sorted(modules.items()):
-        digest.update(b"%d %s %d " % (len(name), name.encode(), len(text)) + text)
-    folder = cache_folder("programs")
-    path = folder / f"{digest.hexdigest()[:32]}.pyz"
-    if path.exists():
-        return path.read_bytes()
-    packed = packed_from(modules)
-    _keep(path, packed)
-    return packed
+    packed = b""
+    with contextlib.suppress(OSError):  # no room for it, or no right: it only saves time
+        path = _kept(modules)
+        if path.exists():
+            return path.read_bytes()
+        packed = packed_from(modules)
+        atomic_write(path, packed)
+        _remove_older(path.parent)
+    return packed or packed_from(modules)
 
 
+@cache
+def name_of(packed: bytes) -> str:
+    """The name of an archive, by its digest."""
+    return hashlib.sha256(packed).hexdigest()[:32]
+
+
+@cache  # each host gets the same
 def head(packed: bytes) -> str:
     """What the agent's start needs first: a name for an archive, its checksum and its bytes."""
-    return f"{hashlib.sha256(packed).hexdigest()[:32]} {zlib.crc32(packed)} {len(packed)}"
+    return f"{name_of(packed)} {zlib.crc32(packed)} {len(packed)}"
 
 
 def sources() -> dict[str, bytes]:
@@ -75,11 +82,16 @@ def packed_from(modules: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def _keep(path: Path, packed: bytes) -> None:
-    """Put the archive into the cache, whole or not at all; remove all but the newest others."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(packed)
-    Path(file.name).replace(path)
-    by_age = sorted(path.parent.glob("*.pyz"), key=lambda one: one.stat().st_mtime)
+def _kept(modules: dict[str, bytes]) -> Path:
+    """Where the archive of these modules and this Python is kept."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name, text in sorted(modules.items()):
+        digest.update(b"%d %s %d " % (len(name), name.encode(), len(text)) + text)
+    return cache_folder("programs") / f"{digest.hexdigest()[:32]}.pyz"
+
+
+def _remove_older(folder: Path) -> None:
+    """Remove all archives but the newest."""
+    by_age = sorted(folder.glob("*.pyz"), key=lambda one: one.stat().st_mtime)
     for old in by_age[:-KEPT]:
         old.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from railhead.documents.lazy import dataclass
 
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
-from ..inventory.host_programs import archive
+from ..inventory.host_programs import archive, name_of
 from ..plan.runtimes import LOCKS, REPO, choose_runtime
 from ..provision import uv, wheels
 from ..remote.programs import NAME
@@ -70,7 +70,7 @@ def place_environment(place: EndpointPlace, python: str) -> Environment:
 def _place_programs(place: EndpointPlace) -> str:
     """The path on the host of Railhead's archive, in a folder named by its digest, so that a
     running program keeps its archive when another version is placed."""
-    folder = f"~/.railhead/serving/{hashlib.sha256(archive()).hexdigest()[:16]}"
+    folder = f"~/.railhead/serving/{name_of(archive())[:16]}"
     place.session.call(PlacePrograms(folder))
     return place.absolute(f"{folder}/{NAME}")
 

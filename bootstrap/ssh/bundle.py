@@ -27,9 +27,7 @@ from .bundle_files import LocalFile, files_in, unreadable
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
 PACKED = (".whl", ".gz")  # already compressed
-REMOTE = Path(__file__).parents[1] / "remote"
 PACKAGES = Path(railhead.documents.__file__).parents[2]  # the folder of `railhead`
-DOCUMENTS = Path(railhead.documents.__file__).parent
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from typing import (
     get_type_hints,
 )
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import FIELDS, dataclass
 
 T = TypeVar("T")
 LARGEST = 2**63  # of any number, exclusive
@@ -32,7 +32,6 @@ SHOWN = 60  # characters of a wrong value in a message
 LONGEST = 600  # characters of a message
 KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 _RULE = "rule"
-FIELDS = "__dataclass_fields__"  # of dataclasses and their instances
 
 
 Read = Callable[[Any, int], Any]  # from a JSON value in a document of this schema

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 LOCK = RLock()
-FIELDS = "__dataclass_fields__"
+FIELDS = "__dataclass_fields__"  # of dataclasses and their instances
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass

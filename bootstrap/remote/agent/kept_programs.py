@@ -9,8 +9,16 @@ import contextlib
 import os
 
 from .. import programs
+from .files import make_private, replace
 
 NEWEST = 3  # of other versions, and of controllers with another Python
+
+
+def copy_to(path: str, mode: int) -> None:
+    """Copy the archive that this agent is from to a path."""
+    with open(programs.ARCHIVE, "rb") as archive:
+        make_private(os.path.dirname(path))
+        replace(path, archive.read(), mode)
 
 
 def keep(path: str) -> None:
@@ -20,10 +28,6 @@ def keep(path: str) -> None:
     if not os.path.isdir(os.path.dirname(folder)):
         return
     with contextlib.suppress(OSError):  # without it the next agent is sent again
-        os.makedirs(folder, 0o700, exist_ok=True)
-        part = f"{path}.part-{os.getpid()}"
-        with open(programs.ARCHIVE, "rb") as archive, open(part, "xb") as file:
-            file.write(archive.read())
-        os.replace(part, path)
+        copy_to(path, 0o600)
         for old in sorted(os.scandir(folder), key=lambda one: one.stat().st_mtime)[:-NEWEST]:
             os.unlink(old.path)

@@ -31,7 +31,8 @@ from ..programs import SUPERVISOR
 from ..regular_files import open_regular
 from ..run.end_processes import drop_temporary_of, end_run
 from .channel import operations, send_event
-from .files import make_private, replace, text_of
+from .files import text_of
+from .kept_programs import copy_to
 from .temporary import make_temporary
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
@@ -92,10 +93,7 @@ def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
 
 def place_programs(request: PlacePrograms) -> None:
     """Copy the archive that this agent is from into a folder of a run or an endpoint."""
-    with open(programs.ARCHIVE, "rb") as archive:
-        path = os.path.expanduser(f"{request.folder}/{programs.NAME}")
-        make_private(os.path.dirname(path))
-        replace(path, archive.read(), 0o644)
+    copy_to(os.path.expanduser(f"{request.folder}/{programs.NAME}"), 0o644)
 
 
 def is_running(request: IsRunning) -> Running:

@@ -39,7 +39,7 @@ BEGINNING = Point()
 @dataclass(frozen=True)
 class Checkpoints:
     """The complete files in the checkpoint folder of a run, as `complete_files` lists them. `logs`
-    are no checkpoint; `begun`: when files began to be written."""
+    are not a checkpoint; `begun`: when files began to be written."""
 
     files: Mapping[str, Stamp]
     logs: Collection[str] = ()

@@ -202,7 +202,7 @@ def public_part(path: Path) -> bytes | None:
     text = _content(path)
     with contextlib.suppress(ValueError, struct.error, IndexError):
         if b"OPENSSH PRIVATE KEY" in text:
-            return _embedded(base64.b64decode(b"".join(text.split(b"-----")[2].split())))
+            return _embedded(_decoded(text))
         public = text if text and b"PRIVATE" not in text else _content(Path(f"{path}.pub"))
         return base64.b64decode(public.split()[1], validate=True)
     return None
@@ -213,9 +213,13 @@ def has_passphrase(path: Path) -> bool:
     text = _content(path)
     with contextlib.suppress(ValueError, IndexError):
         if b"OPENSSH PRIVATE KEY" in text:
-            data = base64.b64decode(b"".join(text.split(b"-----")[2].split()))
-            return data[len(MAGIC) + 4 :][:4] != b"none"
+            return _decoded(text)[len(MAGIC) + 4 :][:4] != b"none"
     return b"ENCRYPTED" in text
+
+
+def _decoded(text: bytes) -> bytes:
+    """What is between the first and the last line of a private key."""
+    return base64.b64decode(b"".join(text.split(b"-----")[2].split()))
 
 
 def _embedded(data: bytes) -> bytes | None:

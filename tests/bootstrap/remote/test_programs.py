@@ -43,6 +43,15 @@ def test_an_archive_is_made_once_for_a_python(
     assert len([*tmp_path.glob("railhead/programs/*")]) == 2
 
 
+def test_a_disk_without_room_for_the_archive_ends_no_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file in place of a folder, because root may write everywhere."""
+    (tmp_path / "railhead").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert sent.archive.__wrapped__() == sent.archive()
+
+
 # An agent that syncs files, and then what it has loaded and made.
 SYNCS = """
 import dataclasses, io, json, sys

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from railhead.documents.lazy import dataclass
 
+from ...regular_files import open_regular
 from ..checkpoint_files import is_fixed, walk
 
 REST = 2.0  # seconds without a change, after which a file counts as complete
@@ -81,7 +82,7 @@ class Changes:
             time.sleep(max(PAUSE, SHARE * (time.monotonic() - begun)))
 
     def logs(self) -> set[str]:
-        """The files that are no checkpoint: logs, and what is being written."""
+        """The files that are not a checkpoint: logs, and what is being written."""
         now = time.monotonic()
         return {
             path
@@ -120,12 +121,9 @@ def _seen(path: str, stamp: tuple[int, int, int], before: Change | None, now: fl
 def _ends(path: str, size: int) -> tuple[bytes, bytes]:
     """The first and the last bytes of a file that has, or had, this size."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        try:
-            length = min(TAIL, size)
+        with open_regular(path) as file:
+            number, length = file.fileno(), min(TAIL, size)
             return os.pread(number, length, 0), os.pread(number, length, size - length)
-        finally:
-            os.close(number)
     except OSError:
         return b"", b""
 
