@@ -7,7 +7,7 @@ setup := scripts/setup $(if $(YES),--yes)
 mypy := $(bin)/mypy --cache-dir $(caches)/mypy
 typed := $(wildcard tests/*.py) \
   $(addprefix tests/,\
-    bootstrap documents e2e engine fuzz hosts launches mutants public_programs scripts standins training)
+    bootstrap documents e2e engine fuzz hosts launches money mutants public_programs scripts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
@@ -29,7 +29,7 @@ test:
 # While you edit: the tests that start no process, no host and no server (tests/fast.py).
 test-fast:
 	@$(bin)/pytest -m fast -q -n auto --maxprocesses 4 --dist loadfile \
-	  tests/bootstrap tests/documents tests/stacks tests/training $(wildcard tests/test_*.py)
+	  tests/bootstrap tests/documents tests/money tests/stacks tests/training $(wildcard tests/test_*.py)
 
 # After a change of a declaration: the Python interface's signatures, and the tables of the pages.
 generate:

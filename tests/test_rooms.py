@@ -109,7 +109,10 @@ OUR_PATHS = frozenset(OURS)
 SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/remote")]
 HERE = [path for path in OURS if path not in SHIPPED]
 DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
-FOLDERS = sorted({path.parent for path in (*OURS, *DOCUMENTS) if path.name == "__init__.py"})
+MONEY = sorted((ROOT / "railhead/money").rglob("*.py"))
+FOLDERS = sorted(
+    {path.parent for path in (*OURS, *DOCUMENTS, *MONEY) if path.name == "__init__.py"}
+)
 
 
 def name_of(path: Path) -> str:
@@ -249,7 +252,7 @@ assert not {"bootstrap", "stacks", "training"} & {name.partition(".")[0] for nam
     assert process.returncode == 0, process.stderr
 
 
-def test_a_room_imports_of_railhead_the_documents_and_the_installation_alone() -> None:
+def test_a_room_imports_of_railhead_what_is_for_all_rooms_alone() -> None:
     names = [(name_of(path), name) for path in FILES for name in imported(path)]
     of_railhead = [(path, name) for path, name in names if name.split(".")[0] == "railhead"]
     assert of_railhead
@@ -257,6 +260,7 @@ def test_a_room_imports_of_railhead_the_documents_and_the_installation_alone() -
         "railhead.ctrl_c",
         "railhead.documents",
         "railhead.installation",
+        "railhead.money",
         "railhead.version",
     )
     assert [pair for pair in of_railhead if not pair[1].startswith(allowed)] == []
@@ -267,6 +271,14 @@ def test_the_documents_import_the_standard_library_alone() -> None:
     others = [pair for pair in names if not pair[1].startswith("railhead.documents")]
     assert others
     assert [pair for pair in others if pair[1].split(".")[0] not in sys.stdlib_module_names] == []
+
+
+def test_money_imports_the_standard_library_and_the_documents_alone() -> None:
+    names = {name for path in MONEY for name in imported(path)}
+    others = {
+        name for name in names if not name.startswith(("railhead.documents", "railhead.money"))
+    }
+    assert names and {name.split(".")[0] for name in others} <= sys.stdlib_module_names
 
 
 def test_what_is_imported_here_is_declared() -> None:

@@ -1,0 +1,1 @@
+"""Money: amounts and bills in Decimal, pure."""

@@ -1,0 +1,161 @@
+"""Bills: prices x the times for which things existed = lines. Pure; times are UTC.
+
+Both clouds bill a machine by the second after the first minute, from start to stop, and a disk and
+an address until they are deleted. A price per month is one of 730 hours, as both clouds reckon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from railhead.documents.lazy import dataclass
+
+from .amount import Amount, total
+
+FIRST_MINUTE = timedelta(minutes=1)
+HOURS_A_MONTH = 730
+HOURS = {"h": Decimal(1), "GB-month": Decimal(HOURS_A_MONTH)}  # in one unit
+
+
+@dataclass(frozen=True)
+class Price:
+    """One price: from `low` to `high` USD for each `unit` of `what`.
+
+    Attributes:
+        unit: `h`, `GB-month`, or `GB` for what is sent once.
+        day: when it was read, 2026-07-20.
+        source: who says so.
+    """
+
+    what: str
+    low: Decimal
+    high: Decimal
+    unit: str
+    day: str
+    source: str
+
+    @property
+    def amount(self) -> Amount:
+        """For one unit."""
+        return Amount(self.low, self.high)
+
+    def __str__(self) -> str:
+        value = f"{self.low.normalize():f}"
+        high = f" to {self.high.normalize():f}" if self.high != self.low else ""
+        said = ", ".join(filter(None, (self.source, self.day)))
+        return f"{value}{high} USD per {self.unit}" + (f" ({said})" if said else "")
+
+
+@dataclass(frozen=True)
+class UnknownPrice:
+    """There is no price, or not exactly one: `why`, with the rows that match."""
+
+    what: str
+    why: str
+
+    unit = "h"
+
+    @property
+    def amount(self) -> Amount:
+        """Unknown, by its name."""
+        return Amount(unknown=(self.what,))
+
+    def __str__(self) -> str:
+        return self.why
+
+
+Rate = Price | UnknownPrice
+
+
+@dataclass(frozen=True)
+class Existence:
+    """Something existed from `start` to `end`, None for still: `quantity` units at one rate."""
+
+    name: str
+    rate: Rate
+    start: datetime
+    end: datetime | None = None
+    quantity: Decimal = Decimal(1)
+    least: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A price that holds from `start` until the next step, as a spot price does."""
+
+    start: datetime
+    rate: Rate
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a bill: `units` at `rate`."""
+
+    name: str
+    units: Decimal
+    rate: Rate
+
+    @property
+    def amount(self) -> Amount:
+        """What it costs."""
+        return self.rate.amount * self.units
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Lines, and their sum."""
+
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def total(self) -> Amount:
+        """The sum of the lines: `at least` where one has no price."""
+        return total(line.amount for line in self.lines)
+
+
+def machine(name: str, rate: Rate, start: datetime, end: datetime | None) -> Existence:
+    """One start of a machine; its first minute is billed as a whole."""
+    return Existence(name, rate, start, end, least=FIRST_MINUTE)
+
+
+def at_steps(existence: Existence, steps: Sequence[Step], now: datetime) -> list[Existence]:
+    """An existence in parts, each at the price of its time. Before the first step its own rate
+    holds."""
+    end = _end(existence, now)
+    ordered = sorted((step for step in steps if step.start < end), key=lambda step: step.start)
+    starts = [existence.start, *(max(step.start, existence.start) for step in ordered), end]
+    rates = [existence.rate, *(step.rate for step in ordered)]
+    return [
+        Existence(existence.name, rate, start, until, existence.quantity)
+        for rate, start, until in zip(rates, starts[:-1], starts[1:], strict=True)
+        if start < until
+    ]
+
+
+def bill(existences: Iterable[Existence], now: datetime) -> Bill:
+    """The bill up to `now`, of what exists still and of what has ended."""
+    return Bill(tuple(_line(one, now) for one in existences))
+
+
+def _line(existence: Existence, now: datetime) -> Line:
+    """A clock that differs from the cloud's may put the end before the start: that is no time."""
+    seconds = max(_end(existence, now) - existence.start, timedelta(0)) / timedelta(seconds=1)
+    hours = Decimal(str(seconds)) / 3600
+    return Line(
+        existence.name, existence.quantity * hours / HOURS[existence.rate.unit], existence.rate
+    )
+
+
+def _end(existence: Existence, now: datetime) -> datetime:
+    end = now if existence.end is None else existence.end
+    return max(end, existence.start + existence.least)
+
+
+def hours_for(budget: Decimal, per_hour: Amount, spent: Amount) -> Decimal | None:
+    """How many hours a budget lasts, at the higher price of a range; None where a price is
+    unknown, and zero where it is spent. A price of zero has no end: None as well."""
+    if not (per_hour.known and spent.known) or not per_hour.high:
+        return None
+    return max(Decimal(0), (budget - spent.high) / per_hour.high)

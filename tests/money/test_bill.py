@@ -1,0 +1,161 @@
+"""Bills, reckoned by hand to the cent."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+
+from railhead.money.amount import Amount, cents, total
+from railhead.money.bill import (
+    Bill,
+    Existence,
+    Price,
+    Rate,
+    Step,
+    UnknownPrice,
+    at_steps,
+    bill,
+    hours_for,
+    machine,
+)
+
+T0 = datetime(2026, 11, 1, 8, 0, tzinfo=timezone.utc)
+G4DN = UnknownPrice("spot price of g4dn.xlarge in eu-west-3", "there is no row")
+
+
+def price(usd: str, unit: str = "h", high: str = "") -> Price:
+    return Price("x", Decimal(usd), Decimal(high or usd), unit, "2026-07-20", "a list")
+
+
+def after(**times: float) -> datetime:
+    return T0 + timedelta(**times)
+
+
+def disk(gigabytes: int, end: datetime | None, start: datetime = T0) -> Existence:
+    return Existence("disk", price("0.08", "GB-month"), start, end, Decimal(gigabytes))
+
+
+def address(end: datetime | None, start: datetime = T0) -> Existence:
+    return Existence("address", price("0.005"), start, end)
+
+
+def usd(found: Bill) -> list[str]:
+    return [str(cents(line.amount.low)) for line in found.lines]
+
+
+def test_on_demand() -> None:
+    """Two machines for 5 h 30 min: 2 x 5.5 x 0.526; 100 GB x 0.08 / 730 x 5.5; 5.5 x 0.005."""
+    end = after(hours=5.5)
+    each = [machine("h", price("0.526"), T0, end), disk(100, end), address(end)]
+    found = bill([*each, *each], after(hours=9))
+    assert usd(found) == ["2.89", "0.06", "0.03"] * 2
+    assert str(found.total) == "5.96 USD"  # 5.786 + 0.12055 + 0.055
+
+
+def test_spot_that_was_taken_twice() -> None:
+    """Three starts of 2 h, 30 s and 1 h; the first at 0.2, from 09:00 at 0.21, the others at 0.21:
+    0.2 + 0.21 + 1 minute of 0.21 + 0.21."""
+    steps = [Step(after(hours=1), price("0.21"))]
+    starts = ((0, 2), (3, 3 + 30 / 3600), (4, 5))
+    parts = [
+        part
+        for start, end in starts
+        for part in at_steps(
+            machine("h", price("0.2"), after(hours=start), after(hours=end)), steps, after(hours=9)
+        )
+    ]
+    assert [line.units for line in bill(parts, after(hours=9)).lines][-2] == Decimal(60) / 3600
+    assert str(bill(parts, after(hours=9)).total) == "0.62 USD"  # 0.6235
+
+
+def test_stopped_overnight() -> None:
+    """2 h, then 14 h stopped, then 3 h: 5 x 0.526, and the disk for 19 h. The address is there
+    only while the machine runs."""
+    runs = [(T0, after(hours=2)), (after(hours=16), after(hours=19))]
+    machines = [machine("h", price("0.526"), *one) for one in runs]
+    found = bill([*machines, disk(100, None), *(address(e, s) for s, e in runs)], after(hours=19))
+    assert str(found.total) == "2.86 USD"  # 2.63 + 0.208219 + 0.025
+
+
+def test_an_endpoint_that_still_runs() -> None:
+    """7 days: 168 x 0.526, 168 / 730 x 100 x 0.08, 168 x 0.005; and what it sent, 40 GB, of which
+    the account's first 100 GB of a month are free."""
+    sent = Existence("sent", price("0", "h", "0.09"), T0, after(hours=1), Decimal(40))
+    each = [machine("e", price("0.526"), T0, None), disk(100, None), address(None), sent]
+    assert str(bill(each, after(days=7)).total) == "91.05 to 94.65 USD"
+
+
+def test_a_sweep() -> None:
+    """Six trials of 20 minutes in a row on four machines at 1.006: 8 machine hours."""
+    trials = [
+        machine("t", price("1.006"), after(minutes=20 * n), after(minutes=20 * (n + 1)))
+        for n in range(6)
+        for _ in range(4)
+    ]
+    assert str(bill(trials, after(days=1)).total) == "8.05 USD"
+
+
+def test_an_up_that_failed() -> None:
+    """One machine for 20 seconds, which is billed as a minute, and disks that were left for 3 days:
+    0.526 / 60 + 2 x 100 x 0.08 x 72 / 730."""
+    left = [machine("h", price("0.526"), T0, after(seconds=20)), disk(200, None)]
+    assert usd(bill(left, after(days=3))) == ["0.01", "1.58"]
+
+
+def test_an_unknown_price_spreads_to_the_sum() -> None:
+    known, unknown = (machine("h", rate, T0, after(hours=2)) for rate in (price("1.56"), G4DN))
+    found = bill([known, unknown, unknown], T0).total
+    assert str(found) == f"at least 3.12 USD; unknown: {G4DN.what}" and found.exact is None
+    assert str(bill([unknown], T0).total) == f"unknown: {G4DN.what}"
+
+
+def test_nothing_of_an_unknown_price_costs_nothing() -> None:
+    assert (G4DN.amount * 0).exact == 0 and not (G4DN.amount * 1).known
+
+
+def test_a_clock_that_differs_from_the_clouds_makes_no_negative_bill() -> None:
+    """The cloud says that they started 5 minutes from now: the minute of a machine, no disk."""
+    start = after(minutes=5)
+    found = bill([machine("h", price("60"), start, None), disk(1000, None, start)], T0)
+    assert usd(found) == ["1.00", "0.00"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (Amount(Decimal("1.76"), Decimal("2.1")), "1.76 to 2.10 USD"),
+        (Amount.of("0.004"), "less than 0.01 USD"),
+        (Amount.of(0), "0.00 USD"),
+        (Amount.of("0.005"), "0.01 USD"),
+        (total([Amount.of("0.1")] * 3), "0.30 USD"),
+        (Amount(unknown=("a", "b")) + Amount(unknown=("a",)), "unknown: a, b"),
+    ],
+)
+def test_amounts_in_words(amount: Amount, text: str) -> None:
+    assert str(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("budget", "per_hour", "spent", "hours"),
+    [
+        ("12", Amount.of(2), Amount(), "6"),
+        ("12", Amount(Decimal(1), Decimal(3)), Amount(Decimal(0), Decimal(3)), "3"),
+        ("12", Amount.of(2), Amount.of(13), "0"),
+        ("12", G4DN.amount, Amount(), None),
+        ("12", Amount.of(2), G4DN.amount, None),
+        ("12", Amount.of(0), Amount(), None),
+    ],
+)
+def test_the_hours_of_a_budget(
+    budget: str, per_hour: Amount, spent: Amount, hours: str | None
+) -> None:
+    """At the higher price of a range, which may be the right one."""
+    found = hours_for(Decimal(budget), per_hour, spent)
+    assert found == (None if hours is None else Decimal(hours))
+
+
+def test_a_price_says_its_day_and_source() -> None:
+    rate: Rate = price("0.2000", high="0.216")
+    assert str(rate) == "0.2 to 0.216 USD per h (a list, 2026-07-20)"
