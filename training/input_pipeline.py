@@ -29,7 +29,7 @@ from .data.assignment import (
     shares,
     shuffled,
 )
-from .data.shard_files import Shards
+from .data.shards.shard_files import Shards
 from .results import TrainingError
 from .tasks import task_of
 

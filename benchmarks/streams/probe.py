@@ -23,9 +23,9 @@ import tensorflow as tf
 
 from training import data
 from training.config import TrainConfig
-from training.data import manifest, shard_files, stream
 from training.data.arrays import Arrays
-from training.data.shard_writer import write_all, write_to_bucket
+from training.data.shards import manifest, shard_files, stream
+from training.data.shards.shard_writer import write_all, write_to_bucket
 from training.data.store import open_store
 from training.data.uri import DataSource
 from training.input_pipeline import Lanes, batches, plan_for

@@ -141,7 +141,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a stream that begins inside a shard reads from the indexed record before",
-        file="training/data/stream.py",
+        file="training/data/shards/stream.py",
         old="        skip=skip,\n",
         new="        skip=0,\n",
         caught_by=("tests/training/data/test_stream.py",),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from training.data import manifest, records
+from training.data import records
+from training.data.shards import manifest
 from training.data.store import Folder, open_store
 
 SCHEMA = manifest.Schema("float32", (1,), "int64")

@@ -7,9 +7,17 @@ import sys
 
 from places import ROOT
 
-WITHOUT_PACKAGES = ["__main__", "config", "configs", "data", "data.assignment", "data.manifest"]
+WITHOUT_PACKAGES = [
+    "__main__",
+    "config",
+    "configs",
+    "data",
+    "data.assignment",
+    "data.shards.manifest",
+]
 WITHOUT_PACKAGES += [
     "data.__main__",
+    "data.shards.manifest",
     "checkpoints.checkpoint",
     "job",
     "models",

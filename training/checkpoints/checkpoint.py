@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ..data.manifest import sha256_of
+from ..data.shards.manifest import sha256_of
 from ..results import TrainingError
 
 FORMAT = "railhead-checkpoint"

@@ -27,7 +27,7 @@ DATASETS = {
     "csv": f"{__name__}.formats.csv_files",
     "numpy": f"{__name__}.formats.numpy_files",
     "tfrecord": f"{__name__}.formats.tfrecord",
-    "shards": f"{__name__}.shard_files",
+    "shards": f"{__name__}.shards.shard_files",
 }
 SPLITS = ("train", "validation", "test")
 WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or generated

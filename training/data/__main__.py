@@ -14,8 +14,9 @@ from typing import Any
 from .. import configs
 from ..config import ConfigError, parse_assignments, resolve
 from ..results import Records
-from . import DATASETS, DataError, cache, manifest
+from . import DATASETS, DataError, cache
 from .part import Part
+from .shards import manifest
 from .store import open_store
 from .uri import parse_source
 
@@ -49,7 +50,8 @@ def shard(options: argparse.Namespace) -> None:
     from importlib import import_module
 
     from ..tasks import task_of
-    from . import shard_writer, splits
+    from . import splits
+    from .shards import shard_writer
 
     module = import_module(DATASETS[config.data])
     samples_of = splits.read(module, options.source, config, report)

@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import DataError, manifest
+from . import DataError
+from .shards import manifest
 from .store import Item, NothingThereError, Store
 
 VARIABLE = "RAILHEAD_DATA_CACHE"

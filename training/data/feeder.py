@@ -17,11 +17,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import DataError, manifest
+from . import DataError
 from .part import Part
 from .records import segments
+from .shards import manifest
+from .shards.stream import Ahead, write_whole
 from .store import Item, Store
-from .stream import Ahead, write_whole
 
 FILES = 8
 SEGMENT = 4 << 20

@@ -17,8 +17,8 @@ from . import DATASETS, DataError, Dataset
 from .arrays import Arrays
 from .cache import Report, download_all
 from .formats.labels import check_classes, name_of
-from .manifest import NAME
 from .moments import moments_of
+from .shards.manifest import NAME
 from .store import Item, open_store
 from .uri import DataSource
 
@@ -102,7 +102,7 @@ def read(
     """
     items = open_store(data.uri).items() if data.location else []
     if any(item.name == NAME for item in items) or (data.path / NAME).is_file():
-        from . import shard_files
+        from .shards import shard_files
 
         splits: dict[str, Any] = shard_files.open_shards(data, config, report)
     elif data.mode == "stream":

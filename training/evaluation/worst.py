@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..config import TrainConfig
-from ..data.shard_files import Shards
+from ..data.shards.shard_files import Shards
 from ..input_pipeline import batches, next_batch, plan_for
 from ..tasks import Task
 

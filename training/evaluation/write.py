@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..data.manifest import sha256_of
+from ..data.shards.manifest import sha256_of
 from ..data.splits import HeldOut
 from ..job import Job
 from ..results import Evaluation, Records, write_evaluation

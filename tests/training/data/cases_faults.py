@@ -14,10 +14,11 @@ from standins.case_runner import case, refused
 
 from training import input_pipeline
 from training.config import TrainConfig
-from training.data import manifest, shard_writer, splits
+from training.data import splits
 from training.data.__main__ import main as data_command
 from training.data.arrays import Arrays
 from training.data.formats import decoding
+from training.data.shards import manifest, shard_writer
 from training.data.store import Folder
 from training.data.uri import DataSource
 from training.serving import client

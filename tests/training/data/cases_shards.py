@@ -18,9 +18,10 @@ from standins.case_runner import case, refused, replaced
 
 from training import input_pipeline
 from training.config import TrainConfig
-from training.data import manifest, shard_files, shard_writer, splits, store, stream
+from training.data import splits, store
 from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
+from training.data.shards import manifest, shard_files, shard_writer, stream
 from training.data.uri import DataSource
 from training.evaluation import worst
 from training.tasks import task_of

@@ -20,9 +20,10 @@ from samples.shards import make_shards, upload
 
 from bootstrap.console import wait
 from training.config import ConfigError
-from training.data import DataError, cache, manifest
+from training.data import DataError, cache
 from training.data.__main__ import main as data_command
 from training.data.part import Part
+from training.data.shards import manifest
 from training.data.store import Folder, open_store
 
 

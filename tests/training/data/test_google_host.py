@@ -10,8 +10,9 @@ from samples.shards import make_shards, records_of
 from standins.gcp.google_host import GoogleHost, on_google
 from standins.stores.object_stores import Gcs
 
-from training.data import cache, manifest, stream
+from training.data import cache
 from training.data.assignment import Span
+from training.data.shards import manifest, stream
 from training.data.store import open_store
 
 TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"

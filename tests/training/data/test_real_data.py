@@ -14,7 +14,7 @@ from standins.options import program
 from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.workflows.data import shard
 from railhead.documents.options.runs import ShardOptions
-from training.data import manifest
+from training.data.shards import manifest
 from training.data.store import Folder
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")

@@ -18,8 +18,9 @@ import pytest
 from places import ROOT
 from samples.shards import SCHEMA, make_shards, records_of
 
-from training.data import DataError, manifest, stream
+from training.data import DataError
 from training.data.assignment import Span
+from training.data.shards import manifest, stream
 from training.data.store import Folder
 
 
@@ -141,7 +142,7 @@ def test_a_new_folder_is_not_taken_for_that_of_a_killed_process(
 
 
 def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from training.data import stream; "
+    code = "import sys; from pathlib import Path; from training.data.shards import stream; "
     code += "print(stream.make_folder(Path(sys.argv[1])), flush=True); input()"
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)],

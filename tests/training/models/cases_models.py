@@ -15,9 +15,10 @@ from standins.case_runner import case, refused
 
 from training import data, models
 from training.config import TrainConfig
-from training.data import augment, shard_writer, splits
+from training.data import augment, splits
 from training.data.arrays import Arrays
 from training.data.moments import moments_of
+from training.data.shards import shard_writer
 from training.data.uri import DataSource
 from training.models.build import build_model
 

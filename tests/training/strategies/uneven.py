@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data import manifest
 from training.data.arrays import Arrays
-from training.data.shard_writer import write_all
+from training.data.shards import manifest
+from training.data.shards.shard_writer import write_all
 from training.data.store import Folder
 
 COUNTS = {"train": (30, 1, 8, 2), "validation": (1,)}

@@ -13,16 +13,17 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from ..config import TrainConfig
-from . import DataError, Inputs, cache, manifest
-from .arrays import as_inputs, first_not_finite
-from .assignment import Span, take
-from .formats.decoding import decode, image_fault
+from ...config import TrainConfig
+from .. import DataError, Inputs, cache
+from ..arrays import as_inputs, first_not_finite
+from ..assignment import Span, take
+from ..formats.decoding import decode, image_fault
+from ..records import records_in
+from ..store import Folder, Store, open_store
+from ..uri import DataSource
+from . import manifest
 from .manifest import Manifest, Schema
-from .records import records_in
-from .store import Folder, Store, open_store
 from .stream import Stream, span_segments
-from .uri import DataSource
 
 SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
 

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import DataError
-from .assignment import Span
+from .. import DataError
+from ..assignment import Span
+from ..records import segments
+from ..store import Store
 from .manifest import Manifest
-from .records import segments
-from .store import Store
 
 MEMORY = Path("/dev/shm")
 BUDGET = 64 << 20  # bytes that all lanes of one split may hold in files

@@ -20,9 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from . import DataError
-from .records import frames
-from .store import Store
+from .. import DataError
+from ..records import frames
+from ..store import Store
 
 NAME = "manifest.json"
 FORMAT = "railhead-shards"

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from . import DataError, manifest
-from .arrays import Arrays
-from .formats.images import EncodedImages
+from .. import DataError
+from ..arrays import Arrays
+from ..formats.images import EncodedImages
+from ..records import FRAME
+from ..store import Folder, NothingThereError, Store, open_store
+from ..uri import DataSource
+from . import manifest
 from .manifest import Manifest, Schema, sha256_of
-from .records import FRAME
 from .shard_files import Shards
-from .store import Folder, NothingThereError, Store, open_store
-from .uri import DataSource
 
 
 def write(samples: Any, uri: str, shards: int, *, seed: int = 0) -> Manifest:

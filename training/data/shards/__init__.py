@@ -1,0 +1,1 @@
+"""Shards: their manifest, how they are written, and how they are read."""
